@@ -1,0 +1,42 @@
+# Every target sets up what it needs. `make demo` and `make test` work on a fresh clone with Python 3.11+ and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow coverage lint format bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(not (3, 11) <= v[:2] <= (3, 13) and f"fedslim needs Python 3.11 to 3.13, this is {v.major}.{v.minor}; try: make PYTHON=python3.12 demo")'
+	@test -x $(BIN)/python || { echo "setting up $(VENV) (once; a minute or two)"; $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## mine the built-in data and show what was found
+	@$(BIN)/fedslim mine encounters --out out/demo.json
+
+test: $(READY) ## the tests that run in minutes, with the import direction and types
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
+	@$(BIN)/python -m pytest
+
+test-slow: $(READY) ## the tests that take longer (real data sets, large generated data)
+	@$(BIN)/python -m pytest -m slow
+
+coverage: $(READY) ## the tests with coverage (kernels are run interpreted, so this is slow)
+	@$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered --cov-report=html
+
+lint: $(READY) ## ruff, formatting, mypy strict, import direction
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: $(READY) ## put the code in shape
+	@$(BIN)/ruff check --fix && $(BIN)/ruff format
+
+bench: $(READY) ## the engine beside scikit-mine and the published figures
+	@$(BIN)/python bench/run.py
+
+clean: ## remove the environment and caches
+	@rm -rf $(VENV) .venv-* out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,28 @@
+"""fedslim: the few itemsets that compress your data best, also across silos that may not share it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl import CodeTable, Slim
+
+__all__ = ["CodeTable", "Slim", "TransactionDatabase", "__version__"]
+
+# Looked up when first used, so that `fedslim --help` and `import fedslim` cost no numba, numpy or scikit-learn.
+_HOME = {"TransactionDatabase": "fedslim.data", "CodeTable": "fedslim.mdl", "Slim": "fedslim.mdl"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    msg = f"module 'fedslim' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

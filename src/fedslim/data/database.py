@@ -1,0 +1,207 @@
+"""The transaction database: two flat arrays and a vocabulary.
+
+    db = TransactionDatabase.from_transactions([["bread", "milk"], ["milk"]])
+    db.transactions, db.n_items, db.transaction(0)          # 2, 2, ('bread', 'milk')
+
+An item is its index in the vocabulary, and the order of that vocabulary is the lexicographic order of the
+whole method: whoever shares a vocabulary gets the same code table from the same transactions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+ItemArray = np.int32
+"""Item ids: 2^31 distinct items are plenty, and half the memory of int64."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransactionDatabase:
+    """An immutable list of transactions over a vocabulary; memory is linear in the number of item occurrences.
+
+    `items[offsets[t]:offsets[t + 1]]` are the items of transaction `t`, ascending and without repeats.
+    Empty transactions are kept: they count, though they cost no bits.
+    """
+
+    offsets: NDArray[np.int64]
+    items: NDArray[np.int32]
+    vocabulary: tuple[str, ...]
+    duplicates_removed: int = 0
+    name: str = "data"
+    _supports: NDArray[np.int64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_arrays(self.offsets, self.items, self.vocabulary)
+        supports = np.bincount(self.items, minlength=len(self.vocabulary)).astype(np.int64)
+        object.__setattr__(self, "_supports", supports)
+        for array in (self.offsets, self.items, supports):
+            array.setflags(write=False)
+
+    # -- making one ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pairs(
+        cls,
+        transaction_ids: NDArray[np.integer[Any]],
+        item_ids: NDArray[np.integer[Any]],
+        vocabulary: Sequence[str],
+        *,
+        transactions: int,
+        name: str = "data",
+    ) -> TransactionDatabase:
+        """Build from (transaction, item) index pairs in any order, with repeats; linear but for one sort."""
+        width = max(len(vocabulary), 1)
+        keys = np.asarray(transaction_ids, np.int64) * width + np.asarray(item_ids, np.int64)
+        if keys.size > 1 and not bool(np.all(keys[1:] > keys[:-1])):
+            keys.sort()
+            kept = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
+        else:
+            kept = keys
+        counts = np.bincount(kept // width, minlength=transactions)
+        offsets = np.zeros(transactions + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        items = (kept % width).astype(ItemArray)
+        return cls(offsets, items, tuple(vocabulary), int(keys.size - kept.size), name)
+
+    @classmethod
+    def from_transactions(
+        cls,
+        transactions: Iterable[Iterable[Hashable]],
+        *,
+        vocabulary: Sequence[str] | None = None,
+        name: str = "data",
+    ) -> TransactionDatabase:
+        """Build from any iterable of iterables of items.
+
+        Without a vocabulary the items are put in order: numbers by value, anything else by its text.
+        """
+        rows = []
+        for number, row in enumerate(transactions, 1):
+            if isinstance(row, (str, bytes)):
+                msg = (
+                    f"transaction {number} is the text {row!r}, whose letters would become items; "
+                    "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
+                )
+                raise DataError(msg)
+            try:
+                rows.append(list(row))
+            except TypeError:
+                msg = f"transaction {number} is {row!r}, not a collection of items; give a list of lists"
+                raise DataError(msg) from None
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        if vocabulary is None:
+            distinct = ordered_items(set(chain.from_iterable(rows)))
+            index = {item: position for position, item in enumerate(distinct)}
+            labels = tuple(str(item) for item in distinct)
+            if len(set(labels)) != len(labels):
+                twin = next(a for a, b in zip(sorted(labels), sorted(labels)[1:], strict=False) if a == b)
+                msg = f"two different items are both written {twin!r} (say 1 and '1'); make all items of one type"
+                raise DataError(msg)
+        else:
+            labels = tuple(vocabulary)
+            index = {label: position for position, label in enumerate(labels)}
+            rows = [[str(item) for item in row] for row in rows]
+        try:
+            ids = np.fromiter(map(index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
+        except KeyError as error:
+            msg = f"item {error.args[0]!r} is not in the given vocabulary; add it, or leave the vocabulary out"
+            raise DataError(msg) from None
+        tids = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
+        return cls.from_pairs(tids, ids, labels, transactions=len(rows), name=name)
+
+    # -- looking at it ------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def transactions(self) -> int:
+        """The number of transactions, empty ones included."""
+        return len(self)
+
+    @property
+    def n_items(self) -> int:
+        """The size of the vocabulary; items that never occur count too."""
+        return len(self.vocabulary)
+
+    @property
+    def occurrences(self) -> int:
+        """The number of (transaction, item) pairs: what memory and time grow with."""
+        return len(self.items)
+
+    @property
+    def supports(self) -> NDArray[np.int64]:
+        """In how many transactions each item of the vocabulary occurs."""
+        return self._supports
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of items in each transaction."""
+        return np.diff(self.offsets)
+
+    def item_ids(self, t: int) -> NDArray[np.int32]:
+        """The item ids of transaction `t`, ascending."""
+        return self.items[self.offsets[t] : self.offsets[t + 1]]
+
+    def transaction(self, t: int) -> tuple[str, ...]:
+        """The labels of transaction `t`, in vocabulary order."""
+        return tuple(self.vocabulary[i] for i in self.item_ids(t))
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return (self.transaction(t) for t in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        """Equal transactions in the same order over the same vocabulary; the name does not count."""
+        if not isinstance(other, TransactionDatabase):
+            return NotImplemented
+        return (
+            self.vocabulary == other.vocabulary
+            and np.array_equal(self.offsets, other.offsets)
+            and np.array_equal(self.items, other.items)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # equality by content over large arrays: not a key
+
+    # -- deriving others ----------------------------------------------------------------------------------------
+
+    def take(self, tids: Sequence[int] | NDArray[np.integer[Any]], *, name: str | None = None) -> TransactionDatabase:
+        """The given transactions, in the given order, over the same vocabulary."""
+        chosen = np.asarray(tids, np.int64)
+        lengths = self.lengths[chosen]
+        offsets = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        source = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return TransactionDatabase(offsets, self.items[source], self.vocabulary, name=name or self.name)
+
+
+def ordered_items(items: set[Any]) -> list[Any]:
+    """Numbers by value, anything else by its text, numbers first: an order that every machine agrees on."""
+    numbers = sorted(i for i in items if isinstance(i, (int, float, np.integer, np.floating)))
+    others = sorted((i for i in items if not isinstance(i, (int, float, np.integer, np.floating))), key=str)
+    return [*numbers, *others]
+
+
+def _check_arrays(offsets: NDArray[np.int64], items: NDArray[np.int32], vocabulary: tuple[str, ...]) -> None:
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(items) or bool(np.any(np.diff(offsets) < 0)):
+        msg = "offsets must start at 0, never fall, and end at the number of item occurrences"
+        raise DataError(msg)
+    if len(items) and (int(items.min()) < 0 or int(items.max()) >= len(vocabulary)):
+        msg = f"item ids must lie between 0 and {len(vocabulary) - 1}, the last index of the vocabulary"
+        raise DataError(msg)
+    if len(items) > 1:
+        starts = np.zeros(len(items), bool)
+        starts[offsets[:-1][np.diff(offsets) > 0]] = True
+        if not bool(np.all((items[1:] > items[:-1]) | starts[1:])):
+            msg = "the items of a transaction must be ascending and without repeats; use from_pairs or from_transactions"
+            raise DataError(msg)

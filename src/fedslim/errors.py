@@ -1,0 +1,40 @@
+"""The exception tree of fedslim. Every message says what is wrong, where, and what to do next.
+
+The command line maps these to exit codes: bad input ends with 2, a run that failed with 1.
+"""
+
+from __future__ import annotations
+
+
+class FedslimError(Exception):
+    """Base of everything fedslim raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(FedslimError, ValueError):
+    """Something the user handed in cannot be used: a file, a field, a parameter."""
+
+    exit_code = 2
+
+
+class DataError(InputError):
+    """A data file or table cannot be read; the message names file, line and field."""
+
+
+class CodeTableError(InputError):
+    """A code table file is not one of ours, is damaged, or is of a version we do not know."""
+
+
+class ParameterError(InputError):
+    """A parameter has a value that makes no sense; the message names it and the values allowed."""
+
+
+class MissingExtraError(FedslimError, ImportError):
+    """An optional dependency is needed; the message says how to install it."""
+
+    exit_code = 2
+
+
+class RunError(FedslimError, RuntimeError):
+    """A run started and could not be finished."""
