@@ -1,0 +1,266 @@
+"""The covers of one database under a code table: a source of evidence that answers at memory speed.
+
+    state = CoverState(db)
+    change = state.try_insert(5, (0, 1), entry=7)
+    state.insert(5, (0, 1), entry=7)
+
+Memory is linear in the data: about 16 bytes for each item occurrence.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from fedslim.mdl.kernels import cover as kernel
+from fedslim.mdl.kernels.arrays import NOBODY, Covers, Lists, Work
+from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
+from fedslim.mdl.support import SupportIndex
+from fedslim.mdl.table import WorkingTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.questions import Source
+    from fedslim.mdl.table import Itemset
+
+Answer = TypeVar("Answer")
+
+NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class CoverState:
+    """Implements `questions.Source` for one database."""
+
+    def __init__(self, database: TransactionDatabase) -> None:
+        self.database = database
+        self.table = WorkingTable(database.n_items)
+        self._commits = 0
+        # The last trial: what is carried out has nearly always just been tried.
+        self._trial: tuple[tuple[object, ...], Change] = ((), NOTHING)
+        self._support_index: SupportIndex | None = None
+        capacity = self.table.capacity
+        n_items, n, occurrences = database.n_items, database.transactions, database.occurrences
+        supports = database.supports
+        tid_start = np.zeros(capacity, np.int64)
+        np.cumsum(supports[:-1], out=tid_start[1:n_items])
+        usage = np.zeros(capacity, np.int64)
+        usage[:n_items] = supports
+        tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
+        kernel.singleton_tids(database.offsets, database.items, tid_start, tids)
+        # How long each list may get where it stands. A singleton's list never outgrows its support.
+        self._room = usage.copy()
+        self._pool_end = occurrences
+        self._covers = Covers(
+            database.offsets,
+            database.items.copy(),
+            database.lengths.astype(np.int32),
+            tids,
+            tid_start,
+            usage,
+            np.zeros(n, np.int32),
+        )
+        self._lists = Lists(np.zeros(n_items + 1, np.int64), np.zeros(1024, np.int32))
+        longest = int(database.lengths.max(initial=0)) + 1
+
+        def buffer() -> NDArray[np.int32]:
+            return np.zeros(longest, np.int32)
+
+        self._work = Work(
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int32),
+            np.full(n_items, NOBODY, np.int32),
+            np.zeros(n_items, np.uint8),
+            buffer(),
+            buffer(),
+            buffer(),
+            buffer(),
+        )
+
+    # -- questions ----------------------------------------------------------------------------------------------
+
+    def supports(self) -> NDArray[np.int64]:
+        """See `Source`."""
+        return self.database.supports
+
+    def support(self, itemset: Itemset) -> int:
+        """See `Source`."""
+        if self._support_index is None:
+            self._support_index = SupportIndex(self.database)
+        return self._support_index.support(itemset)
+
+    def co_usage(self, slot: int) -> SlotCounts:
+        """See `Source`."""
+        n = kernel.co_usage(slot, self._covers, self._work)
+        slots = self._work.touched[:n].copy()
+        counts = self._work.won[slots]
+        kernel.reset(n, self._work)
+        return SlotCounts(slots, counts)
+
+    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """See `Source`."""
+        self._stage(slot, itemset, entry)
+        n = kernel.insert(slot, False, 0, self.table.elements, self._lists, self._covers, self._work)
+        return self._remember(("insert", slot, itemset, entry), n)
+
+    def try_remove(self, slot: int) -> Change:
+        """See `Source`."""
+        self.table.unstage()
+        n = kernel.remove(slot, False, 0, self.table.elements, self._lists, self._covers, self._work)
+        return self._remember(("remove", slot), n)
+
+    # -- moves --------------------------------------------------------------------------------------------------
+
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """See `Source`."""
+        if self._trial[0] != ("insert", slot, itemset, entry):
+            self.try_insert(slot, itemset, entry)
+        self._make_room(self._trial[1])
+        self._commits += 1
+        n = kernel.insert(slot, True, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        self.table.place(slot)
+        self._trial = ((), NOTHING)
+        self._rebuild_lists()
+        return self._change(n)
+
+    def remove(self, slot: int) -> Change:
+        """See `Source`."""
+        if self._trial[0] != ("remove", slot):
+            self.try_remove(slot)
+        self._make_room(self._trial[1])
+        self._commits += 1
+        n = kernel.remove(slot, True, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        self.table.drop(slot)
+        self._room[slot] = 0
+        self._trial = ((), NOTHING)
+        self._rebuild_lists()
+        return self._change(n)
+
+    # -- looking inside -----------------------------------------------------------------------------------------
+
+    @property
+    def usages(self) -> NDArray[np.int64]:
+        """The usage of each slot in this database."""
+        return self._covers.usage
+
+    def cover(self, t: int) -> list[int]:
+        """The slots in the cover of transaction `t`, in cover order."""
+        begin = self._covers.offsets[t]
+        slots = self._covers.slots[begin : begin + self._covers.length[t]].tolist()
+        rank = self.table.elements.rank
+        return sorted(slots, key=lambda s: int(rank[s]))
+
+    # -- keeping house ------------------------------------------------------------------------------------------
+
+    def _stage(self, slot: int, itemset: Itemset, entry: int) -> None:
+        self.table.stage(slot, itemset, entry)
+        if self.table.capacity > len(self._room):
+            self._grow(self.table.capacity)
+
+    def _remember(self, trial: tuple[object, ...], n: int) -> Change:
+        change = self._change(n)
+        self._trial = (trial, change)
+        return change
+
+    def _change(self, n: int) -> Change:
+        slots = self._work.touched[:n].copy()
+        change = Change(slots, self._work.lost[slots], self._work.won[slots])
+        kernel.reset(n, self._work)
+        return change
+
+    def _rebuild_lists(self) -> None:
+        table = self.table
+        needed = table.item_count
+        if needed > len(self._lists.slots):
+            self._lists = self._lists._replace(slots=np.zeros(needed * 2, np.int32))
+        order = np.array(table.order, np.int32)
+        kernel.build_lists(order, len(order), table.elements, self._lists)
+
+    def _grow(self, capacity: int) -> None:
+        def longer(array: NDArray[np.generic]) -> NDArray[np.generic]:
+            new = np.zeros(capacity, array.dtype)
+            new[: len(array)] = array
+            return new
+
+        covers, work = self._covers, self._work
+        self._covers = covers._replace(tid_start=longer(covers.tid_start), usage=longer(covers.usage))
+        self._work = work._replace(lost=longer(work.lost), won=longer(work.won), touched=longer(work.touched))
+        self._room = longer(self._room)
+
+    def _make_room(self, change: Change) -> None:
+        """See that every transaction list that will grow has the room to, before anything is written."""
+        wanted = self._covers.usage[change.slots] + change.won
+        short = wanted > self._room[change.slots]
+        if not short.any():
+            return
+        slots, needed = change.slots[short], wanted[short]
+        needed += needed // 4 + 8
+        if self._pool_end + int(needed.sum()) > len(self._covers.tids):
+            self._compact(int(needed.sum()))
+        covers = self._covers
+        for slot, room in zip(slots.tolist(), needed.tolist(), strict=True):
+            begin, used = int(covers.tid_start[slot]), int(covers.usage[slot])
+            covers.tids[self._pool_end : self._pool_end + used] = covers.tids[begin : begin + used]
+            covers.tid_start[slot] = self._pool_end
+            self._room[slot] = room
+            self._pool_end += room
+
+    def _compact(self, extra: int) -> None:
+        """Move all lists together, so that the holes they left in the pool can be used again."""
+        covers = self._covers
+        starts = np.zeros_like(covers.tid_start)
+        np.cumsum(self._room[:-1], out=starts[1:])
+        end = int(self._room.sum())
+        tids = np.empty(max(len(covers.tids), end + extra + (end + extra) // 4), np.int32)
+        kernel.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
+        self._covers = covers._replace(tids=tids, tid_start=starts)
+        self._pool_end = end
+
+
+class Summed:
+    """Several sources as one: every answer is the sum of theirs. The sources are asked at the same time."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = tuple(sources)
+        self._pool = ThreadPoolExecutor(len(self._sources), thread_name_prefix="fedslim-cover")
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown()
+
+    def _ask(self, question: Callable[[Source], Answer]) -> list[Answer]:
+        return list(self._pool.map(question, self._sources))
+
+    def supports(self) -> NDArray[np.int64]:
+        """See `Source`."""
+        return np.sum(self._ask(lambda source: source.supports()), axis=0, dtype=np.int64)
+
+    def support(self, itemset: Itemset) -> int:
+        """See `Source`."""
+        return sum(self._ask(lambda source: source.support(itemset)))
+
+    def co_usage(self, slot: int) -> SlotCounts:
+        """See `Source`."""
+        return add_counts(self._ask(lambda source: source.co_usage(slot)))
+
+    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """See `Source`."""
+        return add_changes(self._ask(lambda source: source.try_insert(slot, itemset, entry)))
+
+    def try_remove(self, slot: int) -> Change:
+        """See `Source`."""
+        return add_changes(self._ask(lambda source: source.try_remove(slot)))
+
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """See `Source`."""
+        return add_changes(self._ask(lambda source: source.insert(slot, itemset, entry)))
+
+    def remove(self, slot: int) -> Change:
+        """See `Source`."""
+        return add_changes(self._ask(lambda source: source.remove(slot)))

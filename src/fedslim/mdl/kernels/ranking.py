@@ -1,0 +1,347 @@
+"""Which pair of elements promises most? A best-first search over rows of the pair matrix, with safe bounds.
+
+The estimated gain of a pair depends on its own counts and, slightly, on two global ones: U, the sum of all usages,
+and n, the number of itemsets in use. After a change only the rows of elements whose covers changed are asked for
+again; the best gain of every other row is carried over as an upper bound (`drift` says how far it may have risen)
+and computed anew only when that bound is the highest there is.
+
+A pair belongs to that one of its two rows whose element changed last: its count there is up to date.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedslim.mdl.kernels._jit import njit
+from fedslim.mdl.objective import SERIES, SQRT_HALF
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NEVER = -1
+NO_CANDIDATE = 0
+ASK_FOR_ROW = 1
+CANDIDATE = 2
+
+COEFFICIENTS = np.array(SERIES)
+LOG2_E = 1.4426950408889634
+ROUNDING = 1e-6
+"""More than the rounding errors of two estimates can add up to; a bound is raised by it each time it is carried on."""
+
+
+class Rows(NamedTuple):
+    """What is known of each element's row of the pair matrix."""
+
+    upper: NDArray[np.float64]  # no pair of the row gains more than this
+    exact: NDArray[np.int64]  # the version for which `upper` is the gain of `partner`
+    partner: NDArray[np.int32]
+    together: NDArray[np.int64]  # the co-usage of that pair
+    stamp: NDArray[np.int64]  # the version in which the element's covers last changed
+    known: NDArray[np.uint8]  # whether the row has been asked for since
+    most: NDArray[np.int64]  # the largest co-usage in the row
+    dropped: NDArray[np.float64]  # no pair that was left out of the row gains more than this
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    partners: NDArray[np.int32]  # pool
+    counts: NDArray[np.int32]  # pool
+
+
+class Facts(NamedTuple):
+    """What the estimate needs to know of each element, and the tables it looks up."""
+
+    usage: NDArray[np.int64]
+    standard: NDArray[np.float64]  # L(X | ST)
+    size: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    birth: NDArray[np.int64]  # a number that no other element ever had
+    log2: NDArray[np.float64]
+    data_part: NDArray[np.float64]  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
+    log_left: NDArray[np.float64]  # … and log2 (U−c) …
+    part_version: NDArray[np.int64]  # … of this version
+
+
+class Rejected(NamedTuple):
+    """Candidates that did not hold what they promised, with the counts they had: an open hash table."""
+
+    key: NDArray[np.int64]  # two births, 0 for an empty place
+    x: NDArray[np.int64]
+    y: NDArray[np.int64]
+    c: NDArray[np.int64]
+
+
+class Now(NamedTuple):
+    """The global counts and the settings of the search."""
+
+    version: int
+    total: int  # U
+    in_use: int  # n
+    total_log: float  # U·log2 U
+    codes_log: float  # n·log2 U
+    cheaper: float  # how much of the cheaper parent's L(·|ST) is charged
+    dearer: float
+    largest: int  # longest itemset allowed
+    least: int  # smallest co-usage allowed
+    margin: float  # pairs further than this below zero are left out of the rows
+
+
+@njit
+def log2_count(count: int) -> float:
+    """The twin of objective.log2, operation by operation."""
+    if count == 0:
+        return 0.0
+    mantissa, exponent = math.frexp(float(count))
+    if mantissa < SQRT_HALF:
+        mantissa *= 2.0
+        exponent -= 1
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square = s * s
+    total = COEFFICIENTS[-1]
+    for k in range(len(COEFFICIENTS) - 2, -1, -1):
+        total = total * square + COEFFICIENTS[k]
+    return exponent + total * s
+
+
+@njit
+def _gain(a: int, b: int, c: int, facts: Facts, now: Now) -> float:
+    """The twin of objective.estimated_gain."""
+    if facts.part_version[c] != now.version:
+        left = now.total - c
+        log_left = log2_count(left)
+        facts.data_part[c] = now.total_log - left * log_left
+        facts.log_left[c] = log_left
+        facts.part_version[c] = now.version
+    log2 = facts.log2
+    x = facts.usage[a]
+    y = facts.usage[b]
+    x_left = x - c
+    y_left = y - c
+    in_use_left = now.in_use + 1
+    spelled_x = facts.standard[a]
+    spelled_y = facts.standard[b]
+    if x_left == 0:
+        in_use_left -= 1
+        spelled_x = 0.0
+    if y_left == 0:
+        in_use_left -= 1
+        spelled_y = 0.0
+    log_x = log2[x]
+    log_y = log2[y]
+    log_x_left = log2[x_left]
+    log_y_left = log2[y_left]
+    log_c = log2[c]
+    data = facts.data_part[c] + (((x_left * log_x_left + y_left * log_y_left) + c * log_c) - (x * log_x + y * log_y))
+    codes = (now.codes_log - in_use_left * facts.log_left[c]) + (((log_x_left + log_y_left) + log_c) - (log_x + log_y))
+    if spelled_x <= spelled_y:
+        spelling = now.cheaper * spelled_x + now.dearer * spelled_y
+    else:
+        spelling = now.cheaper * spelled_y + now.dearer * spelled_x
+    return (data + codes) - spelling
+
+
+@njit
+def _place(key: int, rejected: Rejected) -> int:
+    """Where the key stands in the hash table, or the empty place where it would."""
+    mask = len(rejected.key) - 1
+    h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    place = np.int64(h >> np.uint64(20)) & mask
+    while rejected.key[place] != 0 and rejected.key[place] != key:
+        place = (place + 1) & mask
+    return place
+
+
+@njit
+def _key(a: int, b: int, facts: Facts) -> tuple[int, int, int]:
+    """The key of a pair, and the pair in the order of that key."""
+    if facts.birth[a] > facts.birth[b]:
+        a, b = b, a
+    return ((facts.birth[a] + 1) << 32) | (facts.birth[b] + 1), a, b
+
+
+@njit
+def is_rejected(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
+    """Whether the pair was rejected with just these counts."""
+    key, p, q = _key(a, b, facts)
+    place = _place(key, rejected)
+    return (
+        rejected.key[place] == key
+        and rejected.c[place] == c
+        and rejected.x[place] == facts.usage[p]
+        and rejected.y[place] == facts.usage[q]
+    )
+
+
+@njit
+def reject(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
+    """Remember the pair with its counts; returns whether it is a new key."""
+    key, p, q = _key(a, b, facts)
+    place = _place(key, rejected)
+    new = rejected.key[place] == 0
+    rejected.key[place] = key
+    rejected.c[place] = c
+    rejected.x[place] = facts.usage[p]
+    rejected.y[place] = facts.usage[q]
+    return new
+
+
+@njit
+def rehash(old: Rejected, new: Rejected) -> None:
+    """Copy all keys into a larger table."""
+    for k in range(len(old.key)):
+        if old.key[k] != 0:
+            place = _place(old.key[k], new)
+            new.key[place] = old.key[k]
+            new.x[place] = old.x[k]
+            new.y[place] = old.y[k]
+            new.c[place] = old.c[k]
+
+
+@njit
+def _owns(a: int, b: int, stamp: np.ndarray) -> bool:
+    return stamp[a] > stamp[b] or (stamp[a] == stamp[b] and a > b)
+
+
+@njit
+def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) -> bool:
+    """Of two pairs with the same gain the one used more, then the one whose elements come first in cover order."""
+    if c != d:
+        return c > d
+    first, second = min(rank[a], rank[b]), min(rank[p], rank[q])
+    if first != second:
+        return first < second
+    return max(rank[a], rank[b]) < max(rank[p], rank[q])
+
+
+@njit
+def add_row(x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> int:
+    """Take in the answer for row `x`, at pool position `at`; returns the position after it."""
+    rows.known[x] = 1
+    rows.start[x] = at
+    rows.most[x] = 0
+    rows.dropped[x] = -np.inf
+    end = at
+    for k in range(len(slots)):
+        y = slots[k]
+        c = together[k]
+        if y == x or c < now.least or not _owns(x, y, rows.stamp) or facts.size[x] + facts.size[y] > now.largest:
+            continue
+        rows.most[x] = max(rows.most[x], c)
+        gain = _gain(x, y, c, facts, now)
+        if gain < -now.margin:
+            rows.dropped[x] = max(rows.dropped[x], gain)
+            continue
+        rows.partners[end] = y
+        rows.counts[end] = c
+        end += 1
+    rows.length[x] = end - at
+    _scan(x, rows, facts, rejected, now)
+    return end
+
+
+@njit
+def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> None:
+    """Find the best pair of row `x` under the present counts; pairs that now belong elsewhere are dropped."""
+    begin = rows.start[x]
+    kept = begin
+    best = -np.inf
+    partner = NEVER
+    together = 0
+    for k in range(begin, begin + rows.length[x]):
+        y = rows.partners[k]
+        if not _owns(x, y, rows.stamp):
+            continue
+        c = rows.counts[k]
+        rows.partners[kept] = y
+        rows.counts[kept] = c
+        kept += 1
+        gain = _gain(x, y, c, facts, now)
+        if gain < best or (gain == best and not _prefer(x, y, c, x, partner, together, facts.rank)):
+            continue
+        if not is_rejected(x, y, c, facts, rejected):
+            best = gain
+            partner = y
+            together = c
+    rows.length[x] = kept - begin
+    if rows.dropped[x] > max(best, 0.0):
+        # What was left out may have become the best: the row must be asked for again.
+        rows.known[x] = 0
+        rows.upper[x] = np.inf
+        return
+    rows.upper[x] = best
+    rows.partner[x] = partner
+    rows.together[x] = together
+    rows.exact[x] = now.version
+
+
+@njit
+def best(limit: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> tuple[int, int]:
+    """The best candidate, or the row that must be known before one can tell: (what, row)."""
+    while True:
+        row = NEVER
+        top = 0.0
+        top_exact = False
+        for x in range(limit):
+            upper = rows.upper[x]
+            if upper < top or upper <= 0.0:
+                continue
+            exact = rows.known[x] == 1 and rows.exact[x] == now.version
+            if upper > top or row == NEVER or not exact:
+                # Among equals, whoever is not sure yet comes first, so that in the end all equals are exact.
+                row, top, top_exact = x, upper, exact
+            elif top_exact and _prefer(
+                x, rows.partner[x], rows.together[x], row, rows.partner[row], rows.together[row], facts.rank
+            ):
+                row = x
+        if row == NEVER:
+            return NO_CANDIDATE, NEVER
+        if top_exact:
+            return CANDIDATE, row
+        if rows.known[row] == 0:
+            return ASK_FOR_ROW, row
+        _scan(row, rows, facts, rejected, now)
+
+
+@njit
+def drift(limit: int, rows: Rows, total_before: int, in_use_before: int, total: int, in_use: int) -> None:
+    """Raise all bounds by as much as a gain can rise when U and n change while a pair's own counts do not.
+
+    With P(U, n, c) the part of the gain that depends on U and n: it grows with n by log2(U / (U−c)) at most, with U by
+    no more than that plus 1/(U−c) (in nats), and when U shrinks it can grow, for c = 1 and a parent that stays, by
+    (n + c) / (U·(U−c)) for each unit. See docs/decisions/ranking-bounds.md.
+    """
+    low = min(total, total_before)
+    n = max(in_use, in_use_before)
+    more = max(0, in_use - in_use_before)
+    up = max(0, total - total_before)
+    down = max(0, total_before - total)
+    for x in range(limit):
+        if rows.known[x] == 0:
+            continue
+        c = rows.most[x]
+        if n + c >= low:
+            rise = np.inf
+        else:
+            per = c / (low - c)
+            rise = LOG2_E * (more * per + up * (per + 1.0 / (low - c)) + down * (n + c) / (low * (low - c))) + ROUNDING
+        if rows.dropped[x] > -np.inf:
+            rows.dropped[x] += rise
+        if rows.upper[x] > -np.inf:
+            rows.upper[x] += rise
+
+
+@njit
+def compact(rows: Rows, limit: int, partners: np.ndarray, counts: np.ndarray) -> int:
+    """Copy the known rows together into another pool; returns where it ends."""
+    end = 0
+    for x in range(limit):
+        if rows.known[x] == 0:
+            continue
+        begin = rows.start[x]
+        rows.start[x] = end
+        for k in range(begin, begin + rows.length[x]):
+            partners[end] = rows.partners[k]
+            counts[end] = rows.counts[k]
+            end += 1
+    return end

@@ -1,0 +1,77 @@
+"""Supports: how many transactions contain an itemset, from bitmaps of common items and lists of rare ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedslim.mdl.kernels._jit import njit
+
+
+@njit
+def fill_index(
+    offsets: np.ndarray, items: np.ndarray, row: np.ndarray, bitmaps: np.ndarray, start: np.ndarray, tids: np.ndarray
+) -> None:
+    """Item i has the bitmap `bitmaps[row[i]]`, or where row[i] < 0 the list `tids[start[i]:start[i + 1]]`."""
+    position = start.copy()
+    for t in range(len(offsets) - 1):
+        word = t >> 6
+        bit = np.uint64(1) << np.uint64(t & 63)
+        for j in range(offsets[t], offsets[t + 1]):
+            item = items[j]
+            if row[item] >= 0:
+                bitmaps[row[item], word] |= bit
+            else:
+                tids[position[item]] = t
+                position[item] += 1
+
+
+@njit
+def _population(x: np.uint64) -> int:
+    """The number of bits set in a word."""
+    x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit
+def _in_list(t: int, low: int, high: int, tids: np.ndarray) -> bool:
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if tids[middle] < t:
+            low = middle + 1
+        else:
+            high = middle
+    return low < end and tids[low] == t
+
+
+@njit
+def count(itemset: np.ndarray, row: np.ndarray, bitmaps: np.ndarray, start: np.ndarray, tids: np.ndarray) -> int:
+    """How many transactions contain all items of a non-empty itemset."""
+    rarest = -1
+    for item in itemset:
+        if row[item] < 0 and (rarest < 0 or start[item + 1] - start[item] < start[rarest + 1] - start[rarest]):
+            rarest = item
+    total = 0
+    if rarest < 0:
+        for word in range(bitmaps.shape[1]):
+            bits = bitmaps[row[itemset[0]], word]
+            for item in itemset[1:]:
+                bits &= bitmaps[row[item], word]
+            total += _population(bits)
+        return total
+    for k in range(start[rarest], start[rarest + 1]):
+        t = tids[k]
+        inside = True
+        for item in itemset:
+            if item == rarest:
+                continue
+            if row[item] >= 0:
+                inside = (bitmaps[row[item], t >> 6] >> np.uint64(t & 63)) & np.uint64(1) != np.uint64(0)
+            else:
+                inside = _in_list(t, start[item], start[item + 1], tids)
+            if not inside:
+                break
+        total += inside
+    return total

@@ -1,0 +1,140 @@
+"""The objective, one function for each equation of the paper, in 64-bit floats.
+
+All logarithms are of integer counts and come from `log2_table`, which uses nothing but IEEE addition,
+multiplication and division: the same bits on every machine, whatever its C library. Sums that decide something
+are made by `math.fsum`, which rounds once and therefore does not depend on the order of its terms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+SQRT_HALF = 0.7071067811865476
+LN2 = 0.6931471805599453
+SERIES = tuple(2.0 / ((2 * k + 1) * LN2) for k in range(12))
+"""log2((1 + s) / (1 - s)) = Σ SERIES[k] · s^(2k+1); with |s| < 0.1716 twelve terms are below the last bit."""
+
+
+def log2(count: int) -> float:
+    """The binary logarithm of a positive count, as `log2_table` has it; 0 for 0 by convention."""
+    if count == 0:
+        return 0.0
+    mantissa, exponent = math.frexp(count)
+    if mantissa < SQRT_HALF:
+        mantissa *= 2.0
+        exponent -= 1
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square = s * s
+    total = SERIES[-1]
+    for coefficient in SERIES[-2::-1]:
+        total = total * square + coefficient
+    return exponent + total * s
+
+
+def log2_table(largest: int) -> NDArray[np.float64]:
+    """log2[0..largest], with log2[0] = 0 by convention; it is never used for a code length."""
+    mantissa, exponent = np.frexp(np.arange(largest + 1, dtype=np.float64))
+    low = mantissa < SQRT_HALF
+    mantissa[low] *= 2.0
+    exponent[low] -= 1
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square = s * s
+    total = np.full(largest + 1, SERIES[-1])
+    for coefficient in SERIES[-2::-1]:
+        total = total * square + coefficient
+    table: NDArray[np.float64] = exponent + total * s
+    table[0] = 0.0
+    return table
+
+
+def code_length(usage: int, total: int) -> float:
+    """L(X | CT) = log2 U − log2 u(X), the paper's equation for L(c_X)."""
+    return log2(total) - log2(usage)
+
+
+def standard_lengths(supports: Sequence[int] | NDArray[np.int64]) -> list[float]:
+    """For each item its code length in the standard code table; items that never occur get 0."""
+    total = int(sum(int(s) for s in supports))
+    return [code_length(int(s), total) if s else 0.0 for s in supports]
+
+
+def standard_length(itemset: Iterable[int], lengths: Sequence[float]) -> float:
+    """L(X | ST): what it costs to spell an itemset out in the standard code table."""
+    return math.fsum(lengths[item] for item in itemset)
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """A description length and its two parts."""
+
+    data: float
+    model: float
+
+    @property
+    def total(self) -> float:
+        """L(D, CT) = L(D | CT) + L(CT | D)."""
+        return self.data + self.model
+
+
+def data_terms(usages: Iterable[int]) -> list[float]:
+    """The terms of L(D | CT) = Σ u(X)·L(X | CT) = U·log2 U − Σ u(X)·log2 u(X)."""
+    used = [int(u) for u in usages if u]
+    total = sum(used)
+    return [total * log2(total), *(-(u * log2(u)) for u in used)]
+
+
+def model_terms(usages: Iterable[int], standard: Iterable[float]) -> list[float]:
+    """The terms of L(CT | D) = Σ [L(X | CT) + L(X | ST)] over the itemsets in use."""
+    used = [(int(u), st) for u, st in zip(usages, standard, strict=True) if u]
+    total = sum(u for u, _ in used)
+    return [len(used) * log2(total), *(-log2(u) for u, _ in used), *(st for _, st in used)]
+
+
+def description_length(usages: Sequence[int], standard: Sequence[float]) -> Bits:
+    """L(D | CT) and L(CT | D) of a table with these usages and these lengths in the standard code table."""
+    return Bits(math.fsum(data_terms(usages)), math.fsum(model_terms(usages, standard)))
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """How much of L(XY | ST) an estimate charges: a part for the cheaper parent, a part for the dearer one.
+
+    Less than everything is optimistic: more candidates get a trial. What enters the table is decided by the trial.
+    """
+
+    cheaper: float = 1.0
+    dearer: float = 1.0
+
+
+EXACT = Charge()
+
+
+def estimated_gain(
+    x: int, y: int, c: int, total: int, in_use: int, standard_x: float, standard_y: float, charge: Charge = EXACT
+) -> float:
+    """The bits saved if X ∪ Y took over all `c` joint uses of X and Y and nothing else changed.
+
+    `total` is U and `in_use` the number of itemsets with a usage. A parent that vanishes pays for its own share of
+    L(XY | ST), so only a parent that stays is charged for. `kernels/ranking.py` has the same sum, term by term.
+    """
+    x_left, y_left, total_left = x - c, y - c, total - c
+    in_use_left = in_use + 1 - (x_left == 0) - (y_left == 0)
+    data = (total * log2(total) - total_left * log2(total_left)) + (
+        ((x_left * log2(x_left) + y_left * log2(y_left)) + c * log2(c)) - (x * log2(x) + y * log2(y))
+    )
+    codes = (in_use * log2(total) - in_use_left * log2(total_left)) + (
+        ((log2(x_left) + log2(y_left)) + log2(c)) - (log2(x) + log2(y))
+    )
+    spelled_x = standard_x if x_left else 0.0
+    spelled_y = standard_y if y_left else 0.0
+    spelling = charge.cheaper * min(spelled_x, spelled_y) + charge.dearer * max(spelled_x, spelled_y)
+    return (data + codes) - spelling

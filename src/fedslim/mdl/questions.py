@@ -1,0 +1,175 @@
+"""What the search asks of the data, and what it tells them.
+
+SLIM needs four things of its data (usages, co-usages, the effect of a trial insertion, of a trial removal) and tells
+them two (insert, remove). A question knows how to be put to a source; the search does not know what the source is:
+
+    search ──Question──▶ driver ──▶ one database                       centralised SLIM
+                                ──▶ several, answers added up          threads, and federations
+
+Every answer is a vector of counts over slots, so answers of several sources are added up entry by entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.table import Itemset
+
+    Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCounts:
+    """Counts over slots, only those that are not zero, in no particular order of slots."""
+
+    slots: NDArray[np.int32]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an insertion or a removal does: for each slot, how many covers lose the element and how many win it."""
+
+    slots: NDArray[np.int32]
+    lost: Counts
+    won: Counts
+
+
+class Source(Protocol):
+    """Somewhere that has covers to count in: one database, or many that are added up."""
+
+    def supports(self) -> Counts:
+        """In how many transactions each item occurs: the usages of the standard code table."""
+
+    def support(self, itemset: Itemset) -> int:
+        """In how many transactions all these items occur together."""
+
+    def co_usage(self, slot: int) -> SlotCounts:
+        """How often each element is used together with this one (itself included)."""
+
+    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """What would change if the itemset entered the table."""
+
+    def try_remove(self, slot: int) -> Change:
+        """What would change if the element left the table."""
+
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """Insert, and say what changed."""
+
+    def remove(self, slot: int) -> Change:
+        """Remove, and say what changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supports:
+    """The usages of the standard code table, please."""
+
+    def put_to(self, source: Source) -> Counts:
+        """Ask."""
+        return source.supports()
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """How many transactions contain this itemset? Asked only where a support decides something."""
+
+    itemset: Itemset
+
+    def put_to(self, source: Source) -> int:
+        """Ask."""
+        return source.support(self.itemset)
+
+
+@dataclass(frozen=True, slots=True)
+class CoUsage:
+    """A row of the pair matrix: how often is this element used together with each other one?"""
+
+    slot: int
+
+    def put_to(self, source: Source) -> SlotCounts:
+        """Ask."""
+        return source.co_usage(self.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class TryInsert:
+    """What if this itemset were in the table?"""
+
+    slot: int
+    itemset: Itemset
+    entry: int
+
+    def put_to(self, source: Source) -> Change:
+        """Ask."""
+        return source.try_insert(self.slot, self.itemset, self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class TryRemove:
+    """What if this element were not in the table?"""
+
+    slot: int
+
+    def put_to(self, source: Source) -> Change:
+        """Ask."""
+        return source.try_remove(self.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """This itemset is in the table from now on."""
+
+    slot: int
+    itemset: Itemset
+    entry: int
+
+    def put_to(self, source: Source) -> Change:
+        """Tell."""
+        return source.insert(self.slot, self.itemset, self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """This element is no longer in the table."""
+
+    slot: int
+
+    def put_to(self, source: Source) -> Change:
+        """Tell."""
+        return source.remove(self.slot)
+
+
+Question = Supports | Support | CoUsage | TryInsert | TryRemove | Insert | Remove
+
+
+def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:
+    """The sum of several sources' counts."""
+    slots, (counts,) = _add([part.slots for part in parts], [[part.counts for part in parts]])
+    return SlotCounts(slots, counts)
+
+
+def add_changes(parts: Sequence[Change]) -> Change:
+    """The sum of several sources' changes."""
+    slots, (lost, won) = _add(
+        [part.slots for part in parts], [[part.lost for part in parts], [part.won for part in parts]]
+    )
+    return Change(slots, lost, won)
+
+
+def _add(slots: list[NDArray[np.int32]], columns: list[list[Counts]]) -> tuple[NDArray[np.int32], list[Counts]]:
+    every = np.concatenate(slots)
+    if len(every) == 0:
+        return every, [np.zeros(0, np.int64) for _ in columns]
+    present = np.bincount(every)
+    where = np.flatnonzero(present)
+    # bincount's weights are 64-bit floats, exact for counts below 2^53
+    sums = [np.bincount(every, weights=np.concatenate(column))[where].astype(np.int64) for column in columns]
+    return where.astype(np.int32), sums

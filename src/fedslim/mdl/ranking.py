@@ -1,0 +1,213 @@
+"""The candidates in order of promise: a thin, growing shell around `kernels/ranking.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.mdl.kernels import ranking as kernel
+from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
+from fedslim.mdl.objective import log2
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.objective import Charge
+    from fedslim.mdl.questions import SlotCounts
+    from fedslim.mdl.table import WorkingTable
+
+ANY_SIZE = 1 << 30
+MARGIN = 32.0
+"""Pairs estimated to cost more than this many bits are not kept: rows stay short, and rarely need asking again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Two elements to join, how often they are used together, and the estimated gain in bits."""
+
+    x: int
+    y: int
+    together: int
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownRow:
+    """The best candidate may be in a row that must be asked for first."""
+
+    slot: int
+
+
+class CandidateRanking:
+    """Knows the rows of the pair matrix that it was told, and which candidate is best among all there are."""
+
+    def __init__(
+        self,
+        table: WorkingTable,
+        usages: NDArray[np.int64],
+        standard: NDArray[np.float64],
+        log2_table: NDArray[np.float64],
+        *,
+        charge: Charge,
+        largest: int | None = None,
+        least: int = 1,
+    ) -> None:
+        self._table = table
+        self._charge = charge
+        self._largest = ANY_SIZE if largest is None else largest
+        self._least = least
+        self._births = table.n_items
+        self._limit = table.n_items
+        capacity = table.capacity
+        most = len(log2_table)
+        self._facts = Facts(
+            usages,
+            standard,
+            table.elements.size,
+            table.elements.rank,
+            np.arange(capacity, dtype=np.int64),
+            log2_table,
+            np.zeros(most),
+            np.zeros(most),
+            np.full(most, kernel.NEVER, np.int64),
+        )
+        self._rows = Rows(
+            np.full(capacity, -np.inf),
+            np.full(capacity, kernel.NEVER, np.int64),
+            np.full(capacity, kernel.NEVER, np.int32),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.uint8),
+            np.zeros(capacity, np.int64),
+            np.full(capacity, -np.inf),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros(4096, np.int32),
+            np.zeros(4096, np.int32),
+        )
+        self._pool_end = 0
+        self._rejected_count = 0
+        self._rejected = _empty_rejected(1024)
+        self._version = 0
+        self._rows.upper[: table.n_items][usages[: table.n_items] > 0] = np.inf
+        self._set_now(int(usages.sum()), int(np.count_nonzero(usages)))
+
+    def _set_now(self, total: int, in_use: int) -> None:
+        log_total = log2(total)
+        self._now = Now(
+            self._version,
+            total,
+            in_use,
+            total * log_total,
+            in_use * log_total,
+            self._charge.cheaper,
+            self._charge.dearer,
+            self._largest,
+            self._least,
+            MARGIN,
+        )
+
+    def best(self) -> Candidate | UnknownRow | None:
+        """The candidate with the highest estimated gain above zero, or what must be known to tell."""
+        what, row = kernel.best(self._limit, self._rows, self._facts, self._rejected, self._now)
+        if what == kernel.CANDIDATE:
+            rows = self._rows
+            return Candidate(row, int(rows.partner[row]), int(rows.together[row]), float(rows.upper[row]))
+        return UnknownRow(row) if what == kernel.ASK_FOR_ROW else None
+
+    def learn(self, slot: int, row: SlotCounts) -> None:
+        """Take in the answer to the question for a row."""
+        if self._pool_end + len(row.slots) > len(self._rows.partners):
+            self._make_room(len(row.slots))
+        self._pool_end = kernel.add_row(
+            slot, row.slots, row.counts, self._pool_end, self._rows, self._facts, self._rejected, self._now
+        )
+
+    def reject(self, candidate: Candidate) -> None:
+        """Do not propose this pair again until one of its three counts changes."""
+        if self._rejected_count * 2 >= len(self._rejected.key):
+            larger = _empty_rejected(len(self._rejected.key) * 4)
+            kernel.rehash(self._rejected, larger)
+            self._rejected = larger
+        self._rejected_count += kernel.reject(
+            candidate.x, candidate.y, candidate.together, self._facts, self._rejected
+        )
+        self._rows.exact[candidate.x] = kernel.NEVER
+        self._rows.exact[candidate.y] = kernel.NEVER
+
+    def forget_rejected(self) -> None:
+        """Give every rejected candidate another chance."""
+        self._rejected = _empty_rejected(len(self._rejected.key))
+        self._rejected_count = 0
+        self.recharge(self._charge)
+
+    def recharge(self, charge: Charge) -> None:
+        """Go on with another charge; nothing known of the rows' bounds holds any more, so all are asked for again."""
+        self._charge = charge
+        self._version += 1
+        used = self._facts.usage[: self._limit] > 0
+        self._rows.known[: self._limit] = 0
+        self._rows.upper[: self._limit] = np.where(used, np.inf, -np.inf)
+        self._pool_end = 0
+        self._set_now(self._now.total, self._now.in_use)
+
+    def changed(self, slots: NDArray[np.int32], total: int, in_use: int) -> None:
+        """The covers of these elements changed; their usages and ranks are already up to date."""
+        before = self._now
+        self._version += 1
+        kernel.drift(self._limit, self._rows, before.total, before.in_use, total, in_use)
+        rows = self._rows
+        rows.stamp[slots] = self._version
+        rows.known[slots] = 0
+        rows.upper[slots] = np.where(self._facts.usage[slots] > 0, np.inf, -np.inf)
+        self._set_now(total, in_use)
+
+    def welcome(self, slot: int, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
+        """A slot is about to hold a new element; the arrays may have moved to make room for it."""
+        self._grow(usages, standard)
+        self._limit = max(self._limit, slot + 1)
+        self._births += 1
+        self._facts.birth[slot] = self._births
+
+    def _grow(self, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
+        elements = self._table.elements
+        capacity, old = self._table.capacity, len(self._facts.birth)
+        self._facts = self._facts._replace(usage=usages, standard=standard, size=elements.size, rank=elements.rank)
+        if capacity == old:
+            return
+
+        def longer(array: NDArray[np.generic], fill: float) -> NDArray[np.generic]:
+            new = np.full(capacity, fill, array.dtype)
+            new[:old] = array
+            return new
+
+        self._facts = self._facts._replace(birth=longer(self._facts.birth, 0))
+        rows = self._rows
+        self._rows = Rows(
+            longer(rows.upper, -np.inf),
+            longer(rows.exact, kernel.NEVER),
+            longer(rows.partner, kernel.NEVER),
+            longer(rows.together, 0),
+            longer(rows.stamp, 0),
+            longer(rows.known, 0),
+            longer(rows.most, 0),
+            longer(rows.dropped, -np.inf),
+            longer(rows.start, 0),
+            longer(rows.length, 0),
+            rows.partners,
+            rows.counts,
+        )
+
+    def _make_room(self, extra: int) -> None:
+        rows = self._rows
+        used = int(rows.length[: self._limit][rows.known[: self._limit] == 1].sum())
+        size = max(len(rows.partners), 2 * (used + extra))
+        partners, counts = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        self._pool_end = kernel.compact(rows, self._limit, partners, counts)
+        self._rows = rows._replace(partners=partners, counts=counts)
+
+
+def _empty_rejected(size: int) -> Rejected:
+    return Rejected(*(np.zeros(size, np.int64) for _ in range(4)))

@@ -1,0 +1,287 @@
+"""SLIM's search, written once: a generator that asks questions and receives counts.
+
+    search = SlimSearch(n_items, Policy())
+    for the driver: question = next(run); question = run.send(answer) … until StopIteration
+
+It cannot tell where the counts come from. Its own state is a valid code table whenever it waits for an answer, so a
+run may be stopped at any question, and `result()` is then the best table so far.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedslim.mdl.objective import (
+    EXACT,
+    Bits,
+    Charge,
+    description_length,
+    log2,
+    log2_table,
+    standard_length,
+    standard_lengths,
+)
+from fedslim.mdl.questions import CoUsage, Insert, Remove, Support, Supports, TryInsert, TryRemove
+from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRow
+from fedslim.mdl.table import WorkingTable
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.questions import Change, Question
+    from fedslim.mdl.table import Itemset
+
+    Asking = Generator[Question, Any, "Returned"]
+
+Order = Literal["usage", "support"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the search goes about it. The default is SLIM's plain greedy."""
+
+    pruning: bool = True
+    order: Order = "usage"
+    max_itemset_size: int | None = None
+    min_support: int = 1
+    charges: tuple[Charge, ...] = (EXACT,)
+    """One after the other, each until nothing is accepted any more."""
+    look_ahead: int = 1
+    """How many of the best candidates are tried for each step; the best true gain wins."""
+    sweep: bool = False
+    """Whether to try to remove every element after convergence, and to go on if that helped."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the search has done so far."""
+
+    candidates: int = 0
+    accepted: int = 0
+    pruned: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An element of the table found: items, usage, and the usage (or support) with which it entered."""
+
+    items: Itemset
+    usage: int
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A code table in cover order (itemsets, then singletons in use), and how well it compresses."""
+
+    entries: tuple[Entry, ...]
+    bits: Bits
+    bits_standard: Bits
+    tally: Tally = field(compare=False)
+    converged: bool = False
+
+
+class SlimSearch:
+    """One run of the search."""
+
+    def __init__(self, n_items: int, policy: Policy) -> None:
+        self.policy = policy
+        self.tally = Tally()
+        self.converged = False
+        self.bits_now = 0.0
+        self.bits_standard = Bits(0.0, 0.0)
+        self.best_gain = math.inf  # the estimate of the last candidate tried: what there still is to win
+        self._table = WorkingTable(n_items)
+        self._usage: NDArray[np.int64] = np.zeros(self._table.capacity, np.int64)
+        self._standard: NDArray[np.float64] = np.zeros(self._table.capacity)
+        self._item_lengths: list[float] = []
+        self._log2: NDArray[np.float64] = np.zeros(1)
+        self._total = 0
+        self._in_use = 0
+
+    # -- what is known at any time ------------------------------------------------------------------------------
+
+    @property
+    def itemsets(self) -> int:
+        """How many itemsets, singletons apart, are in the table now."""
+        return len(self._table)
+
+    def bits(self) -> Bits:
+        """The description length now, with both parts."""
+        return description_length(self._usage.tolist(), self._standard.tolist())
+
+    def result(self) -> SearchResult:
+        """The table as it stands."""
+        table, usage = self._table, self._usage
+        itemsets = [Entry(table.itemsets[s], int(usage[s]), table.entries[s]) for s in table]
+        singletons = [Entry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
+        used = [e for e in itemsets if e.usage]
+        return SearchResult((*used, *singletons), self.bits(), self.bits_standard, self.tally, self.converged)
+
+    # -- the search ---------------------------------------------------------------------------------------------
+
+    def run(self) -> Generator[Question, Any, SearchResult]:
+        """Search until no candidate improves the description length."""
+        supports = yield Supports()
+        self._start(np.asarray(supports, np.int64))
+        for charge in self.policy.charges:
+            self._ranking.recharge(charge)
+            while (yield from self._step()):
+                pass
+            while self.policy.sweep and (yield from self._prune(set(self._table.order))):
+                self._ranking.forget_rejected()
+                while (yield from self._step()):
+                    pass
+        self.converged = True
+        return self.result()
+
+    def _start(self, supports: NDArray[np.int64]) -> None:
+        n_items = self._table.n_items
+        self._item_lengths = standard_lengths(supports.tolist())
+        self._usage[:n_items] = supports
+        self._standard[:n_items] = self._item_lengths
+        self._total = int(supports.sum())
+        self._in_use = int(np.count_nonzero(supports))
+        self._log2 = log2_table(int(supports.max(initial=0)))
+        self.bits_standard = self.bits()
+        self.bits_now = self.bits_standard.total
+        self._ranking = CandidateRanking(
+            self._table,
+            self._usage,
+            self._standard,
+            self._log2,
+            charge=self.policy.charges[0],
+            largest=self.policy.max_itemset_size,
+        )
+
+    def _step(self) -> Generator[Question, Any, bool]:
+        """Accept the first candidate that compresses better (or the best of a few); False if there is none."""
+        found: tuple[float, Candidate, Insert] | None = None
+        tried: list[Candidate] = []
+        while len(tried) < self.policy.look_ahead or found is None:
+            candidate = yield from self._next_candidate()
+            if candidate is None:
+                break
+            trial = yield from self._try(candidate)
+            if trial is None or trial[0] >= 0:
+                self._ranking.reject(candidate)
+                if found is not None:
+                    tried.append(candidate)
+                continue
+            tried.append(candidate)
+            if found is None or trial[0] < found[0]:
+                found = (trial[0], candidate, trial[1])
+            if self.policy.look_ahead > 1:
+                self._ranking.reject(candidate)  # only for the rest of this step
+        if found is None:
+            return False
+        yield from self._accept(found[2])
+        return True
+
+    def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:
+        while isinstance(best := self._ranking.best(), UnknownRow):
+            self.tally.rows += 1
+            self._ranking.learn(best.slot, (yield CoUsage(best.slot)))
+        return best
+
+    def _try(self, candidate: Candidate) -> Generator[Question, Any, tuple[float, Insert] | None]:
+        """The change in bits if the candidate entered; None if its support is too small."""
+        self.tally.candidates += 1
+        self.best_gain = candidate.gain
+        itemset = tuple(sorted(self._table.items_of(candidate.x) + self._table.items_of(candidate.y)))
+        entry = candidate.together
+        if self.policy.order == "support" or self.policy.min_support > 1:
+            support = yield Support(itemset)
+            if support < self.policy.min_support:
+                return None
+            if self.policy.order == "support":
+                entry = support
+        slot = self._table.next_slot()
+        change = yield TryInsert(slot, itemset, entry)
+        standard = standard_length(itemset, self._item_lengths)
+        return self._bits_changed(change, {slot: standard}), Insert(slot, itemset, entry)
+
+    def _accept(self, move: Insert) -> Generator[Question, Any, None]:
+        change = yield move
+        table = self._table
+        table.stage(move.slot, move.itemset, move.entry)
+        table.place(move.slot)
+        self._reserve()
+        self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
+        self._ranking.welcome(move.slot, self._usage, self._standard)
+        self.tally.accepted += 1
+        shrunk = yield from self._apply(change)
+        if self.policy.pruning:
+            yield from self._prune(shrunk)
+
+    def _prune(self, pending: set[int]) -> Generator[Question, Any, int]:
+        """Remove the elements that no longer pay, smallest usage first; returns how many went."""
+        gone = 0
+        rank = self._table.elements.rank
+        while pending := {s for s in pending if s in self._table.itemsets}:
+            slot = min(pending, key=lambda s: (self._usage[s], rank[s]))
+            pending.remove(slot)
+            change = yield TryRemove(slot)
+            if self._bits_changed(change, {}) < 0:
+                change = yield Remove(slot)
+                self._table.drop(slot)
+                gone += 1
+                self.tally.pruned += 1
+                pending |= yield from self._apply(change)
+        return gone
+
+    def _apply(self, change: Change) -> Generator[Question, Any, set[int]]:
+        """Take in what changed; returns the itemsets, no singletons, that are used less than before."""
+        net = change.won - change.lost
+        self.bits_now += self._bits_changed(change, {})
+        self._usage[change.slots] += net
+        self._total += int(net.sum())
+        self._in_use = int(np.count_nonzero(self._usage))
+        self._ranking.changed(change.slots, self._total, self._in_use)
+        shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
+        for slot in sorted(s for s in shrunk if self._usage[s] == 0):
+            # An itemset without usage is in no cover: it can go, and nothing else changes.
+            yield Remove(slot)
+            self._table.drop(slot)
+            shrunk.remove(slot)
+        return shrunk
+
+    def _bits_changed(self, change: Change, newcomers: dict[int, float]) -> float:
+        """The change of L(D, CT) in bits, rounded once."""
+        net = change.won - change.lost
+        moved = net != 0
+        slots, net = change.slots[moved], net[moved]
+        before = np.array([0 if s in newcomers else self._usage[s] for s in slots.tolist()], np.int64)
+        after = before + net
+        standard = np.array([newcomers.get(s) or self._standard[s] for s in slots.tolist()])
+        total = self._total + int(net.sum())
+        in_use = self._in_use + int(np.count_nonzero(after)) - int(np.count_nonzero(before))
+        log_before, log_after = self._log2[before], self._log2[after]
+        log_total, log_total_before = log2(total), log2(self._total)
+        return math.fsum(
+            [
+                total * log_total,
+                -(self._total * log_total_before),
+                in_use * log_total,
+                -(self._in_use * log_total_before),
+                *(before * log_before).tolist(),
+                *(-(after * log_after)).tolist(),
+                *log_before.tolist(),
+                *(-log_after).tolist(),
+                *standard[before == 0].tolist(),
+                *(-standard[after == 0]).tolist(),
+            ]
+        )
+
+    def _reserve(self) -> None:
+        capacity = self._table.capacity
+        if capacity > len(self._usage):
+            self._usage = np.concatenate([self._usage, np.zeros(capacity - len(self._usage), np.int64)])
+            self._standard = np.concatenate([self._standard, np.zeros(capacity - len(self._standard))])

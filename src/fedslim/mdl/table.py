@@ -1,0 +1,169 @@
+"""The working code table: itemsets in numbered slots, kept in cover order.
+
+    table = WorkingTable(n_items=5)
+    table.stage(5, (0, 1), entry=7)     # on trial: it has a rank, nothing else moved
+    table.place(5)                      # in the table
+    table.drop(5)
+
+The search and every source of evidence hold one each and make the same moves, so slots mean the same everywhere.
+Cover order: larger itemsets first, then higher usage at entry, then lexicographic; singletons last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, Elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Itemset = tuple[int, ...]
+"""Item ids, ascending."""
+
+OrderKey = tuple[int, int, Itemset]
+
+SPARE_SLOTS = 64
+
+
+def order_key(itemset: Itemset, entry: int) -> OrderKey:
+    """Sorts itemsets into cover order; `entry` is the usage (or support) with which the itemset entered."""
+    return (-len(itemset), -entry, itemset)
+
+
+class WorkingTable:
+    """Slots, ranks and items of a code table while it is being searched for."""
+
+    def __init__(self, n_items: int) -> None:
+        self.n_items = n_items
+        self.itemsets: dict[int, Itemset] = {}  # slot -> items, no singletons
+        self.entries: dict[int, int] = {}
+        self._keys: list[OrderKey] = []  # in cover order
+        self._order: list[int] = []  # the slots in the same order
+        self._staged: tuple[int, OrderKey, int] | None = None
+        self._end = n_items  # where the next itemset's items go
+        capacity = n_items + SPARE_SLOTS
+        rank = np.full(capacity, DEAD_RANK, np.int32)
+        rank[:n_items] = LAST_RANK + np.arange(n_items)
+        size = np.zeros(capacity, np.int32)
+        size[:n_items] = 1
+        start = np.zeros(capacity, np.int64)
+        start[:n_items] = np.arange(n_items)
+        items = np.zeros(max(n_items * 2, 1024), np.int32)
+        items[:n_items] = np.arange(n_items)
+        signature = np.zeros(capacity, np.uint64)
+        signature[:n_items] = np.uint64(1) << (np.arange(n_items, dtype=np.uint64) & np.uint64(63))
+        self.elements = Elements(rank, size, start, items, signature)
+
+    @property
+    def capacity(self) -> int:
+        """How many slots the arrays have room for."""
+        return len(self.elements.rank)
+
+    @property
+    def order(self) -> list[int]:
+        """The slots of the itemsets (no singletons) in cover order; not to be changed."""
+        return self._order
+
+    @property
+    def item_count(self) -> int:
+        """The number of items in all itemsets together (no singletons)."""
+        return sum(map(len, self.itemsets.values()))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._order)
+
+    def items_of(self, slot: int) -> Itemset:
+        """The items in a slot, singletons included."""
+        return (slot,) if slot < self.n_items else self.itemsets[slot]
+
+    def next_slot(self) -> int:
+        """The smallest free slot: the same for everyone who made the same moves."""
+        slot = self.n_items
+        rank = self.elements.rank
+        free = np.flatnonzero(rank[slot:] == DEAD_RANK)
+        return slot + (int(free[0]) if len(free) else len(rank) - slot)
+
+    def stage(self, slot: int, itemset: Itemset, entry: int) -> None:
+        """Put an itemset on trial in a free slot: it gets the rank it would have, the others keep theirs."""
+        self.unstage()
+        if slot >= self.capacity:
+            self._grow(slot + 1)
+        end = self._end + len(itemset)
+        if end > len(self.elements.items):
+            self._compact(end)
+        elements = self.elements
+        key = order_key(itemset, entry)
+        position = bisect_left(self._keys, key)
+        elements.items[self._end : self._end + len(itemset)] = itemset
+        elements.start[slot] = self._end
+        elements.size[slot] = len(itemset)
+        bits = 0
+        for item in itemset:
+            bits |= 1 << (item & 63)
+        elements.signature[slot] = bits
+        elements.rank[slot] = position
+        self._staged = (slot, key, position)
+
+    def unstage(self) -> None:
+        """End the trial without a trace."""
+        if self._staged is not None:
+            self.elements.rank[self._staged[0]] = DEAD_RANK
+            self._staged = None
+
+    def place(self, slot: int) -> None:
+        """Make the staged itemset an element of the table."""
+        if self._staged is None or self._staged[0] != slot:
+            msg = f"slot {slot} is not on trial"
+            raise RuntimeError(msg)
+        _, key, position = self._staged
+        self._staged = None
+        rank = self.elements.rank[self.n_items :]
+        rank[rank >= position] += 1
+        self.elements.rank[slot] = position
+        self._keys.insert(position, key)
+        self._order.insert(position, slot)
+        self.itemsets[slot] = key[2]
+        self.entries[slot] = -key[1]
+        self._end += len(key[2])
+
+    def drop(self, slot: int) -> None:
+        """Take an element out of the table and free its slot."""
+        self.unstage()
+        position = int(self.elements.rank[slot])
+        del self._keys[position], self._order[position], self.itemsets[slot], self.entries[slot]
+        rank = self.elements.rank[self.n_items :]
+        rank[rank > position] -= 1
+        self.elements.rank[slot] = DEAD_RANK
+
+    def _grow(self, least: int) -> None:
+        capacity = max(least, self.n_items + 2 * (self.capacity - self.n_items))
+
+        def longer(array: np.ndarray, fill: int) -> np.ndarray:
+            new = np.full(capacity, fill, array.dtype)
+            new[: len(array)] = array
+            return new
+
+        e = self.elements
+        self.elements = Elements(
+            longer(e.rank, DEAD_RANK), longer(e.size, 0), longer(e.start, 0), e.items, longer(e.signature, 0)
+        )
+
+    def _compact(self, least: int) -> None:
+        """Make room for items: those of dropped itemsets are thrown out."""
+        wanted = self.n_items + self.item_count + (least - self._end)
+        items = np.zeros(max(wanted * 2, 1024), np.int32)
+        items[: self.n_items] = np.arange(self.n_items)
+        end = self.n_items
+        for slot, itemset in self.itemsets.items():
+            items[end : end + len(itemset)] = itemset
+            self.elements.start[slot] = end
+            end += len(itemset)
+        self._end = end
+        self.elements = self.elements._replace(items=items)
