@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fedslim.mdl.kernels import cover as kernel
-from fedslim.mdl.kernels.arrays import NOBODY, Covers, Lists, Work
+from fedslim.mdl.kernels.arrays import Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
 from fedslim.mdl.support import SupportIndex
-from fedslim.mdl.table import WorkingTable
+from fedslim.mdl.table import WorkingTable, lengthened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,35 +52,44 @@ class CoverState:
         usage = np.zeros(capacity, np.int64)
         usage[:n_items] = supports
         tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
-        kernel.singleton_tids(database.offsets, database.items, tid_start, tids)
+        kernel.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
         # How long each list may get where it stands. A singleton's list never outgrows its support.
         self._room = usage.copy()
         self._pool_end = occurrences
+        # Each transaction keeps its length in front: one look into memory for both.
+        start = database.offsets[:-1] + np.arange(n)
+        slots = np.empty(occurrences + n, np.int32)
+        is_item = np.ones(occurrences + n, bool)
+        is_item[start] = False
+        slots[start] = database.lengths
+        slots[is_item] = database.items
         self._covers = Covers(
-            database.offsets,
-            database.items.copy(),
-            database.lengths.astype(np.int32),
+            start,
+            slots,
             tids,
             tid_start,
             usage,
             np.zeros(n, np.int32),
         )
-        self._lists = Lists(np.zeros(n_items + 1, np.int64), np.zeros(1024, np.int32))
+        self._lists = Lists(
+            np.zeros(n_items + 1, np.int64),
+            np.zeros(1024, np.int32),
+            np.zeros(n_items + 1, np.int64),
+            np.zeros(1024, np.int32),
+            np.zeros(1024, np.int32),
+            supports,
+        )
         longest = int(database.lengths.max(initial=0)) + 1
-
-        def buffer() -> NDArray[np.int32]:
-            return np.zeros(longest, np.int32)
-
+        words = self.table.elements.mask.shape[1]
         self._work = Work(
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int32),
-            np.full(n_items, NOBODY, np.int32),
             np.zeros(n_items, np.uint8),
-            buffer(),
-            buffer(),
-            buffer(),
-            buffer(),
+            *(np.zeros(longest, np.int32) for _ in range(4)),
+            np.zeros(capacity, np.int32),
+            np.zeros(n, np.int32),
+            *(np.zeros(words, np.uint64) for _ in range(3)),
         )
 
     # -- questions ----------------------------------------------------------------------------------------------
@@ -106,7 +115,7 @@ class CoverState:
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         self._stage(slot, itemset, entry)
-        n = kernel.insert(slot, False, 0, self.table.elements, self._lists, self._covers, self._work)
+        n = kernel.try_insert(slot, self.table.elements, self._lists, self._covers, self._work)
         return self._remember(("insert", slot, itemset, entry), n)
 
     def try_remove(self, slot: int) -> Change:
@@ -123,7 +132,9 @@ class CoverState:
             self.try_insert(slot, itemset, entry)
         self._make_room(self._trial[1])
         self._commits += 1
-        n = kernel.insert(slot, True, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        change = self._trial[1]
+        hits = int(change.won[change.slots == slot].sum())
+        n = kernel.insert(slot, hits, self._commits, self.table.elements, self._lists, self._covers, self._work)
         self.table.place(slot)
         self._trial = ((), NOTHING)
         self._rebuild_lists()
@@ -151,8 +162,8 @@ class CoverState:
 
     def cover(self, t: int) -> list[int]:
         """The slots in the cover of transaction `t`, in cover order."""
-        begin = self._covers.offsets[t]
-        slots = self._covers.slots[begin : begin + self._covers.length[t]].tolist()
+        begin = self._covers.start[t]
+        slots = self._covers.slots[begin + 1 : begin + 1 + self._covers.slots[begin]].tolist()
         rank = self.table.elements.rank
         return sorted(slots, key=lambda s: int(rank[s]))
 
@@ -178,20 +189,23 @@ class CoverState:
         table = self.table
         needed = table.item_count
         if needed > len(self._lists.slots):
-            self._lists = self._lists._replace(slots=np.zeros(needed * 2, np.int32))
+            room = np.zeros(needed * 2, np.int32)
+            self._lists = self._lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
         order = np.array(table.order, np.int32)
-        kernel.build_lists(order, len(order), table.elements, self._lists)
+        kernel.build_lists(order, table.elements, self._lists)
 
     def _grow(self, capacity: int) -> None:
-        def longer(array: NDArray[np.generic]) -> NDArray[np.generic]:
-            new = np.zeros(capacity, array.dtype)
-            new[: len(array)] = array
-            return new
-
         covers, work = self._covers, self._work
-        self._covers = covers._replace(tid_start=longer(covers.tid_start), usage=longer(covers.usage))
-        self._work = work._replace(lost=longer(work.lost), won=longer(work.won), touched=longer(work.touched))
-        self._room = longer(self._room)
+        self._covers = covers._replace(
+            tid_start=lengthened(covers.tid_start, capacity), usage=lengthened(covers.usage, capacity)
+        )
+        self._work = work._replace(
+            lost=lengthened(work.lost, capacity),
+            won=lengthened(work.won, capacity),
+            touched=lengthened(work.touched, capacity),
+            fitting=lengthened(work.fitting, capacity),
+        )
+        self._room = lengthened(self._room, capacity)
 
     def _make_room(self, change: Change) -> None:
         """See that every transaction list that will grow has the room to, before anything is written."""

@@ -10,6 +10,7 @@ import numpy as np
 from fedslim.mdl.kernels import ranking as kernel
 from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
 from fedslim.mdl.objective import log2
+from fedslim.mdl.table import lengthened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,26 +179,12 @@ class CandidateRanking:
         if capacity == old:
             return
 
-        def longer(array: NDArray[np.generic], fill: float) -> NDArray[np.generic]:
-            new = np.full(capacity, fill, array.dtype)
-            new[:old] = array
-            return new
-
-        self._facts = self._facts._replace(birth=longer(self._facts.birth, 0))
+        self._facts = self._facts._replace(birth=lengthened(self._facts.birth, capacity))
         rows = self._rows
-        self._rows = Rows(
-            longer(rows.upper, -np.inf),
-            longer(rows.exact, kernel.NEVER),
-            longer(rows.partner, kernel.NEVER),
-            longer(rows.together, 0),
-            longer(rows.stamp, 0),
-            longer(rows.known, 0),
-            longer(rows.most, 0),
-            longer(rows.dropped, -np.inf),
-            longer(rows.start, 0),
-            longer(rows.length, 0),
-            rows.partners,
-            rows.counts,
+        fills = {"upper": -np.inf, "exact": kernel.NEVER, "partner": kernel.NEVER, "dropped": -np.inf}
+        per_slot = [name for name in Rows._fields if name not in {"partners", "counts"}]
+        self._rows = rows._replace(
+            **{name: lengthened(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
         )
 
     def _make_room(self, extra: int) -> None:

@@ -29,7 +29,7 @@ class SupportIndex:
         np.cumsum(np.where(common, 0, supports), out=self._start[1:])
         self._tids = np.zeros(int(self._start[-1]), np.int32)
         self._transactions = database.transactions
-        kernel.fill_index(database.offsets, database.items, self._row, self._bitmaps, self._start, self._tids)
+        kernel.fill_index(database.offsets, database.items, self._row, self._bitmaps, self._start.copy(), self._tids)
 
     def support(self, itemset: Itemset) -> int:
         """In how many transactions all items of the itemset occur; the empty itemset is in all of them."""

@@ -12,7 +12,7 @@ Cover order: larger itemsets first, then higher usage at entry, then lexicograph
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, Elements
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
 Itemset = tuple[int, ...]
 """Item ids, ascending."""
 
@@ -28,10 +30,23 @@ OrderKey = tuple[int, int, Itemset]
 
 SPARE_SLOTS = 64
 
+MOST_WORDS = 8
+"""Masks have a bit for each item up to 512 items; in a wider vocabulary items share bits and masks only rule out."""
+
 
 def order_key(itemset: Itemset, entry: int) -> OrderKey:
     """Sorts itemsets into cover order; `entry` is the usage (or support) with which the itemset entered."""
     return (-len(itemset), -entry, itemset)
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
+    """A longer copy of an array, filled up with `fill`."""
+    new = np.full((length, *array.shape[1:]), fill, array.dtype)
+    new[: len(array)] = array
+    return new
 
 
 class WorkingTable:
@@ -54,9 +69,11 @@ class WorkingTable:
         start[:n_items] = np.arange(n_items)
         items = np.zeros(max(n_items * 2, 1024), np.int32)
         items[:n_items] = np.arange(n_items)
-        signature = np.zeros(capacity, np.uint64)
-        signature[:n_items] = np.uint64(1) << (np.arange(n_items, dtype=np.uint64) & np.uint64(63))
-        self.elements = Elements(rank, size, start, items, signature)
+        self._words = max(1, min((n_items + 63) // 64, MOST_WORDS))
+        mask = np.zeros((capacity, self._words), np.uint64)
+        for item in range(n_items):
+            mask[item] = self._mask((item,))
+        self.elements = Elements(rank, size, start, items, mask, n_items <= 64 * self._words)
 
     @property
     def capacity(self) -> int:
@@ -104,10 +121,7 @@ class WorkingTable:
         elements.items[self._end : self._end + len(itemset)] = itemset
         elements.start[slot] = self._end
         elements.size[slot] = len(itemset)
-        bits = 0
-        for item in itemset:
-            bits |= 1 << (item & 63)
-        elements.signature[slot] = bits
+        elements.mask[slot] = self._mask(itemset)
         elements.rank[slot] = position
         self._staged = (slot, key, position)
 
@@ -145,15 +159,20 @@ class WorkingTable:
     def _grow(self, least: int) -> None:
         capacity = max(least, self.n_items + 2 * (self.capacity - self.n_items))
 
-        def longer(array: np.ndarray, fill: int) -> np.ndarray:
-            new = np.full(capacity, fill, array.dtype)
-            new[: len(array)] = array
-            return new
-
         e = self.elements
-        self.elements = Elements(
-            longer(e.rank, DEAD_RANK), longer(e.size, 0), longer(e.start, 0), e.items, longer(e.signature, 0)
+        self.elements = e._replace(
+            rank=lengthened(e.rank, capacity, DEAD_RANK),
+            size=lengthened(e.size, capacity),
+            start=lengthened(e.start, capacity),
+            mask=lengthened(e.mask, capacity),
         )
+
+    def _mask(self, itemset: Itemset) -> list[int]:
+        words = [0] * self._words
+        for item in itemset:
+            bit = item % (64 * self._words)
+            words[bit >> 6] |= 1 << (bit & 63)
+        return words
 
     def _compact(self, least: int) -> None:
         """Make room for items: those of dropped itemsets are thrown out."""

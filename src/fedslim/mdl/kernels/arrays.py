@@ -26,22 +26,26 @@ class Elements(NamedTuple):
     size: NDArray[np.int32]  # number of items
     start: NDArray[np.int64]  # where its items begin in `items`
     items: NDArray[np.int32]  # the items of all elements, each ascending
-    signature: NDArray[np.uint64]  # bit (item mod 64) set for each item: a quick test for containment
+    mask: NDArray[np.uint64]  # a row of words: bit (item mod 64·words) set for each item
+    exact: bool  # whether no two items share a bit, so that masks tell the truth and need no second look
 
 
 class Lists(NamedTuple):
-    """For each item the elements (no singletons) that contain it, in cover order."""
+    """The elements (no singletons) by item, in cover order."""
 
-    start: NDArray[np.int64]
+    start: NDArray[np.int64]  # all elements that contain item i: slots[start[i]:start[i + 1]]
     slots: NDArray[np.int32]
+    key_start: NDArray[np.int64]  # those of which i is the key: key_slots[key_start[i]:key_start[i + 1]]
+    key_slots: NDArray[np.int32]
+    keys: NDArray[np.int32]  # scratch: for each element its key
+    support: NDArray[np.int64]  # the key of an element is its rarest item: whoever contains it is soon looked through
 
 
 class Covers(NamedTuple):
     """The cover of every transaction of one database, and the transactions that use each element."""
 
-    offsets: NDArray[np.int64]  # transaction t owns the entries offsets[t] : offsets[t + 1] of `slots`
-    slots: NDArray[np.int32]  # the cover of t: the first length[t] of its entries, in no particular order
-    length: NDArray[np.int32]
+    start: NDArray[np.int64]  # where the cover of transaction t is kept in `slots`
+    slots: NDArray[np.int32]  # the length of the cover, then its slots in no particular order
     tids: NDArray[np.int32]  # pool of transaction lists
     tid_start: NDArray[np.int64]  # for each slot, where its list begins in the pool
     usage: NDArray[np.int64]  # for each slot, how long its list is
@@ -49,21 +53,18 @@ class Covers(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch memory. Between two calls `lost`, `won` are zero beyond `touched`, the others as said here."""
+    """Scratch memory. Between two calls `lost` and `won` are zero but for the slots in `touched`, `marked` is zero."""
 
     lost: NDArray[np.int64]  # for each slot: covers that lost it
     won: NDArray[np.int64]  # for each slot: covers that won it
     touched: NDArray[np.int32]  # the slots of which either is not zero
-    owner: NDArray[np.int32]  # for each item: NOBODY
-    marked: NDArray[np.uint8]  # for each item: 0
-    kept: NDArray[np.int32]  # one transaction's length each, from here on
-    alive: NDArray[np.int32]
-    free: NDArray[np.int32]
-    broken: NDArray[np.int32]
-
-
-NOBODY = -1
-"""In Work.owner: the item is covered by something earlier in the order, or not in the transaction."""
-
-FREE = -2
-"""In Work.owner: nothing covers the item yet."""
+    marked: NDArray[np.uint8]  # for each item: whether the itemset on trial contains it
+    kept: NDArray[np.int32]  # one transaction's length each: elements that stay whatever happens, …
+    alive: NDArray[np.int32]  # … that may still break, …
+    broken: NDArray[np.int32]  # … that broke;
+    free: NDArray[np.int32]  # items that nothing covers yet
+    fitting: NDArray[np.int32]  # for each slot: elements that may be used anew
+    hits: NDArray[np.int32]  # for each transaction: those that use the itemset on trial
+    later: NDArray[np.uint64]  # masks: what elements after z cover, …
+    free_mask: NDArray[np.uint64]  # … the free items, …
+    available: NDArray[np.uint64]  # … free items and those of elements that may still break

@@ -10,41 +10,51 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import njit
-from fedslim.mdl.kernels.arrays import FREE, LAST_RANK, NOBODY, Covers, Elements, Lists, Work
+from fedslim.mdl.kernels._jit import inlined, njit
+from fedslim.mdl.kernels.arrays import LAST_RANK, Covers, Elements, Lists, Work
 
-ONE = np.uint64(1)
 ZERO = np.uint64(0)
-SIGNATURE_MASK = 63
 
 
 @njit
-def build_lists(order: np.ndarray, count: int, elements: Elements, lists: Lists) -> None:
-    """Fill `lists` from the slots in cover order (`order[:count]`)."""
-    start = lists.start
+def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
+    """Fill `lists` from the slots in cover order."""
+    start, key_start, support = lists.start, lists.key_start, lists.support
     start[:] = 0
-    for k in range(count):
+    key_start[:] = 0
+    keys = lists.keys
+    for k in range(len(order)):
         s = order[k]
+        key = elements.items[elements.start[s]]
         for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            start[elements.items[j] + 1] += 1
+            item = elements.items[j]
+            start[item + 1] += 1
+            if support[item] < support[key]:
+                key = item
+        keys[k] = key
+        key_start[key + 1] += 1
     for i in range(1, len(start)):
         start[i] += start[i - 1]
+        key_start[i] += key_start[i - 1]
     # start[i] is now where item i begins; use it as the write position, then shift it back.
-    for k in range(count):
+    for k in range(len(order)):
         s = order[k]
         for j in range(elements.start[s], elements.start[s] + elements.size[s]):
             item = elements.items[j]
             lists.slots[start[item]] = s
             start[item] += 1
+        lists.key_slots[key_start[keys[k]]] = s
+        key_start[keys[k]] += 1
     for i in range(len(start) - 1, 0, -1):
         start[i] = start[i - 1]
+        key_start[i] = key_start[i - 1]
     start[0] = 0
+    key_start[0] = 0
 
 
 @njit
-def singleton_tids(offsets: np.ndarray, items: np.ndarray, tid_start: np.ndarray, tids: np.ndarray) -> None:
-    """Fill the transaction lists of the singletons: item i's list is tids[tid_start[i]:tid_start[i + 1]]."""
-    position = tid_start.copy()
+def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, tids: np.ndarray) -> None:
+    """Fill the transaction lists of the singletons; position[i] is where item i's list begins, and then where it ends."""
     for t in range(len(offsets) - 1):
         for j in range(offsets[t], offsets[t + 1]):
             item = items[j]
@@ -52,7 +62,7 @@ def singleton_tids(offsets: np.ndarray, items: np.ndarray, tid_start: np.ndarray
             position[item] += 1
 
 
-@njit
+@inlined
 def _touch(s: int, n_touched: int, work: Work) -> int:
     if work.lost[s] == 0 and work.won[s] == 0:
         work.touched[n_touched] = s
@@ -60,14 +70,14 @@ def _touch(s: int, n_touched: int, work: Work) -> int:
     return n_touched
 
 
-@njit
+@inlined
 def _lose(s: int, n_touched: int, work: Work) -> int:
     n = _touch(s, n_touched, work)
     work.lost[s] += 1
     return n
 
 
-@njit
+@inlined
 def _win(s: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
     n = _touch(s, n_touched, work)
     work.won[s] += 1
@@ -78,29 +88,104 @@ def _win(s: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Wor
     return n
 
 
-@njit
-def _first_at(lists: Lists, item: int, rank: np.ndarray, from_rank: int) -> int:
+@inlined
+def _first_at(start: np.ndarray, slots: np.ndarray, item: int, rank: np.ndarray, from_rank: int) -> int:
     """The first position in the list of `item` whose element has at least the rank `from_rank`."""
-    low = lists.start[item]
-    high = lists.start[item + 1]
+    low = start[item]
+    high = start[item + 1]
     while low < high:
         middle = (low + high) >> 1
-        if rank[lists.slots[middle]] < from_rank:
+        if rank[slots[middle]] < from_rank:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-@njit
-def _fits(s: int, elements: Elements, owner: np.ndarray) -> bool:
-    """Whether every item of `s` is free, or covered by something that comes after `s` in the order."""
-    r = elements.rank[s]
+@inlined
+def _contains(s: int, item: int, elements: Elements) -> bool:
     for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-        o = owner[elements.items[j]]
-        if o == NOBODY or (o != FREE and elements.rank[o] <= r):
+        if elements.items[j] == item:
+            return True
+    return False
+
+
+@inlined
+def _overlap(a: int, b: int, elements: Elements) -> bool:
+    """Whether two elements share an item."""
+    common = ZERO
+    for w in range(elements.mask.shape[1]):
+        common |= elements.mask[a, w] & elements.mask[b, w]
+    if common == ZERO or elements.exact:
+        return common != ZERO
+    for j in range(elements.start[a], elements.start[a] + elements.size[a]):
+        if _contains(b, elements.items[j], elements):
+            return True
+    return False
+
+
+@inlined
+def _fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> bool:
+    """Whether `s` can be used: all its items free or in elements after it, at least one of them free."""
+    rank, mask = elements.rank, elements.mask
+    if elements.exact:
+        common = ZERO
+        missing = ZERO
+        for w in range(mask.shape[1]):
+            common |= mask[s, w] & work.free_mask[w]
+            missing |= mask[s, w] & ~work.available[w]
+        if common == ZERO or missing != ZERO:
             return False
-    return True
+        for k in range(n_alive):
+            if rank[work.alive[k]] <= rank[s] and _overlap(work.alive[k], s, elements):
+                return False
+        return True
+    any_free = False
+    for j in range(elements.start[s], elements.start[s] + elements.size[s]):
+        item = elements.items[j]
+        found = False
+        for k in range(n_free):
+            if work.free[k] == item:
+                found = True
+                any_free = True
+                break
+        for k in range(n_alive):
+            if found:
+                break
+            found = rank[work.alive[k]] > rank[s] and _contains(work.alive[k], item, elements)
+        if not found:
+            return False
+    return any_free
+
+
+@inlined
+def _collect(item: int, from_rank: int, n_fitting: int, elements: Elements, lists: Lists, work: Work) -> int:
+    """Add to `fitting` the elements with the key `item` whose masks are within `available`; kept in cover order."""
+    rank, mask, fitting = elements.rank, elements.mask, work.fitting
+    for j in range(lists.key_start[item + 1] - 1, lists.key_start[item] - 1, -1):
+        s = lists.key_slots[j]
+        if rank[s] < from_rank:
+            break
+        missing = ZERO
+        for w in range(mask.shape[1]):
+            missing |= mask[s, w] & ~work.available[w]
+        if missing == ZERO:
+            k = n_fitting
+            while k > 0 and rank[fitting[k - 1]] > rank[s]:
+                fitting[k] = fitting[k - 1]
+                k -= 1
+            fitting[k] = s
+            n_fitting += 1
+    return n_fitting
+
+
+@inlined
+def _set_free_mask(n_free: int, mask: np.ndarray, work: Work) -> None:
+    for w in range(mask.shape[1]):
+        work.free_mask[w] = ZERO
+    for k in range(n_free):
+        for w in range(mask.shape[1]):
+            work.free_mask[w] |= mask[work.free[k], w]
 
 
 @njit
@@ -117,86 +202,72 @@ def _recover(
     covers: Covers,
     work: Work,
 ) -> int:
-    """Cover the free items of `t` with elements of rank `from_rank` on, and write the cover if `commit`.
+    """Cover the items in `free` with elements of rank `from_rank` on, and write the cover if `commit`.
 
-    On entry `owner` says FREE for the `n_free` items in `free`, and the slot for items of the `n_alive` elements
-    in `alive`, which a newly used element of smaller rank may break. On exit `owner` is clean again.
+    A newly used element breaks those of the elements in `alive` that it overlaps: all of them come after it. What
+    breaks frees only items that were available before, so one look through the lists finds all that can ever fit.
     """
-    rank, signature, size, start, items = (
-        elements.rank,
-        elements.signature,
-        elements.size,
-        elements.start,
-        elements.items,
-    )
-    owner, alive, free, kept = work.owner, work.alive, work.free, work.kept
-    while n_free > 0:
-        available = ZERO
+    mask, size, start, items = elements.mask, elements.size, elements.start, elements.items
+    alive, free, kept = work.alive, work.free, work.kept
+    n_fitting = 0
+    if n_free > 0:
+        _set_free_mask(n_free, mask, work)
+        for w in range(mask.shape[1]):
+            work.available[w] = work.free_mask[w]
         for k in range(n_alive):
-            available |= signature[alive[k]]
+            for w in range(mask.shape[1]):
+                work.available[w] |= mask[alive[k], w]
         for k in range(n_free):
-            available |= ONE << np.uint64(free[k] & SIGNATURE_MASK)
-        missing = ~available
-        best = -1
-        best_rank = LAST_RANK
-        for k in range(n_free):
-            item = free[k]
-            for j in range(_first_at(lists, item, rank, from_rank), lists.start[item + 1]):
-                s = lists.slots[j]
-                if rank[s] >= best_rank:
-                    break
-                if (signature[s] & missing) == ZERO and _fits(s, elements, owner):
-                    best = s
-                    best_rank = rank[s]
-                    break
-        if best < 0:
-            break
+            n_fitting = _collect(free[k], from_rank, n_fitting, elements, lists, work)
+        for k in range(n_alive):
+            s = alive[k]
+            for j in range(start[s], start[s] + size[s]):
+                n_fitting = _collect(items[j], from_rank, n_fitting, elements, lists, work)
+    for f in range(n_fitting):
+        best = work.fitting[f]
+        if not _fits(best, n_alive, n_free, elements, work):
+            continue
         n_touched = _win(best, t, commit, n_touched, covers, work)
         kept[n_kept] = best
         n_kept += 1
-        for j in range(start[best], start[best] + size[best]):
-            o = owner[items[j]]
-            if o >= 0:
-                n_touched = _lose(o, n_touched, work)
-                for q in range(start[o], start[o] + size[o]):
-                    owner[items[q]] = FREE
-                    free[n_free] = items[q]
+        still = 0
+        for k in range(n_alive):
+            s = alive[k]
+            if _overlap(s, best, elements):
+                n_touched = _lose(s, n_touched, work)
+                for j in range(start[s], start[s] + size[s]):
+                    free[n_free] = items[j]
                     n_free += 1
-                for k in range(n_alive):
-                    if alive[k] == o:
-                        n_alive -= 1
-                        alive[k] = alive[n_alive]
-                        break
-        for j in range(start[best], start[best] + size[best]):
-            owner[items[j]] = NOBODY
+            else:
+                alive[still] = s
+                still += 1
+        n_alive = still
         still = 0
         for k in range(n_free):
-            if owner[free[k]] == FREE:
+            if not _contains(best, free[k], elements):
                 free[still] = free[k]
                 still += 1
         n_free = still
-        from_rank = best_rank + 1
+        if n_free == 0:
+            break
+        _set_free_mask(n_free, mask, work)
+        for w in range(mask.shape[1]):
+            work.available[w] &= ~mask[best, w]
     for k in range(n_free):
-        item = free[k]
-        owner[item] = NOBODY
-        n_touched = _win(item, t, commit, n_touched, covers, work)
-        kept[n_kept] = item
+        n_touched = _win(free[k], t, commit, n_touched, covers, work)
+        kept[n_kept] = free[k]
         n_kept += 1
-    for k in range(n_alive):
-        s = alive[k]
-        for j in range(start[s], start[s] + size[s]):
-            owner[items[j]] = NOBODY
     if commit:
-        base = covers.offsets[t]
+        base = covers.start[t]
+        covers.slots[base] = n_kept + n_alive
         for k in range(n_kept):
-            covers.slots[base + k] = kept[k]
+            covers.slots[base + 1 + k] = kept[k]
         for k in range(n_alive):
-            covers.slots[base + n_kept + k] = alive[k]
-        covers.length[t] = n_kept + n_alive
+            covers.slots[base + 1 + n_kept + k] = alive[k]
     return n_touched
 
 
-@njit
+@inlined
 def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) -> int:
     """The item of `z` that elements after `z` cover in the fewest transactions: where to look for uses of `z`."""
     best = -1
@@ -204,7 +275,7 @@ def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) 
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         item = elements.items[j]
         count = usage[item]
-        for k in range(_first_at(lists, item, elements.rank, elements.rank[z]), lists.start[item + 1]):
+        for k in range(_first_at(lists.start, lists.slots, item, elements.rank, elements.rank[z]), lists.start[item + 1]):
             count += usage[lists.slots[k]]
         if best < 0 or count < best_count:
             best = item
@@ -214,125 +285,100 @@ def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) 
 
 @njit
 def _insert_into(
-    t: int,
-    z: int,
-    commit: bool,
-    n_touched: int,
-    elements: Elements,
-    lists: Lists,
-    covers: Covers,
-    work: Work,
+    t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
-    """Use `z` in the cover of `t` if it can be; the number of touched slots so far comes in and goes out."""
-    rank, signature, size, start, items = (
-        elements.rank,
-        elements.signature,
-        elements.size,
-        elements.start,
-        elements.items,
-    )
-    z_rank = rank[z]
-    z_size = size[z]
-    z_signature = signature[z]
-    base = covers.offsets[t]
-    n_cover = covers.length[t]
-    hits = 0
+    """Use `z` in the cover of `t`, whose later elements' masks cover it; returns the number of touched slots."""
+    rank, size, start, items = elements.rank, elements.size, elements.start, elements.items
+    base = covers.start[t]
+    n_kept = 1
+    work.kept[0] = z
+    n_alive = 0
     n_broken = 0
+    hits = 0
     broken_items = 0
-    for k in range(n_cover):
-        s = covers.slots[base + k]
-        if rank[s] < z_rank or (signature[s] & z_signature) == ZERO:
-            continue
-        common = 0
-        for j in range(start[s], start[s] + size[s]):
-            common += work.marked[items[j]]
-        if common > 0:
-            hits += common
-            broken_items += size[s]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = covers.slots[k]
+        if rank[s] < rank[z]:
+            work.kept[n_kept] = s
+            n_kept += 1
+        elif _overlap(s, z, elements):
             work.broken[n_broken] = s
             n_broken += 1
-            if hits == z_size:
-                break
-    if hits != z_size:
+            broken_items += size[s]
+            if not elements.exact:
+                for j in range(start[s], start[s] + size[s]):
+                    hits += work.marked[items[j]]
+        else:
+            work.alive[n_alive] = s
+            n_alive += 1
+    if not elements.exact and hits != size[z]:
         return n_touched
     for k in range(n_broken):
         n_touched = _lose(work.broken[k], n_touched, work)
     n_touched = _win(z, t, commit, n_touched, covers, work)
-    if broken_items == z_size:
-        # Z is exactly a union of what covered it: nothing is freed, so nothing else can change.
-        if commit:
-            n = 0
-            for k in range(n_cover):
-                s = covers.slots[base + k]
-                is_broken = False
-                for b in range(n_broken):
-                    if work.broken[b] == s:
-                        is_broken = True
-                        break
-                if not is_broken:
-                    covers.slots[base + n] = s
-                    n += 1
-            covers.slots[base + n] = z
-            covers.length[t] = n + 1
-        return n_touched
     n_free = 0
-    for b in range(n_broken):
-        s = work.broken[b]
-        for j in range(start[s], start[s] + size[s]):
-            if work.marked[items[j]] == 0:
-                work.owner[items[j]] = FREE
-                work.free[n_free] = items[j]
-                n_free += 1
-    n_alive = 0
-    n_kept = 1
-    work.kept[0] = z
-    for k in range(n_cover):
-        s = covers.slots[base + k]
-        if rank[s] < z_rank:
-            work.kept[n_kept] = s
-            n_kept += 1
-            continue
-        is_broken = False
-        for b in range(n_broken):
-            if work.broken[b] == s:
-                is_broken = True
-                break
-        if not is_broken:
+    if broken_items != size[z]:
+        for k in range(n_broken):
+            s = work.broken[k]
             for j in range(start[s], start[s] + size[s]):
-                work.owner[items[j]] = s
-            work.alive[n_alive] = s
-            n_alive += 1
-    # From z's own rank on: while z is on trial, the element that z would push back still has that rank.
-    return _recover(t, z_rank, n_alive, n_free, n_kept, commit, n_touched, elements, lists, covers, work)
+                if work.marked[items[j]] == 0:
+                    work.free[n_free] = items[j]
+                    n_free += 1
+    # Without free items (z is exactly a union of what covered it) nothing else can change. From z's own rank on:
+    # while z is on trial, the element that z would push back still has that rank.
+    return _recover(t, rank[z], n_alive, n_free, n_kept, commit, n_touched, elements, lists, covers, work)
 
 
 @njit
-def insert(
-    z: int, commit: bool, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work
-) -> int:
-    """Count (and with `commit` carry out) what inserting `z` changes; returns the number of touched slots.
+def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Count what inserting `z` changes and note in `hits` where it is used; returns the number of touched slots.
 
     `elements` already holds `z` at its rank; `lists` does not.
     """
+    rank, mask, later = elements.rank, elements.mask, work.later
+    words = mask.shape[1]
+    z_rank = rank[z]
     n_touched = 0
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         work.marked[elements.items[j]] = 1
     pivot = _cheapest_item(z, elements, lists, covers.usage)
-    # Nobody who holds the pivot and comes after z can win a transaction here (z takes the pivot in all that
-    # change), so the lists walked over do not grow under our feet.
-    first = _first_at(lists, pivot, elements.rank, elements.rank[z])
+    first = _first_at(lists.start, lists.slots, pivot, rank, z_rank)
     for k in range(first, lists.start[pivot + 1] + 1):
         s = pivot if k == lists.start[pivot + 1] else lists.slots[k]
         for q in range(covers.tid_start[s], covers.tid_start[s] + covers.usage[s]):
             t = covers.tids[q]
-            before = work.won[z]
-            n_touched = _insert_into(t, z, commit, n_touched, elements, lists, covers, work)
-            if commit and work.won[z] != before:
-                covers.changed[t] = stamp
+            for w in range(words):
+                later[w] = ZERO
+            base = covers.start[t]
+            for i in range(base + 1, base + 1 + covers.slots[base]):
+                o = covers.slots[i]
+                if rank[o] >= z_rank:
+                    for w in range(words):
+                        later[w] |= mask[o, w]
+            missing = ZERO
+            for w in range(words):
+                missing |= mask[z, w] & ~later[w]
+            if missing == ZERO:
+                work.hits[work.won[z]] = t
+                n_touched = _insert_into(t, z, False, n_touched, elements, lists, covers, work)
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         work.marked[elements.items[j]] = 0
-    if commit:
-        _forget(n_touched, stamp, covers, work)
+    return n_touched
+
+
+@njit
+def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Carry out what was just tried; returns the number of touched slots."""
+    n_touched = 0
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        work.marked[elements.items[j]] = 1
+    for k in range(n_hits):
+        t = work.hits[k]
+        n_touched = _insert_into(t, z, True, n_touched, elements, lists, covers, work)
+        covers.changed[t] = stamp
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        work.marked[elements.items[j]] = 0
+    _forget(n_touched, stamp, covers, work)
     return n_touched
 
 
@@ -341,33 +387,27 @@ def remove(
     z: int, commit: bool, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
     """Count (and with `commit` carry out) what removing `z` changes; returns the number of touched slots."""
-    rank, size, start, items = elements.rank, elements.size, elements.start, elements.items
-    z_rank = rank[z]
+    rank = elements.rank
     n_touched = 0
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = covers.tids[q]
-        base = covers.offsets[t]
+        base = covers.start[t]
         n_kept = 0
         n_alive = 0
-        for k in range(covers.length[t]):
-            s = covers.slots[base + k]
-            if s == z:
-                continue
-            if rank[s] < z_rank:
+        for k in range(base + 1, base + 1 + covers.slots[base]):
+            s = covers.slots[k]
+            if rank[s] < rank[z]:
                 work.kept[n_kept] = s
                 n_kept += 1
-            else:
-                for j in range(start[s], start[s] + size[s]):
-                    work.owner[items[j]] = s
+            elif s != z:
                 work.alive[n_alive] = s
                 n_alive += 1
         n_free = 0
-        for j in range(start[z], start[z] + size[z]):
-            work.owner[items[j]] = FREE
-            work.free[n_free] = items[j]
+        for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+            work.free[n_free] = elements.items[j]
             n_free += 1
         n_touched = _lose(z, n_touched, work)
-        n_touched = _recover(t, z_rank + 1, n_alive, n_free, n_kept, commit, n_touched, elements, lists, covers, work)
+        n_touched = _recover(t, rank[z] + 1, n_alive, n_free, n_kept, commit, n_touched, elements, lists, covers, work)
         if commit:
             covers.changed[t] = stamp
     if commit:
@@ -375,7 +415,7 @@ def remove(
     return n_touched
 
 
-@njit
+@inlined
 def _forget(n_touched: int, stamp: int, covers: Covers, work: Work) -> None:
     """Strike the transactions that lost an element from that element's list."""
     for k in range(n_touched):
@@ -389,8 +429,8 @@ def _forget(n_touched: int, stamp: int, covers: Covers, work: Work) -> None:
             keep = True
             if covers.changed[t] == stamp:
                 keep = False
-                base = covers.offsets[t]
-                for j in range(base, base + covers.length[t]):
+                base = covers.start[t]
+                for j in range(base + 1, base + 1 + covers.slots[base]):
                     if covers.slots[j] == s:
                         keep = True
                         break
@@ -415,8 +455,8 @@ def co_usage(x: int, covers: Covers, work: Work) -> int:
     n_touched = 0
     for q in range(covers.tid_start[x], covers.tid_start[x] + covers.usage[x]):
         t = covers.tids[q]
-        base = covers.offsets[t]
-        for k in range(base, base + covers.length[t]):
+        base = covers.start[t]
+        for k in range(base + 1, base + 1 + covers.slots[base]):
             s = covers.slots[k]
             if work.won[s] == 0:
                 work.touched[n_touched] = s

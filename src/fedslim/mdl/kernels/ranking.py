@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import njit
+from fedslim.mdl.kernels._jit import inlined, njit
 from fedslim.mdl.objective import SERIES, SQRT_HALF
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Now(NamedTuple):
     margin: float  # pairs further than this below zero are left out of the rows
 
 
-@njit
+@inlined
 def log2_count(count: int) -> float:
     """The twin of objective.log2, operation by operation."""
     if count == 0:
@@ -104,7 +104,7 @@ def log2_count(count: int) -> float:
     return exponent + total * s
 
 
-@njit
+@inlined
 def _gain(a: int, b: int, c: int, facts: Facts, now: Now) -> float:
     """The twin of objective.estimated_gain."""
     if facts.part_version[c] != now.version:
@@ -141,7 +141,7 @@ def _gain(a: int, b: int, c: int, facts: Facts, now: Now) -> float:
     return (data + codes) - spelling
 
 
-@njit
+@inlined
 def _place(key: int, rejected: Rejected) -> int:
     """Where the key stands in the hash table, or the empty place where it would."""
     mask = len(rejected.key) - 1
@@ -152,7 +152,7 @@ def _place(key: int, rejected: Rejected) -> int:
     return place
 
 
-@njit
+@inlined
 def _key(a: int, b: int, facts: Facts) -> tuple[int, int, int]:
     """The key of a pair, and the pair in the order of that key."""
     if facts.birth[a] > facts.birth[b]:
@@ -160,7 +160,7 @@ def _key(a: int, b: int, facts: Facts) -> tuple[int, int, int]:
     return ((facts.birth[a] + 1) << 32) | (facts.birth[b] + 1), a, b
 
 
-@njit
+@inlined
 def is_rejected(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
     """Whether the pair was rejected with just these counts."""
     key, p, q = _key(a, b, facts)
@@ -198,12 +198,12 @@ def rehash(old: Rejected, new: Rejected) -> None:
             new.c[place] = old.c[k]
 
 
-@njit
+@inlined
 def _owns(a: int, b: int, stamp: np.ndarray) -> bool:
     return stamp[a] > stamp[b] or (stamp[a] == stamp[b] and a > b)
 
 
-@njit
+@inlined
 def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) -> bool:
     """Of two pairs with the same gain the one used more, then the one whose elements come first in cover order."""
     if c != d:
@@ -240,7 +240,7 @@ def add_row(x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows
     return end
 
 
-@njit
+@inlined
 def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> None:
     """Find the best pair of row `x` under the present counts; pairs that now belong elsewhere are dropped."""
     begin = rows.start[x]

@@ -9,10 +9,9 @@ from fedslim.mdl.kernels._jit import njit
 
 @njit
 def fill_index(
-    offsets: np.ndarray, items: np.ndarray, row: np.ndarray, bitmaps: np.ndarray, start: np.ndarray, tids: np.ndarray
+    offsets: np.ndarray, items: np.ndarray, row: np.ndarray, bitmaps: np.ndarray, position: np.ndarray, tids: np.ndarray
 ) -> None:
-    """Item i has the bitmap `bitmaps[row[i]]`, or where row[i] < 0 the list `tids[start[i]:start[i + 1]]`."""
-    position = start.copy()
+    """Fill for item i the bitmap `bitmaps[row[i]]`, or where row[i] < 0 the list that begins at position[i]."""
     for t in range(len(offsets) - 1):
         word = t >> 6
         bit = np.uint64(1) << np.uint64(t & 63)
