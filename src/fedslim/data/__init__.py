@@ -2,6 +2,37 @@
 
 from __future__ import annotations
 
+from fedslim.data.builtin import BUILTIN_NAMES, PLANTED, Syndrome, builtin_database, builtin_sites
+from fedslim.data.coerce import as_database
 from fedslim.data.database import TransactionDatabase
+from fedslim.data.fimi import write_fimi
+from fedslim.data.frames import from_dataframe
+from fedslim.data.generators import KINDS, generate
+from fedslim.data.loading import data_names, load
+from fedslim.data.readers import FORMATS, read
+from fedslim.data.registry import PublicSet, public_set, public_sets
+from fedslim.data.store import cache_folder, get, locate
 
-__all__ = ["TransactionDatabase"]
+__all__ = [
+    "BUILTIN_NAMES",
+    "FORMATS",
+    "KINDS",
+    "PLANTED",
+    "PublicSet",
+    "Syndrome",
+    "TransactionDatabase",
+    "as_database",
+    "builtin_database",
+    "builtin_sites",
+    "cache_folder",
+    "data_names",
+    "from_dataframe",
+    "generate",
+    "get",
+    "load",
+    "locate",
+    "public_set",
+    "public_sets",
+    "read",
+    "write_fimi",
+]

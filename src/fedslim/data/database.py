@@ -62,6 +62,8 @@ class TransactionDatabase:
     ) -> TransactionDatabase:
         """Build from (transaction, item) index pairs in any order, with repeats; linear but for one sort."""
         width = max(len(vocabulary), 1)
+        _check_range("transaction", transaction_ids, transactions)
+        _check_range("item", item_ids, len(vocabulary))
         keys = np.asarray(transaction_ids, np.int64) * width + np.asarray(item_ids, np.int64)
         if keys.size > 1 and not bool(np.all(keys[1:] > keys[:-1])):
             keys.sort()
@@ -75,6 +77,26 @@ class TransactionDatabase:
         return cls(offsets, items, tuple(vocabulary), int(keys.size - kept.size), name)
 
     @classmethod
+    def from_rows(
+        cls,
+        lengths: NDArray[np.integer[Any]],
+        item_ids: NDArray[np.integer[Any]],
+        vocabulary: Sequence[str],
+        *,
+        name: str = "data",
+    ) -> TransactionDatabase:
+        """Build from the transactions' items one after another, and how many each transaction has.
+
+        Where they are in order already, as in most files, nothing is sorted and no pairs are made.
+        """
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if _ascending(offsets, item_ids):
+            return cls(offsets, np.asarray(item_ids, ItemArray), tuple(vocabulary), name=name)
+        tids = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+        return cls.from_pairs(tids, item_ids, vocabulary, transactions=len(lengths), name=name)
+
+    @classmethod
     def from_transactions(
         cls,
         transactions: Iterable[Iterable[Hashable]],
@@ -86,30 +108,14 @@ class TransactionDatabase:
 
         Without a vocabulary the items are put in order: numbers by value, anything else by its text.
         """
-        rows = []
-        for number, row in enumerate(transactions, 1):
-            if isinstance(row, (str, bytes)):
-                msg = (
-                    f"transaction {number} is the text {row!r}, whose letters would become items; "
-                    "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
-                )
-                raise DataError(msg)
-            try:
-                rows.append(list(row))
-            except TypeError:
-                msg = f"transaction {number} is {row!r}, not a collection of items; give a list of lists"
-                raise DataError(msg) from None
+        rows = [_row(number, row) for number, row in enumerate(transactions, 1)]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         if vocabulary is None:
-            distinct = ordered_items(set(chain.from_iterable(rows)))
-            index = {item: position for position, item in enumerate(distinct)}
+            distinct = _distinct(rows)
             labels = tuple(str(item) for item in distinct)
-            if len(set(labels)) != len(labels):
-                twin = next(a for a, b in zip(sorted(labels), sorted(labels)[1:], strict=False) if a == b)
-                msg = f"two different items are both written {twin!r} (say 1 and '1'); make all items of one type"
-                raise DataError(msg)
+            index = {item: position for position, item in enumerate(distinct)}
         else:
-            labels = tuple(vocabulary)
+            labels = tuple(str(label) for label in vocabulary)
             index = {label: position for position, label in enumerate(labels)}
             rows = [[str(item) for item in row] for row in rows]
         try:
@@ -117,8 +123,7 @@ class TransactionDatabase:
         except KeyError as error:
             msg = f"item {error.args[0]!r} is not in the given vocabulary; add it, or leave the vocabulary out"
             raise DataError(msg) from None
-        tids = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
-        return cls.from_pairs(tids, ids, labels, transactions=len(rows), name=name)
+        return cls.from_rows(lengths, ids, labels, name=name)
 
     # -- looking at it ------------------------------------------------------------------------------------------
 
@@ -192,16 +197,80 @@ def ordered_items(items: set[Any]) -> list[Any]:
     return [*numbers, *others]
 
 
+def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
+    """One transaction as a list; whatever cannot be one is named by its number, counted from 1."""
+    if isinstance(row, (str, bytes)):
+        msg = (
+            f"transaction {number} is the text {row!r:.60}, whose letters would become items; "
+            "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
+        )
+        raise DataError(msg)
+    try:
+        return list(row)
+    except TypeError:
+        msg = f"transaction {number} is {row!r:.60}, not a collection of items; give a list of lists"
+        raise DataError(msg) from None
+
+
+def _distinct(rows: list[list[Hashable]]) -> list[Any]:
+    """All items in order, provided that they can be told apart by what is written."""
+    try:
+        items = set(chain.from_iterable(rows))
+    except TypeError as error:
+        msg = f"an item cannot be told apart from others ({error}); use texts or numbers as items"
+        raise DataError(msg) from None
+    if any(map(_missing, items)):
+        number = next(number for number, row in enumerate(rows, 1) if any(map(_missing, row)))
+        msg = f"transaction {number} holds a missing value (None or NaN); leave it out of the transaction"
+        raise DataError(msg)
+    distinct = ordered_items(items)
+    twin = first_repeat([str(item) for item in distinct])
+    if twin is not None:
+        msg = f"two different items are both written {twin!r} (say 1 and '1'); make all items of one type"
+        raise DataError(msg)
+    return distinct
+
+
+def _missing(item: Hashable) -> bool:
+    """None, NaN, and pandas' own missing values, which are known by name so that pandas need not be here."""
+    if isinstance(item, (float, np.floating)):
+        return bool(np.isnan(item))
+    return item is None or type(item).__name__ in {"NAType", "NaTType"}
+
+
+def first_repeat(labels: Sequence[str]) -> str | None:
+    """The first label that was there before, or None if all differ."""
+    if len(set(labels)) == len(labels):
+        return None
+    seen: set[str] = set()
+    return next(label for label in labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
+
+
+def _check_range(what: str, ids: NDArray[np.integer[Any]], size: int) -> None:
+    if len(ids) and (int(np.min(ids)) < 0 or int(np.max(ids)) >= size):
+        msg = f"{what} ids must lie between 0 and {size - 1}; these run from {np.min(ids)} to {np.max(ids)}"
+        raise DataError(msg)
+
+
+def _ascending(offsets: NDArray[np.int64], items: NDArray[np.integer[Any]]) -> bool:
+    """Whether the items of every transaction rise strictly."""
+    if len(items) < 2:  # noqa: PLR2004  # a single item is in order
+        return True
+    rising = items[1:] > items[:-1]
+    starts = offsets[1:-1]
+    rising[starts[(starts > 0) & (starts < len(items))] - 1] = True  # where a new transaction begins
+    return bool(rising.all())
+
+
 def _check_arrays(offsets: NDArray[np.int64], items: NDArray[np.int32], vocabulary: tuple[str, ...]) -> None:
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(items) or bool(np.any(np.diff(offsets) < 0)):
         msg = "offsets must start at 0, never fall, and end at the number of item occurrences"
         raise DataError(msg)
-    if len(items) and (int(items.min()) < 0 or int(items.max()) >= len(vocabulary)):
-        msg = f"item ids must lie between 0 and {len(vocabulary) - 1}, the last index of the vocabulary"
+    _check_range("item", items, len(vocabulary))
+    if not _ascending(offsets, items):
+        msg = "the items of a transaction must be ascending and without repeats; use from_pairs or from_transactions"
         raise DataError(msg)
-    if len(items) > 1:
-        starts = np.zeros(len(items), bool)
-        starts[offsets[:-1][np.diff(offsets) > 0]] = True
-        if not bool(np.all((items[1:] > items[:-1]) | starts[1:])):
-            msg = "the items of a transaction must be ascending and without repeats; use from_pairs or from_transactions"
-            raise DataError(msg)
+    twin = first_repeat(vocabulary)
+    if twin is not None:
+        msg = f"the vocabulary holds {twin!r} twice; every item needs a label of its own"
+        raise DataError(msg)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fedslim.mdl.kernels import cover as kernel
-from fedslim.mdl.kernels.arrays import Covers, Lists, Work
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_GROUP, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
 from fedslim.mdl.support import SupportIndex
 from fedslim.mdl.table import WorkingTable, lengthened
@@ -43,7 +43,7 @@ class CoverState:
         self._commits = 0
         # The last trial: what is carried out has nearly always just been tried.
         self._trial: tuple[tuple[object, ...], Change] = ((), NOTHING)
-        self._support_index: SupportIndex | None = None
+        self._index = SupportIndex(database)
         capacity = self.table.capacity
         n_items, n, occurrences = database.n_items, database.transactions, database.occurrences
         supports = database.supports
@@ -86,10 +86,15 @@ class CoverState:
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int32),
             np.zeros(n_items, np.uint8),
+            np.zeros(n_items, np.int64),
             *(np.zeros(longest, np.int32) for _ in range(4)),
             np.zeros(capacity, np.int32),
             np.zeros(n, np.int32),
-            *(np.zeros(words, np.uint64) for _ in range(3)),
+            np.zeros(GROUP_PLACES, np.uint64),
+            np.full(GROUP_PLACES, NO_GROUP, np.int32),
+            np.zeros(GROUP_PLACES, np.int64),
+            np.zeros(GROUP_PLACES, np.int32),
+            *(np.zeros(words, np.uint64) for _ in range(2)),
         )
 
     # -- questions ----------------------------------------------------------------------------------------------
@@ -100,9 +105,7 @@ class CoverState:
 
     def support(self, itemset: Itemset) -> int:
         """See `Source`."""
-        if self._support_index is None:
-            self._support_index = SupportIndex(self.database)
-        return self._support_index.support(itemset)
+        return self._index.support(itemset)
 
     def co_usage(self, slot: int) -> SlotCounts:
         """See `Source`."""
@@ -115,13 +118,15 @@ class CoverState:
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         self._stage(slot, itemset, entry)
-        n = kernel.try_insert(slot, self.table.elements, self._lists, self._covers, self._work)
+        n = kernel.try_insert(
+            slot, self.table.elements, self._lists, self._covers, self._index.vertical, self._work
+        )
         return self._remember(("insert", slot, itemset, entry), n)
 
     def try_remove(self, slot: int) -> Change:
         """See `Source`."""
         self.table.unstage()
-        n = kernel.remove(slot, False, 0, self.table.elements, self._lists, self._covers, self._work)
+        n = kernel.try_remove(slot, self.table.elements, self._lists, self._covers, self._work)
         return self._remember(("remove", slot), n)
 
     # -- moves --------------------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ class CoverState:
             self.try_remove(slot)
         self._make_room(self._trial[1])
         self._commits += 1
-        n = kernel.remove(slot, True, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        n = kernel.remove(slot, self._commits, self.table.elements, self._lists, self._covers, self._work)
         self.table.drop(slot)
         self._room[slot] = 0
         self._trial = ((), NOTHING)
@@ -191,8 +196,7 @@ class CoverState:
         if needed > len(self._lists.slots):
             room = np.zeros(needed * 2, np.int32)
             self._lists = self._lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
-        order = np.array(table.order, np.int32)
-        kernel.build_lists(order, table.elements, self._lists)
+        kernel.build_lists(table.order, table.elements, self._lists)
 
     def _grow(self, capacity: int) -> None:
         covers, work = self._covers, self._work

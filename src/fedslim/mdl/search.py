@@ -27,7 +27,7 @@ from fedslim.mdl.objective import (
 )
 from fedslim.mdl.questions import CoUsage, Insert, Remove, Support, Supports, TryInsert, TryRemove
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRow
-from fedslim.mdl.table import WorkingTable
+from fedslim.mdl.table import WorkingTable, lengthened
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -104,6 +104,7 @@ class SlimSearch:
         self._item_lengths: list[float] = []
         self._log2: NDArray[np.float64] = np.zeros(1)
         self._total = 0
+        self._log_total = 0.0
         self._in_use = 0
 
     # -- what is known at any time ------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class SlimSearch:
             self._ranking.recharge(charge)
             while (yield from self._step()):
                 pass
-            while self.policy.sweep and (yield from self._prune(set(self._table.order))):
+            while self.policy.sweep and (yield from self._prune(set(self._table))):
                 self._ranking.forget_rejected()
                 while (yield from self._step()):
                     pass
@@ -148,6 +149,7 @@ class SlimSearch:
         self._usage[:n_items] = supports
         self._standard[:n_items] = self._item_lengths
         self._total = int(supports.sum())
+        self._log_total = log2(self._total)
         self._in_use = int(np.count_nonzero(supports))
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
@@ -204,16 +206,16 @@ class SlimSearch:
             if self.policy.order == "support":
                 entry = support
         slot = self._table.next_slot()
+        self._reserve(slot)
+        self._standard[slot] = standard_length(itemset, self._item_lengths)
         change = yield TryInsert(slot, itemset, entry)
-        standard = standard_length(itemset, self._item_lengths)
-        return self._bits_changed(change, {slot: standard}), Insert(slot, itemset, entry)
+        return self._bits_changed(change), Insert(slot, itemset, entry)
 
     def _accept(self, move: Insert) -> Generator[Question, Any, None]:
         change = yield move
         table = self._table
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
-        self._reserve()
         self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
         self._ranking.welcome(move.slot, self._usage, self._standard)
         self.tally.accepted += 1
@@ -229,7 +231,7 @@ class SlimSearch:
             slot = min(pending, key=lambda s: (self._usage[s], rank[s]))
             pending.remove(slot)
             change = yield TryRemove(slot)
-            if self._bits_changed(change, {}) < 0:
+            if self._bits_changed(change) < 0:
                 change = yield Remove(slot)
                 self._table.drop(slot)
                 gone += 1
@@ -240,9 +242,10 @@ class SlimSearch:
     def _apply(self, change: Change) -> Generator[Question, Any, set[int]]:
         """Take in what changed; returns the itemsets, no singletons, that are used less than before."""
         net = change.won - change.lost
-        self.bits_now += self._bits_changed(change, {})
+        self.bits_now += self._bits_changed(change)
         self._usage[change.slots] += net
         self._total += int(net.sum())
+        self._log_total = log2(self._total)
         self._in_use = int(np.count_nonzero(self._usage))
         self._ranking.changed(change.slots, self._total, self._in_use)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
@@ -253,35 +256,31 @@ class SlimSearch:
             shrunk.remove(slot)
         return shrunk
 
-    def _bits_changed(self, change: Change, newcomers: dict[int, float]) -> float:
+    def _bits_changed(self, change: Change) -> float:
         """The change of L(D, CT) in bits, rounded once."""
         net = change.won - change.lost
         moved = net != 0
         slots, net = change.slots[moved], net[moved]
-        before = np.array([0 if s in newcomers else self._usage[s] for s in slots.tolist()], np.int64)
+        before = self._usage[slots]
         after = before + net
-        standard = np.array([newcomers.get(s) or self._standard[s] for s in slots.tolist()])
+        standard = self._standard[slots]
         total = self._total + int(net.sum())
-        in_use = self._in_use + int(np.count_nonzero(after)) - int(np.count_nonzero(before))
+        born, gone = before == 0, after == 0
+        in_use = self._in_use + int(np.count_nonzero(born)) - int(np.count_nonzero(gone))
         log_before, log_after = self._log2[before], self._log2[after]
-        log_total, log_total_before = log2(total), log2(self._total)
-        return math.fsum(
-            [
-                total * log_total,
-                -(self._total * log_total_before),
-                in_use * log_total,
-                -(self._in_use * log_total_before),
-                *(before * log_before).tolist(),
-                *(-(after * log_after)).tolist(),
-                *log_before.tolist(),
-                *(-log_after).tolist(),
-                *standard[before == 0].tolist(),
-                *(-standard[after == 0]).tolist(),
-            ]
-        )
+        log_total, log_total_before = log2(total), self._log_total
+        terms = np.concatenate(
+            (before * log_before, -(after * log_after), log_before, -log_after, standard[born], -standard[gone])
+        ).tolist()
+        terms += [
+            total * log_total,
+            -(self._total * log_total_before),
+            in_use * log_total,
+            -(self._in_use * log_total_before),
+        ]
+        return math.fsum(terms)
 
-    def _reserve(self) -> None:
-        capacity = self._table.capacity
-        if capacity > len(self._usage):
-            self._usage = np.concatenate([self._usage, np.zeros(capacity - len(self._usage), np.int64)])
-            self._standard = np.concatenate([self._standard, np.zeros(capacity - len(self._standard))])
+    def _reserve(self, slot: int) -> None:
+        if slot >= len(self._usage):
+            self._usage = lengthened(self._usage, 2 * slot)
+            self._standard = lengthened(self._standard, 2 * slot)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.mdl.kernels import vertical as kernel
+from fedslim.mdl.kernels.arrays import Vertical
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
@@ -22,17 +23,19 @@ class SupportIndex:
     def __init__(self, database: TransactionDatabase) -> None:
         supports = database.supports
         common = supports * COMMON >= max(database.transactions, 1)
-        self._row = np.where(common, np.cumsum(common) - 1, -1).astype(np.int64)
-        words = (database.transactions + 63) // 64
-        self._bitmaps = np.zeros((int(common.sum()), words), np.uint64)
-        self._start = np.zeros(database.n_items + 1, np.int64)
-        np.cumsum(np.where(common, 0, supports), out=self._start[1:])
-        self._tids = np.zeros(int(self._start[-1]), np.int32)
+        start = np.zeros(database.n_items + 1, np.int64)
+        np.cumsum(np.where(common, 0, supports), out=start[1:])
+        self.vertical = Vertical(
+            np.where(common, np.cumsum(common) - 1, -1).astype(np.int64),
+            np.zeros((int(common.sum()), (database.transactions + 63) // 64), np.uint64),
+            start,
+            np.zeros(int(start[-1]), np.int32),
+        )
         self._transactions = database.transactions
-        kernel.fill_index(database.offsets, database.items, self._row, self._bitmaps, self._start.copy(), self._tids)
+        kernel.fill(database.offsets, database.items, start.copy(), self.vertical)
 
     def support(self, itemset: Itemset) -> int:
         """In how many transactions all items of the itemset occur; the empty itemset is in all of them."""
         if not itemset:
             return self._transactions
-        return int(kernel.count(np.array(itemset, np.int64), self._row, self._bitmaps, self._start, self._tids))
+        return int(kernel.count(np.array(itemset, np.int64), self.vertical))

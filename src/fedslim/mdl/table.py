@@ -57,7 +57,9 @@ class WorkingTable:
         self.itemsets: dict[int, Itemset] = {}  # slot -> items, no singletons
         self.entries: dict[int, int] = {}
         self._keys: list[OrderKey] = []  # in cover order
-        self._order: list[int] = []  # the slots in the same order
+        self._order = np.zeros(SPARE_SLOTS, np.int32)  # the slots in the same order
+        self.item_count = 0  # the number of items in all itemsets together (no singletons)
+        self._freed: list[int] = []  # slots that were used before
         self._staged: tuple[int, OrderKey, int] | None = None
         self._end = n_items  # where the next itemset's items go
         capacity = n_items + SPARE_SLOTS
@@ -81,31 +83,24 @@ class WorkingTable:
         return len(self.elements.rank)
 
     @property
-    def order(self) -> list[int]:
-        """The slots of the itemsets (no singletons) in cover order; not to be changed."""
-        return self._order
-
-    @property
-    def item_count(self) -> int:
-        """The number of items in all itemsets together (no singletons)."""
-        return sum(map(len, self.itemsets.values()))
+    def order(self) -> NDArray[np.int32]:
+        """The slots of the itemsets (no singletons) in cover order; a view, not to be changed or kept."""
+        return self._order[: len(self._keys)]
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._keys)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._order)
+        return iter(self.order.tolist())
 
     def items_of(self, slot: int) -> Itemset:
         """The items in a slot, singletons included."""
         return (slot,) if slot < self.n_items else self.itemsets[slot]
 
     def next_slot(self) -> int:
-        """The smallest free slot: the same for everyone who made the same moves."""
-        slot = self.n_items
-        rank = self.elements.rank
-        free = np.flatnonzero(rank[slot:] == DEAD_RANK)
-        return slot + (int(free[0]) if len(free) else len(rank) - slot)
+        """A free slot: the same for everyone who made the same moves."""
+        self.unstage()
+        return self._freed[-1] if self._freed else self.n_items + len(self._keys)
 
     def stage(self, slot: int, itemset: Itemset, entry: int) -> None:
         """Put an itemset on trial in a free slot: it gets the rank it would have, the others keep theirs."""
@@ -138,11 +133,18 @@ class WorkingTable:
             raise RuntimeError(msg)
         _, key, position = self._staged
         self._staged = None
+        if self._freed:
+            self._freed.remove(slot)
         rank = self.elements.rank[self.n_items :]
         rank[rank >= position] += 1
         self.elements.rank[slot] = position
+        n = len(self._keys)
+        if n == len(self._order):
+            self._order = lengthened(self._order, 2 * n)
+        self._order[position + 1 : n + 1] = self._order[position:n]
+        self._order[position] = slot
         self._keys.insert(position, key)
-        self._order.insert(position, slot)
+        self.item_count += len(key[2])
         self.itemsets[slot] = key[2]
         self.entries[slot] = -key[1]
         self._end += len(key[2])
@@ -150,11 +152,14 @@ class WorkingTable:
     def drop(self, slot: int) -> None:
         """Take an element out of the table and free its slot."""
         self.unstage()
-        position = int(self.elements.rank[slot])
-        del self._keys[position], self._order[position], self.itemsets[slot], self.entries[slot]
+        position, n = int(self.elements.rank[slot]), len(self._keys)
+        self._order[position : n - 1] = self._order[position + 1 : n]
+        self.item_count -= len(self.itemsets[slot])
+        del self._keys[position], self.itemsets[slot], self.entries[slot]
         rank = self.elements.rank[self.n_items :]
         rank[rank > position] -= 1
         self.elements.rank[slot] = DEAD_RANK
+        self._freed.append(slot)
 
     def _grow(self, least: int) -> None:
         capacity = max(least, self.n_items + 2 * (self.capacity - self.n_items))

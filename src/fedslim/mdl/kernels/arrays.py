@@ -19,6 +19,12 @@ DEAD_RANK = -1
 """The rank of a slot that holds no element."""
 
 
+NO_GROUP = -1
+
+GROUP_PLACES = 4096
+"""The size of the hash table of groups: small enough to stay in the cache, emptied when it is half full."""
+
+
 class Elements(NamedTuple):
     """The working code table: what each slot holds and where it stands in the cover order."""
 
@@ -52,6 +58,15 @@ class Covers(NamedTuple):
     changed: NDArray[np.int32]  # for each transaction, the last commit that changed its cover
 
 
+class Vertical(NamedTuple):
+    """Which transactions contain an item: a bitmap for a common item, a list for a rare one."""
+
+    row: NDArray[np.int64]  # item i has the bitmap bitmaps[row[i]] …
+    bitmaps: NDArray[np.uint64]
+    start: NDArray[np.int64]  # … or, where row[i] < 0, the ascending list tids[start[i]:start[i + 1]]
+    tids: NDArray[np.int32]
+
+
 class Work(NamedTuple):
     """Scratch memory. Between two calls `lost` and `won` are zero but for the slots in `touched`, `marked` is zero."""
 
@@ -59,12 +74,16 @@ class Work(NamedTuple):
     won: NDArray[np.int64]  # for each slot: covers that won it
     touched: NDArray[np.int32]  # the slots of which either is not zero
     marked: NDArray[np.uint8]  # for each item: whether the itemset on trial contains it
+    probes: NDArray[np.int64]  # for each item: the bitmaps that a user of the itemset on trial must be in
     kept: NDArray[np.int32]  # one transaction's length each: elements that stay whatever happens, …
     alive: NDArray[np.int32]  # … that may still break, …
     broken: NDArray[np.int32]  # … that broke;
     free: NDArray[np.int32]  # items that nothing covers yet
     fitting: NDArray[np.int32]  # for each slot: elements that may be used anew
     hits: NDArray[np.int32]  # for each transaction: those that use the itemset on trial
-    later: NDArray[np.uint64]  # masks: what elements after z cover, …
-    free_mask: NDArray[np.uint64]  # … the free items, …
+    group_hash: NDArray[np.uint64]  # an open hash table of groups of transactions, see `_group`
+    group_tid: NDArray[np.int32]  # the first transaction of the group, NO_GROUP for an empty place
+    group_count: NDArray[np.int64]
+    groups: NDArray[np.int32]  # the places in use
+    free_mask: NDArray[np.uint64]  # masks: the free items, …
     available: NDArray[np.uint64]  # … free items and those of elements that may still break

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim.mdl.kernels._jit import inlined, njit
-from fedslim.mdl.kernels.arrays import LAST_RANK, Covers, Elements, Lists, Work
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_GROUP, Covers, Elements, Lists, Vertical, Work
 
 ZERO = np.uint64(0)
+ONE = np.uint64(1)
 
 
 @njit
@@ -71,16 +72,16 @@ def _touch(s: int, n_touched: int, work: Work) -> int:
 
 
 @inlined
-def _lose(s: int, n_touched: int, work: Work) -> int:
+def _lose(s: int, times: int, n_touched: int, work: Work) -> int:
     n = _touch(s, n_touched, work)
-    work.lost[s] += 1
+    work.lost[s] += times
     return n
 
 
 @inlined
-def _win(s: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
+def _win(s: int, times: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
     n = _touch(s, n_touched, work)
-    work.won[s] += 1
+    work.won[s] += times
     if commit:
         # The list has room: the caller made it from the trial's counts.
         covers.tids[covers.tid_start[s] + covers.usage[s]] = t
@@ -195,6 +196,7 @@ def _recover(
     n_alive: int,
     n_free: int,
     n_kept: int,
+    times: int,
     commit: bool,
     n_touched: int,
     elements: Elements,
@@ -203,6 +205,8 @@ def _recover(
     work: Work,
 ) -> int:
     """Cover the items in `free` with elements of rank `from_rank` on, and write the cover if `commit`.
+
+    Everything counts `times` times: for all transactions of a group (and once where it is carried out).
 
     A newly used element breaks those of the elements in `alive` that it overlaps: all of them come after it. What
     breaks frees only items that were available before, so one look through the lists finds all that can ever fit.
@@ -227,14 +231,14 @@ def _recover(
         best = work.fitting[f]
         if not _fits(best, n_alive, n_free, elements, work):
             continue
-        n_touched = _win(best, t, commit, n_touched, covers, work)
+        n_touched = _win(best, times, t, commit, n_touched, covers, work)
         kept[n_kept] = best
         n_kept += 1
         still = 0
         for k in range(n_alive):
             s = alive[k]
             if _overlap(s, best, elements):
-                n_touched = _lose(s, n_touched, work)
+                n_touched = _lose(s, times, n_touched, work)
                 for j in range(start[s], start[s] + size[s]):
                     free[n_free] = items[j]
                     n_free += 1
@@ -254,7 +258,7 @@ def _recover(
         for w in range(mask.shape[1]):
             work.available[w] &= ~mask[best, w]
     for k in range(n_free):
-        n_touched = _win(free[k], t, commit, n_touched, covers, work)
+        n_touched = _win(free[k], times, t, commit, n_touched, covers, work)
         kept[n_kept] = free[k]
         n_kept += 1
     if commit:
@@ -287,35 +291,41 @@ def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) 
 def _insert_into(
     t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
-    """Use `z` in the cover of `t`, whose later elements' masks cover it; returns the number of touched slots."""
-    rank, size, start, items = elements.rank, elements.size, elements.start, elements.items
+    """Use `z` in the cover of `t`; returns the number of touched slots, or -1 if `z` cannot be used there."""
+    rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
     base = covers.start[t]
     n_kept = 1
     work.kept[0] = z
     n_alive = 0
     n_broken = 0
-    hits = 0
     broken_items = 0
+    hits = 0
     for k in range(base + 1, base + 1 + covers.slots[base]):
         s = covers.slots[k]
         if rank[s] < rank[z]:
             work.kept[n_kept] = s
             n_kept += 1
-        elif _overlap(s, z, elements):
+            continue
+        common = 0
+        shared = ZERO
+        for w in range(mask.shape[1]):
+            shared |= mask[s, w] & mask[z, w]
+        if shared != ZERO:
+            for j in range(start[s], start[s] + size[s]):
+                common += work.marked[items[j]]
+        if common > 0:
             work.broken[n_broken] = s
             n_broken += 1
             broken_items += size[s]
-            if not elements.exact:
-                for j in range(start[s], start[s] + size[s]):
-                    hits += work.marked[items[j]]
+            hits += common
         else:
             work.alive[n_alive] = s
             n_alive += 1
-    if not elements.exact and hits != size[z]:
-        return n_touched
+    if hits != size[z]:
+        return -1
     for k in range(n_broken):
-        n_touched = _lose(work.broken[k], n_touched, work)
-    n_touched = _win(z, t, commit, n_touched, covers, work)
+        n_touched = _lose(work.broken[k], 1, n_touched, work)
+    n_touched = _win(z, 1, t, commit, n_touched, covers, work)
     n_free = 0
     if broken_items != size[z]:
         for k in range(n_broken):
@@ -324,43 +334,126 @@ def _insert_into(
                 if work.marked[items[j]] == 0:
                     work.free[n_free] = items[j]
                     n_free += 1
-    # Without free items (z is exactly a union of what covered it) nothing else can change. From z's own rank on:
-    # while z is on trial, the element that z would push back still has that rank.
-    return _recover(t, rank[z], n_alive, n_free, n_kept, commit, n_touched, elements, lists, covers, work)
+    elif not commit:
+        # z is exactly a union of what covered it: nothing is freed, so nothing else changes.
+        return n_touched
+    # From z's own rank on: while z is on trial, the element that z would push back still has that rank.
+    return _recover(t, rank[z], n_alive, n_free, n_kept, 1, commit, n_touched, elements, lists, covers, work)
+
+
+@inlined
+def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64:
+    """A hash of the set of elements in the cover of `t` that come after `z` (z's own bit is not in it)."""
+    h = ZERO
+    base = covers.start[t]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = covers.slots[k]
+        if elements.rank[s] >= elements.rank[z] and s != z:
+            x = np.uint64(s + 1) * np.uint64(0x9E3779B97F4A7C15)
+            x ^= x >> np.uint64(29)
+            x *= np.uint64(0xBF58476D1CE4E5B9)
+            h ^= x ^ (x >> np.uint64(32))
+    return h
+
+
+@inlined
+def _same_later(t: int, u: int, z: int, elements: Elements, covers: Covers) -> bool:
+    """Whether the covers of two transactions have the same elements after `z`."""
+    surplus = 0
+    base = covers.start[u]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        surplus += elements.rank[covers.slots[k]] >= elements.rank[z]
+    base = covers.start[t]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = covers.slots[k]
+        if elements.rank[s] < elements.rank[z]:
+            continue
+        surplus -= 1
+        found = False
+        other = covers.start[u]
+        for j in range(other + 1, other + 1 + covers.slots[other]):
+            if covers.slots[j] == s:
+                found = True
+                break
+        if not found:
+            return False
+    return surplus == 0
+
+
+@inlined
+def _group(t: int, z: int, n_groups: int, elements: Elements, covers: Covers, work: Work) -> tuple[int, int]:
+    """The place of the group of `t` and the number of groups: new groups have the count 0.
+
+    What removing `z` does to a cover depends on nothing but the elements in it that come after `z`, and many
+    transactions have the same ones. They make a group, and the work is done once for each group. (Insertions need no
+    groups: z is nearly always a union of elements, and then there is no work to share.)
+    """
+    h = _hash_later(t, z, elements, covers)
+    place = np.int64(h & np.uint64(GROUP_PLACES - 1))
+    while work.group_tid[place] != NO_GROUP:
+        if work.group_hash[place] == h and _same_later(t, work.group_tid[place], z, elements, covers):
+            return place, n_groups
+        place = (place + 1) & (GROUP_PLACES - 1)
+    work.group_hash[place] = h
+    work.group_tid[place] = t
+    work.group_count[place] = 0
+    work.groups[n_groups] = place
+    return place, n_groups + 1
+
+
+@inlined
+def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertical: Vertical, work: Work) -> int:
+    """Put the bitmap rows of z's other common items into `probes`, rarest first; returns how many there are."""
+    probes, support = work.probes, lists.support
+    n = 0
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        item = elements.items[j]
+        if item == pivot or vertical.row[item] < 0:
+            continue
+        k = n
+        while k > 0 and support[probes[k - 1]] > support[item]:
+            probes[k] = probes[k - 1]
+            k -= 1
+        probes[k] = item
+        n += 1
+    for k in range(n):
+        probes[k] = vertical.row[probes[k]]
+    return n
 
 
 @njit
-def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+def try_insert(
+    z: int, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work
+) -> int:
     """Count what inserting `z` changes and note in `hits` where it is used; returns the number of touched slots.
 
     `elements` already holds `z` at its rank; `lists` does not.
     """
-    rank, mask, later = elements.rank, elements.mask, work.later
-    words = mask.shape[1]
-    z_rank = rank[z]
     n_touched = 0
+    n_hits = 0
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         work.marked[elements.items[j]] = 1
     pivot = _cheapest_item(z, elements, lists, covers.usage)
-    first = _first_at(lists.start, lists.slots, pivot, rank, z_rank)
+    n_probes = _gather_probes(z, pivot, elements, lists, vertical, work)
+    first = _first_at(lists.start, lists.slots, pivot, elements.rank, elements.rank[z])
     for k in range(first, lists.start[pivot + 1] + 1):
         s = pivot if k == lists.start[pivot + 1] else lists.slots[k]
         for q in range(covers.tid_start[s], covers.tid_start[s] + covers.usage[s]):
             t = covers.tids[q]
-            for w in range(words):
-                later[w] = ZERO
-            base = covers.start[t]
-            for i in range(base + 1, base + 1 + covers.slots[base]):
-                o = covers.slots[i]
-                if rank[o] >= z_rank:
-                    for w in range(words):
-                        later[w] |= mask[o, w]
-            missing = ZERO
-            for w in range(words):
-                missing |= mask[z, w] & ~later[w]
-            if missing == ZERO:
-                work.hits[work.won[z]] = t
-                n_touched = _insert_into(t, z, False, n_touched, elements, lists, covers, work)
+            # Most transactions seen here do not even contain z; a few bits tell that before the cover is looked at.
+            bit = np.uint64(t & 63)
+            inside = ONE
+            for p in range(n_probes):
+                inside = (vertical.bitmaps[work.probes[p], t >> 6] >> bit) & ONE
+                if inside == ZERO:
+                    break
+            if inside == ZERO:
+                continue
+            after = _insert_into(t, z, False, n_touched, elements, lists, covers, work)
+            if after >= 0:
+                n_touched = after
+                work.hits[n_hits] = t
+                n_hits += 1
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         work.marked[elements.items[j]] = 0
     return n_touched
@@ -382,36 +475,70 @@ def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, co
     return n_touched
 
 
-@njit
-def remove(
-    z: int, commit: bool, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work
+@inlined
+def _remove_from(
+    t: int, z: int, times: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
-    """Count (and with `commit` carry out) what removing `z` changes; returns the number of touched slots."""
+    """Cover `t` without `z`; returns the number of touched slots."""
     rank = elements.rank
+    base = covers.start[t]
+    n_kept = 0
+    n_alive = 0
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = covers.slots[k]
+        if rank[s] < rank[z]:
+            work.kept[n_kept] = s
+            n_kept += 1
+        elif s != z:
+            work.alive[n_alive] = s
+            n_alive += 1
+    n_free = 0
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        work.free[n_free] = elements.items[j]
+        n_free += 1
+    n_touched = _lose(z, times, n_touched, work)
+    return _recover(
+        t, rank[z] + 1, n_alive, n_free, n_kept, times, commit, n_touched, elements, lists, covers, work
+    )
+
+
+@njit
+def _remove_groups(
+    z: int, n_groups: int, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
+) -> int:
+    for k in range(n_groups):
+        place = work.groups[k]
+        t = work.group_tid[place]
+        work.group_tid[place] = NO_GROUP
+        n_touched = _remove_from(
+            t, z, work.group_count[place], False, n_touched, elements, lists, covers, work
+        )
+    return n_touched
+
+
+@njit
+def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Count what removing `z` changes; returns the number of touched slots."""
+    n_touched = 0
+    n_groups = 0
+    for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
+        place, n_groups = _group(covers.tids[q], z, n_groups, elements, covers, work)
+        work.group_count[place] += 1
+        if n_groups == GROUP_PLACES // 2:
+            n_touched = _remove_groups(z, n_groups, n_touched, elements, lists, covers, work)
+            n_groups = 0
+    return _remove_groups(z, n_groups, n_touched, elements, lists, covers, work)
+
+
+@njit
+def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Carry out the removal of `z`; returns the number of touched slots."""
     n_touched = 0
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = covers.tids[q]
-        base = covers.start[t]
-        n_kept = 0
-        n_alive = 0
-        for k in range(base + 1, base + 1 + covers.slots[base]):
-            s = covers.slots[k]
-            if rank[s] < rank[z]:
-                work.kept[n_kept] = s
-                n_kept += 1
-            elif s != z:
-                work.alive[n_alive] = s
-                n_alive += 1
-        n_free = 0
-        for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-            work.free[n_free] = elements.items[j]
-            n_free += 1
-        n_touched = _lose(z, n_touched, work)
-        n_touched = _recover(t, rank[z] + 1, n_alive, n_free, n_kept, commit, n_touched, elements, lists, covers, work)
-        if commit:
-            covers.changed[t] = stamp
-    if commit:
-        _forget(n_touched, stamp, covers, work)
+        n_touched = _remove_from(t, z, 1, True, n_touched, elements, lists, covers, work)
+        covers.changed[t] = stamp
+    _forget(n_touched, stamp, covers, work)
     return n_touched
 
 

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import njit
+from fedslim.mdl.kernels._jit import inlined, njit
+from fedslim.mdl.kernels.arrays import Vertical
 
 
 @njit
-def fill_index(
-    offsets: np.ndarray, items: np.ndarray, row: np.ndarray, bitmaps: np.ndarray, position: np.ndarray, tids: np.ndarray
-) -> None:
-    """Fill for item i the bitmap `bitmaps[row[i]]`, or where row[i] < 0 the list that begins at position[i]."""
+def fill(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, vertical: Vertical) -> None:
+    """Fill bitmaps and lists; `position` is a copy of vertical.start that is used up."""
     for t in range(len(offsets) - 1):
         word = t >> 6
         bit = np.uint64(1) << np.uint64(t & 63)
         for j in range(offsets[t], offsets[t + 1]):
             item = items[j]
-            if row[item] >= 0:
-                bitmaps[row[item], word] |= bit
+            if vertical.row[item] >= 0:
+                vertical.bitmaps[vertical.row[item], word] |= bit
             else:
-                tids[position[item]] = t
+                vertical.tids[position[item]] = t
                 position[item] += 1
 
 
-@njit
+@inlined
 def _population(x: np.uint64) -> int:
     """The number of bits set in a word."""
     x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -33,7 +32,7 @@ def _population(x: np.uint64) -> int:
     return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit
+@inlined
 def _in_list(t: int, low: int, high: int, tids: np.ndarray) -> bool:
     end = high
     while low < high:
@@ -46,8 +45,9 @@ def _in_list(t: int, low: int, high: int, tids: np.ndarray) -> bool:
 
 
 @njit
-def count(itemset: np.ndarray, row: np.ndarray, bitmaps: np.ndarray, start: np.ndarray, tids: np.ndarray) -> int:
+def count(itemset: np.ndarray, vertical: Vertical) -> int:
     """How many transactions contain all items of a non-empty itemset."""
+    row, bitmaps, start, tids = vertical.row, vertical.bitmaps, vertical.start, vertical.tids
     rarest = -1
     for item in itemset:
         if row[item] < 0 and (rarest < 0 or start[item + 1] - start[item] < start[rarest + 1] - start[rarest]):

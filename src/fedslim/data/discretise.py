@@ -1,0 +1,78 @@
+"""Cutting a numeric attribute into intervals that hold about equally many rows."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DEFAULT_BINS = 10
+_EXACT_DIGITS = 17  # that many significant digits write any 64-bit float exactly
+
+
+def check_bins(bins: int) -> int:
+    """Two intervals at least: a single one says nothing."""
+    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 2:  # noqa: PLR2004  # two
+        msg = f"bins is {bins!r}; give a whole number from 2 up"
+        raise ParameterError(msg)
+    return int(bins)
+
+
+def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) -> tuple[NDArray[np.int32], list[str]]:
+    """Cut distinct ascending `values`, which occur `counts` times, into `bins` intervals.
+
+    Gives each value's interval and the intervals' labels. A value is never split, so a heavy value fills
+    an interval by itself, and what is left is shared out afresh among the intervals that are left: ties cost
+    evenness, never intervals. There must be more values than bins.
+    """
+    ends = _interval_ends(np.cumsum(counts), bins)
+    starts = [0, *ends[:-1]]
+    cuts = [_shortest_between(values[s - 1], values[s]) for s in starts[1:]]
+    bounds = [number_label(values[0]), *map(number_label, cuts), number_label(values[-1])]
+    labels = [f"[{low}, {high})" for low, high in pairwise(bounds[:-1])]
+    labels.append(f"[{bounds[-2]}, {bounds[-1]}]")
+    interval = np.repeat(np.arange(bins, dtype=np.int32), np.diff([0, *ends]))
+    return interval, labels
+
+
+def _interval_ends(cumulative: NDArray[np.int64], bins: int) -> list[int]:
+    """For each interval, the index just past its last value."""
+    ends: list[int] = []
+    start, taken, total = 0, 0, int(cumulative[-1])
+    for left in range(bins, 1, -1):
+        target = taken + (total - taken) / left
+        end = int(np.searchsorted(cumulative, target))  # the value at which the target is reached
+        if end > start and target - cumulative[end - 1] <= cumulative[end] - target:
+            end -= 1  # stopping before that value is no further from the target
+        end = min(end + 1, len(cumulative) - left + 1)  # leave a value for every interval to come
+        ends.append(end)
+        start, taken = end, int(cumulative[end - 1])
+    return [*ends, len(cumulative)]
+
+
+def _shortest_between(low: Any, high: Any) -> Any:
+    """The number with the fewest digits in (low, high]: 0.3 rather than 0.30000000000000004."""
+    if float(high).is_integer():
+        return high
+    for digits in range(1, _EXACT_DIGITS):
+        rounded = float(f"{float(high):.{digits}g}")
+        if low < rounded <= high:
+            return rounded
+    return high
+
+
+def number_label(value: Any) -> str:
+    """A number as people write it: whole floats without a fraction, everything else exactly."""
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    number = float(value)
+    if math.isfinite(number) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004  # digits that are exact
+        return str(int(number))
+    return repr(number)

@@ -1,0 +1,166 @@
+"""FIMI files: one transaction on each line, items as whole numbers between blanks.
+
+Parsing works on whole blocks of bytes with numpy, because a line at a time in Python takes most of a minute for
+a database of Accidents' size. Only a block that does not parse is walked line by line, to say where it is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.data.atomic import writing
+from fedslim.data.database import ItemArray, TransactionDatabase
+from fedslim.data.textstream import Block, blocks, decoded
+from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+LARGEST_ITEM = 2**63 - 1
+"""Item numbers are kept as signed 64-bit integers while reading."""
+
+_SAFE_DIGITS = 18
+"""Any number of this many digits fits 64 bits; longer ones are looked at one by one."""
+
+_BLANK, _DIGIT, _OTHER = 0, 1, 2
+_KIND = np.full(256, _OTHER, np.uint8)
+_KIND[list(b" \t\n\v\f")] = _BLANK
+_KIND[list(b"0123456789")] = _DIGIT
+
+_ROWS_PER_WRITE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """The item numbers of a block in file order, and how many of them stand on each line."""
+
+    values: NDArray[np.signedinteger]
+    lengths: NDArray[np.int64]
+
+
+def read_fimi(path: str | os.PathLike[str], *, name: str | None = None) -> TransactionDatabase:
+    """Read a FIMI file; the vocabulary is the items that occur, ascending by number.
+
+    A blank line is an empty transaction. Item 0 is accepted, for the FIMI repository has files that use it.
+    """
+    path = Path(path)
+    parsed = [_parse(path, block) for block in blocks(path)]
+    values = np.concatenate([part.values for part in parsed])
+    lengths = np.concatenate([part.lengths for part in parsed])
+    del parsed
+    numbers, ids = _ranked(values)
+    del values
+    return TransactionDatabase.from_rows(lengths, ids, [str(n) for n in numbers.tolist()], name=name or stem(path))
+
+
+def stem(path: Path) -> str:
+    """The file's name without its extensions: `data/chess.dat.gz` is called chess."""
+    bare = path.name.removesuffix(".gz")
+    return Path(bare).stem or bare
+
+
+def _parse(path: Path, block: Block) -> _Parsed:
+    raw = np.frombuffer(block.data, np.uint8)
+    kind = _KIND[raw]
+    if bool((kind == _OTHER).any()):
+        raise _first_bad_field(path, block)
+    digit = kind.view(bool)
+    edges = np.flatnonzero(digit[1:] != digit[:-1]) + 1  # a block ends in a newline, so every number has its end
+    if digit[0]:
+        edges = np.concatenate(([0], edges))
+    starts, ends = edges[0::2], edges[1::2]
+    widths = ends - starts
+    values = _numbers(raw, ends, widths)
+    for token in np.flatnonzero(widths > _SAFE_DIGITS).tolist():
+        digits = block.data[starts[token] : ends[token]].lstrip(b"0")
+        if len(digits) > len(str(LARGEST_ITEM)) or int(digits or b"0") > LARGEST_ITEM:
+            raise _first_bad_field(path, block)
+        values[token] = int(digits or b"0")
+    before = np.searchsorted(starts, np.flatnonzero(raw == ord("\n")))
+    narrow = values.astype(np.int32) if values.size and values.max() < 2**31 else values
+    return _Parsed(narrow, np.diff(before, prepend=0).astype(np.int64))
+
+
+def _numbers(raw: NDArray[np.uint8], ends: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add up the digits place by place, over all numbers at once; numbers too long to be safe stay unfinished."""
+    values = np.zeros(len(ends), np.int64)
+    longest = min(int(widths.max(initial=0)), _SAFE_DIGITS)
+    reach: slice | NDArray[np.int64] = slice(None)
+    for place in range(longest):
+        if place:
+            reach = np.flatnonzero(widths > place)
+        values[reach] += (raw[ends[reach] - 1 - place].astype(np.int64) - ord("0")) * 10**place
+    return values
+
+
+def _first_bad_field(path: Path, block: Block) -> DataError:
+    """Walk the block's lines to name the field that is no item number."""
+    for line, text in enumerate(block.data.split(b"\n"), block.first_line):
+        for field, token in enumerate(text.split(), 1):
+            if token.isdigit() and _fits(token):
+                continue
+            shown = decoded(path, token, line)
+            shown = shown if len(shown) <= 40 else shown[:37] + "..."  # noqa: PLR2004  # what fits a sentence
+            reason = "is too large for an item number" if token.isdigit() else "is not a positive integer"
+            return DataError(
+                f"{path}:{line}: field {field} {shown!r} {reason}; FIMI items are whole numbers up to "
+                f"{LARGEST_ITEM} between blanks, and a table with a header needs --format csv or tsv"
+            )
+    return DataError(f"{path}:{block.first_line}: holds bytes that are no item numbers; check the file")
+
+
+def _fits(digits: bytes) -> bool:
+    bare = digits.lstrip(b"0")
+    return len(bare) <= _SAFE_DIGITS or (len(bare) <= len(str(LARGEST_ITEM)) and int(bare) <= LARGEST_ITEM)
+
+
+def _ranked(values: NDArray[np.signedinteger]) -> tuple[NDArray[np.signedinteger], NDArray[np.int32]]:
+    """The distinct numbers ascending, and for each value its place among them."""
+    largest = int(values.max(initial=0))
+    if largest > 4 * values.size + 2**20:  # a look-up table would outgrow the data: sort instead
+        numbers, ids = np.unique(values, return_inverse=True)
+        return numbers, ids.astype(ItemArray)
+    present = np.zeros(largest + 1, bool)
+    present[values] = True
+    rank = np.cumsum(present, dtype=ItemArray) - 1
+    return np.flatnonzero(present), rank[values]
+
+
+def write_fimi(db: TransactionDatabase, path: str | os.PathLike[str]) -> Path:
+    """Write a FIMI file (packed if the name ends in .gz), all of it or nothing; gives back the path.
+
+    Labels that are whole numbers are written as they are. FIMI has no place for others: items are then
+    numbered from 1 in vocabulary order.
+    """
+    if not len(db):
+        msg = f"{db.name!r} has no transactions, and a FIMI file of none is an empty file; there is nothing to write"
+        raise DataError(msg)
+    path = Path(path)
+    with writing(path) as stream:
+        for lines in _lines(db):
+            stream.write(lines)
+    return path
+
+
+def _lines(db: TransactionDatabase) -> Iterator[bytes]:
+    labels = _item_numbers(db.vocabulary)
+    for start in range(0, len(db), _ROWS_PER_WRITE):
+        offsets = db.offsets[start : start + _ROWS_PER_WRITE + 1].tolist()
+        texts = [labels[i] for i in db.items[offsets[0] : offsets[-1]].tolist()]
+        bounds = [offset - offsets[0] for offset in offsets]
+        rows = (" ".join(texts[a:b]) for a, b in pairwise(bounds))
+        yield ("\n".join(rows) + "\n").encode("ascii")
+
+
+def _item_numbers(vocabulary: tuple[str, ...]) -> list[str]:
+    own = all(label.isascii() and label.isdigit() and str(int(label[:20])) == label for label in vocabulary)
+    fits = own and all(int(label) <= LARGEST_ITEM for label in vocabulary)
+    return list(vocabulary) if fits else [str(number) for number in range(1, len(vocabulary) + 1)]

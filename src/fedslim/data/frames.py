@@ -1,0 +1,214 @@
+"""DataFrames and Parquet files. The libraries are extras: looked up when first needed, never imported here."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.data.columns import (
+    MISSING,
+    NumberColumn,
+    TextColumn,
+    check_names,
+    long_columns,
+    long_to_database,
+    table_to_database,
+)
+from fedslim.data.discretise import DEFAULT_BINS, check_bins
+from fedslim.data.fimi import stem
+from fedslim.data.textstream import open_bytes
+from fedslim.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Sequence
+
+    from fedslim.data.columns import Column
+    from fedslim.data.database import TransactionDatabase
+
+
+def from_dataframe(
+    df: Any,
+    *,
+    bins: int = DEFAULT_BINS,
+    transaction_column: str | None = None,
+    item_column: str | None = None,
+    name: str | None = None,
+) -> TransactionDatabase:
+    """Turn a pandas or polars DataFrame into transactions, one for each row.
+
+    If every column is boolean, or an integer of 0 and 1 only, the items are the column names (one-hot);
+    otherwise every column is a categorical attribute, as in a CSV file. With `transaction_column` and
+    `item_column` the rows are (transaction, item) pairs.
+    """
+    to_column = _adapter(df)
+    if to_column is None:
+        msg = f"{type(df).__name__} is not a pandas or polars DataFrame; convert it, or use fedslim.data.as_database"
+        raise DataError(msg)
+    named = [
+        (str(label), df.iloc[:, i] if to_column is _from_pandas else df[label]) for i, label in enumerate(df.columns)
+    ]
+    return _from_columns(
+        named, to_column, transaction_column, item_column, bins=bins, name=name or "data", source="the DataFrame"
+    )
+
+
+def is_dataframe(value: Any) -> bool:
+    """Whether this is a DataFrame we can take, found out without importing any library."""
+    return _adapter(value) is not None
+
+
+def read_parquet(
+    path: str | os.PathLike[str],
+    *,
+    bins: int = DEFAULT_BINS,
+    transaction_column: str | None = None,
+    item_column: str | None = None,
+    name: str | None = None,
+) -> TransactionDatabase:
+    """Read a Parquet file with pyarrow, or with polars where only that is installed."""
+    path = Path(path)
+    with open_bytes(path):  # a folder, a missing or an empty file is told in the same words as for text
+        pass
+    library = next((found for found in ("pyarrow", "polars") if _found(found)), None)
+    if library is None:
+        msg = f"{path}: reading Parquet needs pyarrow or polars; install them with: pip install 'fedslim[tables]'"
+        raise MissingExtraError(msg)
+    read, to_column = (_arrow_table, _from_arrow) if library == "pyarrow" else (_polars_table, _from_polars)
+    try:
+        named = read(path)
+    except Exception as error:  # noqa: BLE001  # each library has its own exceptions for a damaged file
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        msg = f"{path}: cannot be read as Parquet ({reason:.200}); check that the file is complete, or name its format"
+        raise DataError(msg) from None
+    called = name or stem(path)
+    db = _from_columns(named, to_column, transaction_column, item_column, bins=bins, name=called, source=str(path))
+    if not len(db):
+        msg = f"{path}: the table has no rows; check that the file is complete"
+        raise DataError(msg)
+    return db
+
+
+def _found(library: str) -> bool:
+    try:
+        import_module(library)
+    except ImportError:
+        return False
+    return True
+
+
+def _arrow_table(path: Path) -> list[tuple[str, Any]]:
+    table = import_module("pyarrow.parquet").read_table(path)
+    return list(zip(table.column_names, table.columns, strict=True))
+
+
+def _polars_table(path: Path) -> list[tuple[str, Any]]:
+    table = import_module("polars").read_parquet(path)
+    return [(series.name, series) for series in table.get_columns()]
+
+
+def _from_columns(  # noqa: PLR0913  # what every table reader passes on
+    named: Sequence[tuple[str, Any]],
+    to_column: Callable[[str, Any], Column],
+    transaction_column: str | None,
+    item_column: str | None,
+    *,
+    bins: int,
+    name: str,
+    source: str,
+) -> TransactionDatabase:
+    check_bins(bins)
+    names = [label for label, _ in named]
+    check_names(names, source)
+    chosen = long_columns(names, transaction_column, item_column, source)
+    if chosen is None:
+        return table_to_database([to_column(*pair) for pair in named], bins=bins, name=name, source=source)
+    transaction, item = (to_column(*named[position]) for position in chosen)
+    return long_to_database(transaction, item, name=name, source=source)
+
+
+def _adapter(value: Any) -> Callable[[str, Any], Column] | None:
+    """How to take the columns of this DataFrame; a library that is not loaded cannot have made it."""
+    for library, adapter in (("pandas", _from_pandas), ("polars", _from_polars)):
+        frame = getattr(sys.modules.get(library), "DataFrame", None)
+        if frame is not None and isinstance(value, frame):
+            return adapter
+    return None
+
+
+# -- one adapter for each library: booleans and numbers as arrays, everything else as distinct texts ---------------
+
+
+def _from_pandas(name: str, series: Any) -> Column:
+    types = import_module("pandas").api.types
+    missing = series.isna().to_numpy(dtype=bool)
+    if types.is_bool_dtype(series.dtype) and not isinstance(series.dtype, types.CategoricalDtype):
+        return NumberColumn(name, series.fillna(value=False).to_numpy(dtype=bool), missing)
+    if types.is_integer_dtype(series.dtype):
+        return NumberColumn(name, series.fillna(0).to_numpy(dtype=_integer(str(series.dtype))), missing)
+    if types.is_float_dtype(series.dtype):
+        return NumberColumn(name, series.to_numpy(dtype=np.float64, na_value=np.nan), missing)
+    if isinstance(series.dtype, types.CategoricalDtype):
+        codes = series.cat.codes.to_numpy().astype(np.int32)
+        return TextColumn(name, codes, _texts(name, series.cat.categories), cut=False)
+    return _from_objects(name, series.tolist(), missing)
+
+
+def _from_polars(name: str, series: Any) -> Column:
+    polars = import_module("polars")
+    missing = series.is_null().to_numpy()
+    if series.dtype == polars.Boolean:
+        return NumberColumn(name, series.fill_null(value=False).to_numpy().astype(bool), missing)
+    if series.dtype.is_integer():
+        return NumberColumn(name, series.fill_null(0).to_numpy().astype(_integer(str(series.dtype))), missing)
+    if series.dtype.is_numeric():
+        return NumberColumn(name, series.cast(polars.Float64).fill_null(float("nan")).to_numpy(), missing)
+    whole = series.dtype in (polars.Categorical, polars.Enum)
+    return _from_objects(name, series.to_list(), missing, cut=not whole)
+
+
+def _from_arrow(name: str, column: Any) -> Column:
+    types = import_module("pyarrow").types
+    missing = column.is_null().to_numpy()
+    if types.is_boolean(column.type):
+        return NumberColumn(name, column.fill_null(False).to_numpy().astype(bool), missing)
+    if types.is_integer(column.type):
+        return NumberColumn(name, column.fill_null(0).to_numpy().astype(_integer(str(column.type))), missing)
+    if types.is_floating(column.type):
+        return NumberColumn(name, column.to_numpy().astype(np.float64), missing)
+    return _from_objects(name, column.to_pylist(), missing, cut=not types.is_dictionary(column.type))
+
+
+def _integer(dtype: str) -> type[np.int64 | np.uint64]:
+    """64 bits hold every integer column; only unsigned ones may need the last of them."""
+    return np.uint64 if dtype.lower().startswith("uint64") else np.int64
+
+
+def _from_objects(name: str, values: list[Any], missing: Any, *, cut: bool = True) -> TextColumn:
+    """Values of any type by their text; distinct values are written once, however often they occur."""
+    index: dict[Any, int] = {}
+    codes = np.full(len(values), MISSING, np.int32)
+    try:
+        for row in np.flatnonzero(~missing).tolist():
+            codes[row] = index.setdefault(values[row], len(index))
+    except TypeError:
+        msg = (
+            f"column {name!r} holds a {type(values[row]).__name__} in row {row + 1}, which is no single value; "
+            "split it into columns, or give a table of (transaction, item) rows"
+        )
+        raise DataError(msg) from None
+    return TextColumn(name, codes, _texts(name, index), cut=cut)
+
+
+def _texts(name: str, values: Iterable[Any]) -> list[str]:
+    texts = []
+    for value in values:
+        if isinstance(value, (bytes, tuple)):
+            msg = f"column {name!r} holds a {type(value).__name__}, which is no single value; make it text or numbers"
+            raise DataError(msg)
+        texts.append(str(value))
+    return texts

@@ -1,0 +1,226 @@
+"""Large benchmark data of a stated shape, from a seed.
+
+Only `Generator.random` and `Generator.integers` are used: those streams stay the same from release to release of
+numpy, which its distributions need not. Rows come in chunks of fixed size, each from a stream of its own, so that fewer
+transactions are simply the head of more: growth can be measured on data of one kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.data.database import ItemArray, TransactionDatabase
+from fedslim.data.registry import did_you_mean
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+CHUNK = 8192
+"""Transactions made at a time; part of what a seed means, so it must not change."""
+
+MOST_TRANSACTIONS = 10**8
+
+
+if TYPE_CHECKING:
+    Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # how many items each transaction has, and the items
+    Maker = Callable[[np.random.Generator, int], Rows]  # from a stream and the number of the first transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of generated data: its shape at full size, and the function that makes one chunk after another."""
+
+    name: str
+    title: str
+    transactions: int
+    items: int
+    length: str
+    prepare: Callable[[np.random.Generator], Maker]
+
+
+def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> TransactionDatabase:
+    """Generate benchmark data.
+
+    Args:
+        kind: A name in `KINDS`.
+        transactions: How many; the kind's full size if left out. Fewer are the head of more.
+        seed: Equal seeds give equal data, on every machine.
+    """
+    if kind not in KINDS:
+        msg = f"there is no kind of generated data called {kind!r}{did_you_mean(kind, list(KINDS))}"
+        raise ParameterError(msg)
+    chosen = KINDS[kind]
+    wanted = chosen.transactions if transactions is None else _whole("transactions", transactions, 1, MOST_TRANSACTIONS)
+    root = _whole("seed", seed, 0, 2**63 - 1)
+    make = chosen.prepare(_stream(root, 0))
+    lengths, items = [], []
+    for number, start in enumerate(range(0, wanted, CHUNK), 1):
+        chunk_lengths, chunk_items = make(_stream(root, number), start)
+        kept = chunk_lengths[: wanted - start]
+        lengths.append(kept)
+        items.append(chunk_items[: int(kept.sum())])
+    labels = [str(item) for item in range(1, chosen.items + 1)]
+    return TransactionDatabase.from_rows(np.concatenate(lengths), np.concatenate(items), labels, name=kind)
+
+
+def _whole(what: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+        msg = f"{what} is {value!r}; give a whole number from {low} to {high}"
+        raise ParameterError(msg)
+    return int(value)
+
+
+def _stream(seed: int, number: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, number]))
+
+
+# -- accidents-like: dense and correlated ------------------------------------------------------------------------------
+
+_DENSE_ITEMS = 468
+_SHORTEST, _LONGEST = 18, 51
+_CLASSES = 8
+_DENSE_PATTERNS = 600
+_PATTERN_RANKS = 260  # patterns are made of the more frequent items; the rest is noise, as in any real data
+
+# Item frequencies by rank, read off the real Accidents: two dozen items in most transactions, some
+# sixty in more than one of seven, and hundreds that are rare.
+_RANKS = (0, 3, 8, 24, 35, 60, 75, 105, 150, 210, 260, 467)
+_FREQUENCIES = (0.999, 0.97, 0.82, 0.47, 0.28, 0.15, 0.08, 0.035, 0.012, 0.003, 0.0015, 0.0002)
+
+
+def _dense(rng: np.random.Generator) -> Maker:
+    """Accidents of a few kinds, with patterns that overlap in their items and are tied to the kind.
+
+    Patterns use up part of each item's frequency and independent noise the rest, so the profile stays the real one.
+    """
+    frequency = np.interp(np.arange(_DENSE_ITEMS), _RANKS, _FREQUENCIES)
+    members, chance = _dense_patterns(rng, frequency)
+    untouched = np.ones((_CLASSES, _DENSE_ITEMS))
+    for pattern, items in enumerate(members):
+        untouched[:, items] *= 1 - chance[:, pattern, None]
+    noise = np.clip(1 - (1 - frequency) / untouched, 0, 1)
+    label = np.argsort(rng.random(_DENSE_ITEMS), kind="stable")  # item numbers must say nothing about frequency
+    noise[:, label] = noise.copy()
+    by_pattern = np.zeros((_DENSE_PATTERNS, _DENSE_ITEMS), bool)
+    for pattern, items in enumerate(members):
+        by_pattern[pattern, label[items]] = True
+
+    def make(rows: np.random.Generator, _first: int) -> Rows:
+        kind = rows.integers(0, _CLASSES, CHUNK)
+        present = rows.random((CHUNK, _DENSE_ITEMS)) < noise[kind]
+        active = rows.random((CHUNK, _DENSE_PATTERNS)) < chance[kind]
+        for pattern in range(_DENSE_PATTERNS):
+            present[active[:, pattern]] |= by_pattern[pattern]
+        _shorten(present, rows.random(present.shape))
+        _lengthen(present, label)
+        return present.sum(axis=1), np.nonzero(present)[1].astype(ItemArray)
+
+    return make
+
+
+def _dense_patterns(
+    rng: np.random.Generator, frequency: NDArray[np.float64]
+) -> tuple[list[NDArray[np.int64]], NDArray[np.float64]]:
+    """Patterns as arrays of item ranks, and the chance of each in each kind of accident.
+
+    A pattern takes a share of what its scarcest item has left: each item's frequency is a budget that later
+    patterns find smaller, which makes a few patterns common and many rare.
+    """
+    members = []
+    chance = np.zeros((_CLASSES, _DENSE_PATTERNS))
+    budget = 0.9 * frequency
+    for pattern in range(_DENSE_PATTERNS):
+        size = 3 + int(10 * rng.random() ** 2)
+        ranks = np.argsort(rng.random(_PATTERN_RANKS), kind="stable")
+        reach = 12 + int((_PATTERN_RANKS - 12) * rng.random())  # a pattern is about as rare as its rarest item
+        items = np.sort(ranks[ranks < reach][:size])
+        share = (0.1 + 0.4 * rng.random()) * float(budget[items].min())
+        budget[items] -= share
+        kinds = rng.random(_CLASSES) < 0.4  # noqa: PLR2004  # two or three kinds of eight
+        kinds[int(rng.integers(0, _CLASSES))] = True
+        chance[kinds, pattern] = np.minimum(share * _CLASSES / kinds.sum(), 0.9)
+        members.append(items)
+    return members, chance
+
+
+def _shorten(present: NDArray[np.bool_], draw: NDArray[np.float64]) -> None:
+    """Drop items at random from the few transactions that are too long."""
+    rows = np.flatnonzero(present.sum(axis=1) > _LONGEST)
+    order = np.argsort(np.where(present[rows], draw[rows], 2.0), axis=1, kind="stable")
+    kept = np.zeros((len(rows), present.shape[1]), bool)
+    np.put_along_axis(kept, order[:, :_LONGEST], values=True, axis=1)
+    present[rows] = kept
+
+
+def _lengthen(present: NDArray[np.bool_], by_frequency: NDArray[np.int64]) -> None:
+    """Add the most frequent absent items to the few transactions that are too short."""
+    rows = np.flatnonzero(present.sum(axis=1) < _SHORTEST)
+    lacking = ~present[rows][:, by_frequency]
+    needed = _SHORTEST - present[rows].sum(axis=1)
+    row, place = np.nonzero(lacking & (np.cumsum(lacking, axis=1) <= needed[:, None]))
+    present[rows[row], by_frequency[place]] = True
+
+
+# -- wide-sparse: many items, short transactions, power-law supports ---------------------------------------------------
+
+_WIDE_ITEMS = 20_000
+_WIDE_PATTERNS = 1_500
+_LARGEST_PATTERN = 7
+_NOISE = 8  # at most this many items of a transaction are drawn one by one
+
+
+def _sparse(rng: np.random.Generator) -> Maker:
+    """Transactions of up to three patterns, some items drawn by popularity, and one item in turn.
+
+    Popularity falls off as a power of the rank. The item in turn makes every item occur once in 20,000 transactions.
+    """
+    label = np.argsort(rng.random(_WIDE_ITEMS), kind="stable")
+    item_cdf = _power_law(_WIDE_ITEMS, offset=20)
+    pattern_cdf = _power_law(_WIDE_PATTERNS, offset=10)
+    members = _draw(item_cdf, rng.random((_WIDE_PATTERNS, _LARGEST_PATTERN)))
+    uniform = (rng.random(members.shape) * _WIDE_ITEMS).astype(np.int64)
+    members = np.where(rng.random(members.shape) < 0.5, members, uniform)  # noqa: PLR2004  # half popular, half any
+    sizes = 2 + (rng.random(_WIDE_PATTERNS) * (_LARGEST_PATTERN - 1)).astype(np.int64)
+    members[np.arange(_LARGEST_PATTERN) >= sizes[:, None]] = -1
+
+    def make(rows: np.random.Generator, first: int) -> Rows:
+        slots = [(first + np.arange(CHUNK)[:, None]) % _WIDE_ITEMS]
+        noise = _draw(item_cdf, rows.random((CHUNK, _NOISE)))
+        slots.append(np.where(rows.random(noise.shape) < 0.46, noise, -1))  # noqa: PLR2004  # for a mean length of 10
+        for chance in (0.8, 0.3, 0.1):
+            pattern = _draw(pattern_cdf, rows.random(CHUNK))
+            slots.append(np.where(rows.random((CHUNK, 1)) < chance, members[pattern], -1))
+        ranks = np.concatenate(slots, axis=1)
+        row, slot = np.nonzero(ranks >= 0)
+        keys = np.unique(row * _WIDE_ITEMS + label[ranks[row, slot]])
+        return np.bincount(keys // _WIDE_ITEMS, minlength=CHUNK), (keys % _WIDE_ITEMS).astype(ItemArray)
+
+    return make
+
+
+def _power_law(size: int, *, offset: int) -> NDArray[np.float64]:
+    """Cumulative chances that fall off as 1 / (rank + offset)."""
+    weights = 1.0 / (np.arange(size) + offset)
+    cumulative = np.cumsum(weights)
+    result: NDArray[np.float64] = cumulative / cumulative[-1]
+    return result
+
+
+def _draw(cumulative: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.searchsorted(cumulative, uniform, side="right")
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("accidents-like", "dense and correlated, shaped like Accidents", 340_183, _DENSE_ITEMS, "18-51", _dense),
+        Kind("wide-sparse", "short transactions over very many items", 100_000, _WIDE_ITEMS, "1-30", _sparse),
+    )
+}
+"""The kinds of data that `generate` makes, by name."""

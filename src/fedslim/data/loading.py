@@ -1,0 +1,103 @@
+"""From what a person types to a database: a file, a built-in set, a public set, or a kind of generated data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedslim.data.builtin import BUILTIN_NAMES, builtin_database
+from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.generators import KINDS, generate
+from fedslim.data.readers import read
+from fedslim.data.registry import did_you_mean, public_set, public_sets, verify
+from fedslim.data.store import locate
+from fedslim.data.textstream import is_file, is_folder
+from fedslim.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    import os
+
+    from fedslim.data.database import TransactionDatabase
+
+
+def data_names() -> list[str]:
+    """Every name that `load` knows besides files."""
+    return [*BUILTIN_NAMES, *(record.name for record in public_sets()), *KINDS]
+
+
+def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
+    source: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002  # the word that users type
+    bins: int = DEFAULT_BINS,
+    transaction_column: str | None = None,
+    item_column: str | None = None,
+    name: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+) -> TransactionDatabase:
+    """Load data by path or by name; a file that exists wins over a name.
+
+    Args:
+        source: The path of a file, or a name: `encounters`, a public set such as `mushroom` (from `folder`,
+            FEDSLIM_DATA or the cache; nothing is downloaded here), or a kind of generated data such as
+            `accidents-like`, with a number of transactions if wanted: `accidents-like:20000`.
+        format: For files, see `read`, as the next three.
+        bins: See `read`.
+        transaction_column: See `read`.
+        item_column: See `read`.
+        name: What to call the data.
+        folder: Where to look for a public set first.
+        seed: For built-in and generated data.
+
+    Raises:
+        DataError: There is nothing of that name or path, or it cannot be read.
+    """
+    path, text = Path(source), str(source)
+    if is_file(path):  # a folder that happens to be called like a data set is not meant
+        return read(
+            path,
+            format=format,
+            bins=bins,
+            transaction_column=transaction_column,
+            item_column=item_column,
+            name=name,
+        )
+    made = _made(text, seed)
+    if made is not None:
+        if any(option is not None for option in (format, transaction_column, item_column)):
+            msg = f"{text} is made, not read; leave out the format and the columns"
+            raise ParameterError(msg)
+        return made if name is None else replace(made, name=name)
+    if text in {record.name for record in public_sets()}:
+        found = locate(text, folder=folder)
+        verify(public_set(text), found)
+        return read(found, format="fimi", name=name or text)
+    raise _nothing(path, text)
+
+
+def _made(text: str, seed: int | None) -> TransactionDatabase | None:
+    """Built-in or generated data, if the name is one of theirs."""
+    chosen = {} if seed is None else {"seed": seed}
+    if text in BUILTIN_NAMES:
+        return builtin_database(text, **chosen)
+    kind, colon, size = text.partition(":")
+    if kind not in KINDS:
+        return None
+    return generate(kind, transactions=_size(text, size) if colon else None, **chosen)
+
+
+def _size(text: str, size: str) -> int:
+    if not (size.isascii() and size.isdigit() and len(size) < 12):  # noqa: PLR2004  # far more than can be made
+        msg = f"{text}: after the colon goes the number of transactions, as in {text.partition(':')[0]}:20000"
+        raise ParameterError(msg)
+    return int(size)
+
+
+def _nothing(path: Path, text: str) -> DataError:
+    if is_folder(path):
+        return DataError(f"{path}: this is a folder; name one file in it")
+    return DataError(
+        f"{text!r:.80} is neither a file that exists nor a data set known by name{did_you_mean(text, data_names())}"
+    )

@@ -1,0 +1,86 @@
+"""One function for every file: the reader is chosen by extension, or by name."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedslim.data.delimited import DELIMITERS, read_delimited
+from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.fimi import read_fimi
+from fedslim.data.frames import read_parquet
+from fedslim.data.textstream import is_file
+from fedslim.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from fedslim.data.database import TransactionDatabase
+
+_TABLES: dict[str, Callable[..., TransactionDatabase]] = {
+    **{name: partial(read_delimited, delimiter=mark) for name, mark in DELIMITERS.items()},
+    "parquet": read_parquet,
+}
+FORMATS = ("fimi", *_TABLES)
+"""The formats that can be named."""
+
+_EXTENSIONS = {
+    ".dat": "fimi",
+    ".txt": "fimi",
+    ".fimi": "fimi",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+def read(  # noqa: PLR0913  # the options of all formats, all by keyword
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002  # the word that users type
+    bins: int = DEFAULT_BINS,
+    transaction_column: str | None = None,
+    item_column: str | None = None,
+    name: str | None = None,
+) -> TransactionDatabase:
+    """Read a file into a transaction database.
+
+    Args:
+        path: FIMI (`.dat`, `.txt`), CSV, TSV, each also packed with gzip, or Parquet.
+        format: One of `FORMATS`, where the extension does not say it.
+        bins: Numeric columns of tables with more distinct values are cut into this many intervals of equal frequency.
+        transaction_column: With `item_column`: the table has a row for each (transaction, item) pair.
+        item_column: See `transaction_column`.
+        name: What to call the data; the file's name without extension if left out.
+
+    Raises:
+        DataError: The file cannot be read; the message names file, line and field, and what to do.
+    """
+    path = Path(path)
+    kind = _format_of(path) if format is None else format.lower()
+    if kind not in FORMATS:
+        msg = f"there is no format {format!r}; the formats are {', '.join(FORMATS)}"
+        raise ParameterError(msg)
+    if kind != "fimi":
+        return _TABLES[kind](path, bins=bins, transaction_column=transaction_column, item_column=item_column, name=name)
+    if transaction_column is not None or item_column is not None:
+        msg = f"{path}: a FIMI file has no columns; leave the column names out, or say --format csv, tsv or parquet"
+        raise ParameterError(msg)
+    return read_fimi(path, name=name)
+
+
+def _format_of(path: Path) -> str:
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix in _EXTENSIONS:
+        return _EXTENSIONS[suffix]
+    if not is_file(path):
+        return "fimi"  # whichever reader opens it will say what is wrong with the path
+    msg = (
+        f"{path}: the extension {suffix!r} does not say what is in the file; "
+        f"name the format with --format: {', '.join(FORMATS)}"
+    )
+    raise DataError(msg)

@@ -1,0 +1,258 @@
+"""The public data sets we know: what they are, where they come from, and how to tell the right file.
+
+Nothing is shipped and nothing is trusted: a file counts only if its unpacked content has the checksum recorded here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedslim.data.textstream import open_bytes, told_as_data_errors
+from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+UNPACKED_LIMIT = 2**30
+"""No public set is larger than this once unpacked; what is, is not the file we look for."""
+
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSet:
+    """What is known of a public data set. One of the two checksums is always given."""
+
+    name: str
+    title: str
+    transactions: int
+    items: int
+    length: str
+    source: str
+    licence: str
+    citation: str
+    sha256: str | None = None  # of the uncompressed file
+    git_blob: str | None = None  # what `git hash-object` says of the uncompressed file
+    url: str | None = None
+    by_hand: str = ""  # how to get it where there is no address
+    partial: bool = False
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """What the file may be called, in the order of looking."""
+        return (f"{self.name}.dat", f"{self.name}.dat.gz", f"{self.name}.txt", f"{self.name}.txt.gz")
+
+    @property
+    def how_to_get(self) -> str:
+        """The half sentence that error messages end with."""
+        origin = f"download it by hand from {self.url}" if self.url else self.by_hand
+        return f"{origin}, and pass --from FOLDER or set FEDSLIM_DATA to its folder"
+
+
+_FIMI = "http://fimi.uantwerpen.be/data/"
+_FIMI_LICENCE = "no licence of its own; see the terms of the FIMI repository, and cite the source"
+_FIMI_CITATION = "B. Goethals and M. J. Zaki, Frequent Itemset Mining Implementations repository"
+_ACCIDENTS_CITATION = (
+    "K. Geurts, G. Wets, T. Brijs, K. Vanhoof, "
+    "Profiling high frequency accident locations using association rules, 2003"
+)
+_LUCS = "LUCS-KDD discretised/normalised data library"
+_UCI_LICENCE = "UCI data are CC BY 4.0; the discretised files of LUCS-KDD carry no licence of their own"
+_LUCS_CITATION = "F. Coenen, LUCS-KDD discretised/normalised ARM and CARM data library, University of Liverpool, 2003"
+_KRIMP = (
+    "as shipped with the KRIMP/SLIM software (J. Vreeken, M. van Leeuwen, A. Siebes, K. Smets), "
+    "converted back to LUCS-KDD item numbers"
+)
+
+_SETS = (
+    PublicSet(
+        "ionosphere",
+        "Ionosphere: radar returns, good or bad",
+        351,
+        157,
+        "35",
+        f"UCI Ionosphere, {_LUCS} (ionosphere.D157.N351.C2.num), unchanged",
+        _UCI_LICENCE,
+        _LUCS_CITATION,
+        sha256="314acd88ad320e165acdd266b06e9b902608b5588b5233f50c6aee068ab219c7",
+        by_hand=f"take ionosphere.D157.N351.C2.num from the {_LUCS}, call it ionosphere.dat",
+    ),
+    PublicSet(
+        "chess",
+        "Chess: king and rook against king and pawn",
+        3_196,
+        75,
+        "37",
+        "FIMI repository, chess.dat (UCI King-Rook vs King-Pawn), unchanged",
+        _FIMI_LICENCE,
+        _FIMI_CITATION,
+        sha256="a12ea887df58a396709430af5bf0a9a32d1f6eba8e7c13dd41f28b98572c5db2",
+        url=_FIMI + "chess.dat",
+    ),
+    PublicSet(
+        "mushroom",
+        "Mushroom: edible or poisonous",
+        8_124,
+        119,
+        "23",
+        "FIMI repository, mushroom.dat, unchanged",
+        _FIMI_LICENCE,
+        _FIMI_CITATION,
+        sha256="6cf94bc482712c3936f0b40c921381ab2b776c3d9941880fecac4d83ca5cbeb5",
+        url=_FIMI + "mushroom.dat",
+    ),
+    PublicSet(
+        "pendigits",
+        "Pen-based recognition of handwritten digits",
+        10_992,
+        86,
+        "17",
+        f"UCI Pen-Based Digits, {_LUCS}, {_KRIMP}",
+        _UCI_LICENCE,
+        _LUCS_CITATION,
+        sha256="b130f763663af20143813cf376da105d0c653a5ea5ba65dffbf249618f1cb61c",
+        by_hand="take the pendigits database of the KRIMP/SLIM software, write it with LUCS-KDD item numbers",
+    ),
+    PublicSet(
+        "letter",
+        "Letter recognition: features of printed capitals",
+        20_000,
+        102,
+        "17",
+        f"UCI Letter Recognition, {_LUCS}, {_KRIMP}",
+        _UCI_LICENCE,
+        _LUCS_CITATION,
+        sha256="dbcac2fedd0303ed97622606fbbb6a37314f261e0496e28a663f91492ebf5b4b",
+        by_hand="take the letter recognition database of the KRIMP/SLIM software, write it with LUCS-KDD item numbers",
+    ),
+    PublicSet(
+        "adult",
+        "Adult: census records and income",
+        48_842,
+        97,
+        "12-15",
+        f"UCI Adult, {_LUCS} (adult.D97.N48842.C2.num), unchanged",
+        _UCI_LICENCE,
+        _LUCS_CITATION,
+        sha256="52acadb86d49809be764c550031c00fe28fa1f566c1a9045da1438b16de4e98f",
+        by_hand=f"take adult.D97.N48842.C2.num from the {_LUCS}, call it adult.dat",
+    ),
+    PublicSet(
+        "connect",
+        "Connect-4: positions after eight moves, and who wins",
+        67_557,
+        129,
+        "43",
+        "FIMI repository, connect.dat (UCI Connect-4), unchanged",
+        _FIMI_LICENCE,
+        _FIMI_CITATION,
+        sha256="4af29e7a6e3dc9da6698ddd6440d619a76450623ee2166c011e317c58291fd8a",
+        git_blob="b3a7d8f129b930a37bc66a0b97999fef57a05e53",
+        url=_FIMI + "connect.dat",
+    ),
+    PublicSet(
+        "accidents_head",
+        "Traffic accidents in Belgium: PARTIAL, the first 35,808 transactions only",
+        35_808,
+        337,
+        "20-48",
+        "the head of the FIMI repository's accidents.dat; not comparable with published results on Accidents",
+        _FIMI_LICENCE,
+        _ACCIDENTS_CITATION,
+        sha256="ccad49789131068ac7838d6bdc74e5edee4f22d52ce67dcf23756efb4b5e3eb6",
+        by_hand="get the full accidents.dat, write its first 35,808 lines to accidents_head.dat",
+        partial=True,
+    ),
+    PublicSet(
+        "accidents",
+        "Traffic accidents in Belgium",
+        340_183,
+        468,
+        "18-51",
+        "FIMI repository, accidents.dat",
+        _FIMI_LICENCE,
+        _ACCIDENTS_CITATION,
+        git_blob="3411322ed5f75b05a04a2e7f66f320bd8b358302",
+        url=_FIMI + "accidents.dat",
+    ),
+)
+
+
+def public_sets() -> tuple[PublicSet, ...]:
+    """Every public data set in the registry, small ones first."""
+    return _SETS
+
+
+def public_set(name: str) -> PublicSet:
+    """The record of that name.
+
+    Raises:
+        DataError: There is none; the message names the closest.
+    """
+    records = {record.name: record for record in public_sets()}
+    if name not in records:
+        msg = f"there is no public data set {name!r}{did_you_mean(name, list(records))}"
+        raise DataError(msg)
+    return records[name]
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """The end of a sentence about an unknown name: its closest likes, or all there are."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; the names are {', '.join(known)}"
+
+
+def verify(record: PublicSet, path: Path) -> None:
+    """Check that the unpacked content of `path` is the set's.
+
+    Raises:
+        DataError: It is not, or cannot be read.
+    """
+    for kind, wanted in (("sha256", record.sha256), ("git blob id", record.git_blob)):
+        if wanted is None:
+            continue
+        found = _sha256(path) if kind == "sha256" else _git_blob(path)
+        if found != wanted:
+            msg = (
+                f"{path}: this is not the {record.name} of the registry ({kind} {found}, expected {wanted}); "
+                f"remove it, then {record.how_to_get}"
+            )
+            raise DataError(msg)
+        return  # one checksum is enough
+
+
+def _unpacked(path: Path) -> Iterator[bytes]:
+    size = 0
+    with open_bytes(path) as stream:
+        while True:
+            with told_as_data_errors(path):
+                chunk = stream.read(_CHUNK)
+            if not chunk:
+                return
+            size += len(chunk)
+            if size > UNPACKED_LIMIT:
+                msg = f"{path}: holds more than {UNPACKED_LIMIT:,} bytes, as no public set does; check the file"
+                raise DataError(msg)
+            yield chunk
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    for chunk in _unpacked(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _git_blob(path: Path) -> str:
+    """What `git hash-object` prints. Git puts the size in front, so the content is read once more to learn it."""
+    size = sum(map(len, _unpacked(path)))
+    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    for chunk in _unpacked(path):
+        digest.update(chunk)
+    return digest.hexdigest()

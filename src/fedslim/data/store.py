@@ -1,0 +1,187 @@
+"""Finding, checking and fetching public data sets: given folders first, then the cache, then the network."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data.atomic import replacing
+from fedslim.data.registry import PublicSet, public_set, verify
+from fedslim.data.textstream import GZIP_MAGIC, told_as_data_errors
+from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+DOWNLOAD_LIMIT = 256 * 2**20
+"""Bytes on the wire; the largest public set has 34 MiB."""
+
+TIMEOUT = 30.0
+"""Seconds without an answer, or without a byte, after which a download is given up."""
+
+DEADLINE = 900.0
+"""Seconds after which a download is given up even if bytes still trickle in."""
+
+_CHUNK = 2**18
+
+
+def cache_folder() -> Path:
+    """Where fetched sets are kept: FEDSLIM_CACHE, or the user's cache folder. It need not exist yet."""
+    if own := os.environ.get("FEDSLIM_CACHE"):
+        return Path(own).expanduser()
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg) / "fedslim"
+    try:
+        return Path.home() / ".cache" / "fedslim"
+    except RuntimeError:
+        msg = "this account has no home folder to keep data in; set FEDSLIM_CACHE to a folder"
+        raise DataError(msg) from None
+
+
+def data_folders(folder: str | os.PathLike[str] | None = None) -> list[Path]:
+    """The folders of already downloaded files: the given one, then those that FEDSLIM_DATA lists."""
+    given = [] if folder is None else [Path(folder)]
+    if given and not given[0].is_dir():
+        msg = f"{given[0]}: this is not a folder; --from takes the folder that holds the data files"
+        raise DataError(msg)
+    listed = os.environ.get("FEDSLIM_DATA", "").split(os.pathsep)
+    return given + [Path(entry).expanduser() for entry in listed if entry]
+
+
+def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
+    """The file of a public set, unchecked: in `folder`, in the folders of FEDSLIM_DATA, or in the cache.
+
+    Raises:
+        DataError: It is in none of them; the message says how to get it.
+    """
+    record = public_set(name)
+    places = [*data_folders(folder), cache_folder()]
+    for place in places:
+        for candidate in record.file_names:
+            if (place / candidate).is_file():
+                return place / candidate
+    looked = ", ".join(map(str, places))
+    fetch = f"fetch it with: fedslim data get {name}, or " if record.url else ""
+    msg = f"the data set {name} is not here (looked in {looked}); {fetch}{record.how_to_get}"
+    raise DataError(msg)
+
+
+def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bool = True) -> Path:
+    """The checked file of a public set in the cache; copied or downloaded into it if need be.
+
+    A copy in the cache that went bad is fetched again; the cache never holds a file that was not checked.
+    """
+    record = public_set(name)
+    cache = cache_folder()
+    cached = next((cache / known for known in record.file_names if (cache / known).is_file()), None)
+    if cached is not None and _is_good(record, cached):
+        return cached
+    found = _in_folders(record, data_folders(folder))
+    if found is None and (not download or record.url is None):
+        raise _unavailable(record, "is not among the files at hand")
+    chunks = _remote(record) if found is None else _local(found)
+    with closing(chunks):
+        return _keep(record, chunks, cache)
+
+
+def _is_good(record: PublicSet, path: Path) -> bool:
+    try:
+        verify(record, path)
+    except DataError:
+        return False
+    return True
+
+
+def _in_folders(record: PublicSet, folders: list[Path]) -> Path | None:
+    for place in folders:
+        for candidate in record.file_names:
+            if (place / candidate).is_file():
+                verify(record, place / candidate)  # a wrong file in a given folder is worth telling, not skipping
+                return place / candidate
+    return None
+
+
+def _keep(record: PublicSet, chunks: Generator[bytes, None, None], cache: Path) -> Path:
+    """Write into the cache, check what arrived, and only then give it its name."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{cache}: the cache folder cannot be made ({error.strerror}); set FEDSLIM_CACHE to another"
+        raise DataError(msg) from None
+    first = next(chunks, b"")
+    target = cache / f"{record.name}.dat{'.gz' if first.startswith(GZIP_MAGIC) else ''}"
+    with replacing(target) as (out, partial):
+        for chunk in chain((first,), chunks):
+            out.write(chunk)
+        out.flush()
+        verify(record, partial)
+    for other in record.file_names:
+        if cache / other != target:
+            (cache / other).unlink(missing_ok=True)  # a twin that went bad must not be found first
+    return target
+
+
+def _local(path: Path) -> Generator[bytes, None, None]:
+    with told_as_data_errors(path):
+        stream = path.open("rb")
+    with stream:
+        while True:
+            with told_as_data_errors(path):
+                chunk = stream.read(_CHUNK)
+            if not chunk:
+                return
+            yield chunk
+
+
+def _remote(record: PublicSet) -> Generator[bytes, None, None]:
+    """What the set's source answers, within bounds of size and time.
+
+    The libraries for it are loaded only here: they cost more to import than all of ours.
+    """
+    import http.client  # noqa: PLC0415  # see above
+    import urllib.error  # noqa: PLC0415  # see above
+
+    size, end = 0, time.monotonic() + DEADLINE
+    try:
+        with _opener().open(record.url, timeout=TIMEOUT) as answer:
+            while chunk := answer.read(_CHUNK):
+                size += len(chunk)
+                if size > DOWNLOAD_LIMIT or time.monotonic() > end:
+                    what = f"did not end within {DOWNLOAD_LIMIT:,} bytes and {DEADLINE:.0f} seconds"
+                    raise _unavailable(record, what)
+                yield chunk
+    except DataError:
+        raise
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _unavailable(record, f"could not be downloaded (the server says {error.code})") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error or type(error).__name__
+        raise _unavailable(record, f"could not be downloaded ({reason})") from None
+
+
+def _opener() -> Any:
+    """A client that speaks http and https and nothing else, so that no redirect leads to a file or an FTP server."""
+    import urllib.request as web  # noqa: PLC0415  # see _remote
+
+    opener = web.OpenerDirector()
+    for handler in (
+        web.ProxyHandler(),
+        web.HTTPHandler(),
+        web.HTTPSHandler(),
+        web.HTTPRedirectHandler(),
+        web.HTTPDefaultErrorHandler(),
+        web.HTTPErrorProcessor(),
+        web.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    opener.addheaders = [("User-Agent", "fedslim")]
+    return opener
+
+
+def _unavailable(record: PublicSet, what: str) -> DataError:
+    return DataError(f"the data set {record.name} {what}; {record.how_to_get}")

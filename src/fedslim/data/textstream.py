@@ -1,0 +1,174 @@
+"""The one place that opens files: bounded memory, gzip, and foreign errors turned into ours.
+
+Every text reader gets its bytes from `blocks`, so a directory, a truncated archive or a line without end is
+told in the same words whatever the format, and no reader holds more of a file than it has asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LINE_LIMIT = 16 * 2**20
+"""Longest line in bytes: millions of items, and yet an endless line is told before it fills the memory."""
+
+CHUNK = 4 * 2**20
+"""How much is read at a time: large enough for vectorised parsing, small beside any data set worth the trouble."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there. Unlike pathlib's, this has an answer for impossible paths too."""
+    return os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises for a path that is too long
+
+
+def is_file(path: Path) -> bool:
+    """Whether something that can be read is there: a file, a pipe, but no folder."""
+    return os.path.exists(path) and not is_folder(path)  # noqa: PTH110  # as above
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of a file: bytes that end in a newline, and the number of the first line (from 1)."""
+
+    data: bytes
+    first_line: int
+
+
+@contextmanager
+def told_as_data_errors(path: Path) -> Iterator[None]:
+    """Turn what the system and the decompressor raise into one sentence that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        msg = f"{path}: there is no such file; check the spelling and the folder"
+        raise DataError(msg) from None
+    except IsADirectoryError:
+        msg = f"{path}: this is a folder; name one file in it"
+        raise DataError(msg) from None
+    except PermissionError:
+        msg = f"{path}: you may not read this file; ask for the right, or copy it to where you may"
+        raise DataError(msg) from None
+    except EOFError:
+        msg = f"{path}: the gzip file ends too early; it was cut off, so fetch or pack it again"
+        raise DataError(msg) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        msg = f"{path}: the gzip file is damaged ({error}); fetch or pack it again"
+        raise DataError(msg) from None
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror or error}); check the file and the disk"
+        raise DataError(msg) from None
+
+
+@contextmanager
+def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open for reading, unpacking gzip on the way; what counts is the content, not the name.
+
+    Only opening is guarded here: reads are guarded where they happen, so that an error of the caller's own
+    is never mistaken for one of the file.
+    """
+    path = Path(path)
+    if "\0" in str(path):  # the one path for which the system's complaint is no OSError
+        msg = f"{str(path)!r} is no path, for it holds a NUL character; give the path of a file"
+        raise DataError(msg)
+    with told_as_data_errors(path):
+        raw = path.open("rb")
+    with raw:
+        with told_as_data_errors(path):
+            packed = raw.peek(len(GZIP_MAGIC))[: len(GZIP_MAGIC)] == GZIP_MAGIC
+            empty = not raw.peek(1)
+        if empty:
+            msg = f"{path}: the file is empty; a data file has one transaction, or one row, on each line"
+            raise DataError(msg)
+        if packed:
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield io.BufferedReader(unpacked)
+        elif path.suffix == ".gz":
+            msg = f"{path}: the name ends in .gz but the content is not gzip; rename it, or pack it with gzip"
+            raise DataError(msg)
+        else:
+            yield raw
+
+
+def blocks(path: str | os.PathLike[str], *, line_limit: int | None = None) -> Iterator[Block]:
+    """The file as blocks of whole lines: line ends are newlines, a byte order mark is dropped, NUL is refused."""
+    path = Path(path)
+    first_line = 1
+    for data in _whole_lines(path, LINE_LIMIT if line_limit is None else line_limit):
+        text = data.removeprefix(_BOM) if first_line == 1 else data
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if (nul := text.find(b"\0")) >= 0:
+            line = first_line + text.count(b"\n", 0, nul)
+            msg = f"{path}:{line}: holds a NUL byte, so this is no UTF-8 text; convert it, or name its format"
+            raise DataError(msg)
+        if text:
+            yield Block(text, first_line)
+        first_line += text.count(b"\n")
+    if first_line == 1:
+        msg = f"{path}: the file is empty; a data file has one transaction, or one row, on each line"
+        raise DataError(msg)
+
+
+def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
+    """Cut a stream into pieces that end at a newline, holding at most one line and one chunk."""
+    pending: list[bytes] = []
+    held = 0
+    lines = 0
+    with open_bytes(path) as stream:
+        while True:
+            with told_as_data_errors(path):
+                chunk = stream.read(min(CHUNK, limit))
+            if not chunk:
+                break
+            cut = chunk.rfind(b"\n") + 1
+            if held + (chunk.find(b"\n") if cut else len(chunk)) > limit:
+                msg = (
+                    f"{path}:{lines + 1}: the line is longer than {limit:,} bytes; "
+                    "put each transaction, or row, on a line of its own"
+                )
+                raise DataError(msg)
+            if cut:
+                whole = b"".join([*pending, chunk[:cut]])
+                lines += whole.count(b"\n")
+                yield whole
+                pending, held = [], 0
+            if cut < len(chunk):
+                pending.append(chunk[cut:])
+                held += len(chunk) - cut
+    rest = b"".join(pending)
+    if rest and (lines or rest != _BOM):  # a byte order mark alone is an empty file
+        yield rest + b"\n"
+
+
+def decoded(path: str | os.PathLike[str], data: bytes, first_line: int) -> str:
+    """Bytes as UTF-8 text; anything else names the line and says how to convert the file."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        msg = (
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8, "
+            "for instance with: iconv -f latin1 -t utf-8 OLD > NEW"
+        )
+        raise DataError(msg) from None
+
+
+def text_lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    """The lines of a UTF-8 file, each with its newline."""
+    for block in blocks(path):
+        # Not splitlines(): that also breaks at form feeds and other characters which are content here.
+        yield from (line + "\n" for line in decoded(path, block.data, block.first_line)[:-1].split("\n"))

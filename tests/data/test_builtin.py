@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from fedslim.data import PLANTED, builtin_database, builtin_sites
+from fedslim.errors import DataError, ParameterError
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return builtin_database("encounters")
+
+
+@pytest.fixture(scope="module")
+def sites():
+    return builtin_sites("encounters")
+
+
+def cases(db, syndrome):
+    """In how many transactions all items of the syndrome occur."""
+    wanted = [db.vocabulary.index(label) for label in syndrome.items]
+    table = np.zeros((len(db), db.n_items), bool)
+    table[np.repeat(np.arange(len(db)), db.lengths), db.items] = True
+    return int(table[:, wanted].all(axis=1).sum())
+
+
+def test_the_encounters_are_the_same_everywhere(whole):
+    digest = hashlib.sha256()
+    digest.update(whole.offsets.astype("<i8").tobytes())
+    digest.update(whole.items.astype("<i4").tobytes())
+    digest.update("\n".join(whole.vocabulary).encode())
+    assert digest.hexdigest() == "de9f314a69f7c21471814621b76019ed088e2159c6829810b436892b8516e6c2"
+
+
+def test_the_whole_is_its_sites_one_after_the_other(whole, sites):
+    assert [row for _, site in sites for row in site] == list(whole)
+    assert all(site.vocabulary == whole.vocabulary for _, site in sites)
+    assert len({name for name, _ in sites}) == len(sites) == 6
+
+
+def test_every_encounter_has_one_age_group_and_one_sex(whole):
+    ages = {"child", "young adult", "adult", "older adult", "elderly"}
+    assert all(len(ages & set(row)) == len({"female", "male"} & set(row)) == 1 for row in whole)
+
+
+def test_every_item_occurs(whole):
+    assert whole.supports.min() > 0
+
+
+def test_common_syndromes_are_at_every_site(sites):
+    for syndrome in PLANTED:
+        if syndrome.kind == "common":
+            assert min(cases(site, syndrome) for _, site in sites) >= 15, syndrome.name
+
+
+def test_local_syndromes_are_at_one_site(sites):
+    for syndrome in PLANTED:
+        if syndrome.kind == "local":
+            counts = {name: cases(site, syndrome) for name, site in sites}
+            assert counts.pop(syndrome.site) >= 15, syndrome.name
+            assert max(counts.values()) <= 1, syndrome.name
+
+
+def test_thin_syndromes_are_a_handful_at_each_site_and_dozens_together(sites, whole):
+    for syndrome in PLANTED:
+        if syndrome.kind == "thin":
+            counts = [cases(site, syndrome) for _, site in sites]
+            assert 4 <= min(counts) <= max(counts) <= 6, syndrome.name
+            assert 25 <= cases(whole, syndrome) <= 40, syndrome.name
+
+
+def test_items_of_thin_syndromes_are_ordinary_at_every_site(sites):
+    labels = {label for syndrome in PLANTED if syndrome.kind == "thin" for label in syndrome.items}
+    for _, site in sites:
+        assert min(site.supports[site.vocabulary.index(label)] for label in labels) > 0.05 * len(site)
+
+
+def test_another_seed_gives_other_encounters(whole):
+    assert builtin_database("encounters", seed=1) != whole
+
+
+def test_names_and_seeds_that_do_not_exist_are_told():
+    with pytest.raises(DataError, match="no built-in data set 'encounter'; did you mean encounters"):
+        builtin_database("encounter")
+    with pytest.raises(ParameterError, match="seed is -1"):
+        builtin_sites("encounters", seed=-1)
