@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fedslim.mdl.kernels import cover as kernel
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_GROUP, Covers, Lists, Work
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
 from fedslim.mdl.support import SupportIndex
 from fedslim.mdl.table import WorkingTable, lengthened
@@ -94,7 +94,10 @@ class CoverState:
             np.full(GROUP_PLACES, NO_GROUP, np.int32),
             np.zeros(GROUP_PLACES, np.int64),
             np.zeros(GROUP_PLACES, np.int32),
-            *(np.zeros(words, np.uint64) for _ in range(2)),
+            np.zeros(capacity, np.int32),
+            np.full(n_items, NO_ELEMENT, np.int32),
+            np.zeros(capacity, np.int32),
+            *(np.zeros(words, np.uint64) for _ in range(3)),
         )
 
     # -- questions ----------------------------------------------------------------------------------------------
@@ -208,6 +211,8 @@ class CoverState:
             won=lengthened(work.won, capacity),
             touched=lengthened(work.touched, capacity),
             fitting=lengthened(work.fitting, capacity),
+            inside=lengthened(work.inside, capacity),
+            chain=lengthened(work.chain, capacity),
         )
         self._room = lengthened(self._room, capacity)
 

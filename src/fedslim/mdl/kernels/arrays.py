@@ -21,6 +21,8 @@ DEAD_RANK = -1
 
 NO_GROUP = -1
 
+NO_ELEMENT = -1
+
 GROUP_PLACES = 4096
 """The size of the hash table of groups: small enough to stay in the cache, emptied when it is half full."""
 
@@ -85,5 +87,9 @@ class Work(NamedTuple):
     group_tid: NDArray[np.int32]  # the first transaction of the group, NO_GROUP for an empty place
     group_count: NDArray[np.int64]
     groups: NDArray[np.int32]  # the places in use
-    free_mask: NDArray[np.uint64]  # masks: the free items, …
+    inside: NDArray[np.int32]  # elements within the one on trial for removal, in cover order
+    bucket: NDArray[np.int32]  # for each item: the first element of a list, NO_ELEMENT for none …
+    chain: NDArray[np.int32]  # … and for each slot the next one
+    union: NDArray[np.uint64]  # masks: what the itemset on trial takes over, …
+    free_mask: NDArray[np.uint64]  # … the free items, …
     available: NDArray[np.uint64]  # … free items and those of elements that may still break

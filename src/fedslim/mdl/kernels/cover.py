@@ -11,10 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim.mdl.kernels._jit import inlined, njit
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_GROUP, Covers, Elements, Lists, Vertical, Work
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, Covers, Elements, Lists, Vertical, Work
 
 ZERO = np.uint64(0)
 ONE = np.uint64(1)
+
+UNKNOWN = -1
+"""For `_recover`: look through the lists for what fits."""
 
 
 @njit
@@ -90,6 +93,12 @@ def _win(s: int, times: int, t: int, commit: bool, n_touched: int, covers: Cover
 
 
 @inlined
+def _mark(z: int, value: int, elements: Elements, work: Work) -> None:
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        work.marked[elements.items[j]] = value
+
+
+@inlined
 def _first_at(start: np.ndarray, slots: np.ndarray, item: int, rank: np.ndarray, from_rank: int) -> int:
     """The first position in the list of `item` whose element has at least the rank `from_rank`."""
     low = start[item]
@@ -160,33 +169,62 @@ def _fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> 
 
 
 @inlined
-def _collect(item: int, from_rank: int, n_fitting: int, elements: Elements, lists: Lists, work: Work) -> int:
-    """Add to `fitting` the elements with the key `item` whose masks are within `available`; kept in cover order."""
-    rank, mask, fitting = elements.rank, elements.mask, work.fitting
+def _take_in(s: int, n_fitting: int, rank: np.ndarray, fitting: np.ndarray) -> int:
+    """Put `s` into `fitting` at its place in the cover order."""
+    k = n_fitting
+    while k > 0 and rank[fitting[k - 1]] > rank[s]:
+        fitting[k] = fitting[k - 1]
+        k -= 1
+    fitting[k] = s
+    return n_fitting + 1
+
+
+@inlined
+def _within_available(s: int, mask: np.ndarray, work: Work) -> bool:
+    missing = ZERO
+    for w in range(mask.shape[1]):
+        missing |= mask[s, w] & ~work.available[w]
+    return missing == ZERO
+
+
+@inlined
+def _collect_key(item: int, from_rank: int, n_fitting: int, elements: Elements, lists: Lists, work: Work) -> int:
+    """Add to `fitting` the elements with the key `item` whose masks are within `available`."""
     for j in range(lists.key_start[item + 1] - 1, lists.key_start[item] - 1, -1):
         s = lists.key_slots[j]
-        if rank[s] < from_rank:
+        if elements.rank[s] < from_rank:
             break
-        missing = ZERO
-        for w in range(mask.shape[1]):
-            missing |= mask[s, w] & ~work.available[w]
-        if missing == ZERO:
-            k = n_fitting
-            while k > 0 and rank[fitting[k - 1]] > rank[s]:
-                fitting[k] = fitting[k - 1]
-                k -= 1
-            fitting[k] = s
-            n_fitting += 1
+        if _within_available(s, elements.mask, work):
+            n_fitting = _take_in(s, n_fitting, elements.rank, work.fitting)
+    return n_fitting
+
+
+@njit
+def _collect(
+    from_rank: int, n_alive: int, n_free: int, n_fitting: int, elements: Elements, lists: Lists, work: Work
+) -> int:
+    """Put all elements of rank `from_rank` on that the available items can make into `fitting`, in cover order."""
+    for k in range(n_free):
+        n_fitting = _collect_key(work.free[k], from_rank, n_fitting, elements, lists, work)
+    for k in range(n_alive):
+        s = work.alive[k]
+        for j in range(elements.start[s], elements.start[s] + elements.size[s]):
+            n_fitting = _collect_key(elements.items[j], from_rank, n_fitting, elements, lists, work)
     return n_fitting
 
 
 @inlined
-def _set_free_mask(n_free: int, mask: np.ndarray, work: Work) -> None:
+def _set_available(n_alive: int, n_free: int, mask: np.ndarray, work: Work) -> None:
     for w in range(mask.shape[1]):
         work.free_mask[w] = ZERO
     for k in range(n_free):
         for w in range(mask.shape[1]):
             work.free_mask[w] |= mask[work.free[k], w]
+    for w in range(mask.shape[1]):
+        work.available[w] = work.free_mask[w]
+    for k in range(n_alive):
+        for w in range(mask.shape[1]):
+            work.available[w] |= mask[work.alive[k], w]
 
 
 @njit
@@ -196,6 +234,7 @@ def _recover(
     n_alive: int,
     n_free: int,
     n_kept: int,
+    n_fitting: int,
     times: int,
     commit: bool,
     n_touched: int,
@@ -210,35 +249,34 @@ def _recover(
 
     A newly used element breaks those of the elements in `alive` that it overlaps: all of them come after it. What
     breaks frees only items that were available before, so one look through the lists finds all that can ever fit.
+    A caller that knows all elements with a free item that fit says so with `n_fitting` (otherwise UNKNOWN); should
+    something break, its items need a look of their own.
     """
-    mask, size, start, items = elements.mask, elements.size, elements.start, elements.items
-    alive, free, kept = work.alive, work.free, work.kept
-    n_fitting = 0
+    rank, mask, size, start, items = elements.rank, elements.mask, elements.size, elements.start, elements.items
+    alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
+    complete = n_fitting == UNKNOWN
     if n_free > 0:
-        _set_free_mask(n_free, mask, work)
-        for w in range(mask.shape[1]):
-            work.available[w] = work.free_mask[w]
-        for k in range(n_alive):
-            for w in range(mask.shape[1]):
-                work.available[w] |= mask[alive[k], w]
-        for k in range(n_free):
-            n_fitting = _collect(free[k], from_rank, n_fitting, elements, lists, work)
-        for k in range(n_alive):
-            s = alive[k]
-            for j in range(start[s], start[s] + size[s]):
-                n_fitting = _collect(items[j], from_rank, n_fitting, elements, lists, work)
-    for f in range(n_fitting):
-        best = work.fitting[f]
+        _set_available(n_alive, n_free, mask, work)
+    if complete:
+        n_fitting = 0
+        if n_free > 0:
+            n_fitting = _collect(from_rank, n_alive, n_free, 0, elements, lists, work)
+    f = 0
+    while f < n_fitting and n_free > 0:
+        best = fitting[f]
+        f += 1
         if not _fits(best, n_alive, n_free, elements, work):
             continue
         n_touched = _win(best, times, t, commit, n_touched, covers, work)
         kept[n_kept] = best
         n_kept += 1
+        outside = False
         still = 0
         for k in range(n_alive):
             s = alive[k]
             if _overlap(s, best, elements):
                 n_touched = _lose(s, times, n_touched, work)
+                outside |= size[s] > 1
                 for j in range(start[s], start[s] + size[s]):
                     free[n_free] = items[j]
                     n_free += 1
@@ -252,11 +290,11 @@ def _recover(
                 free[still] = free[k]
                 still += 1
         n_free = still
-        if n_free == 0:
-            break
-        _set_free_mask(n_free, mask, work)
-        for w in range(mask.shape[1]):
-            work.available[w] &= ~mask[best, w]
+        _set_available(n_alive, n_free, mask, work)
+        if outside and not complete:
+            complete = True
+            f = 0
+            n_fitting = _collect(rank[best] + 1, n_alive, n_free, 0, elements, lists, work)
     for k in range(n_free):
         n_touched = _win(free[k], times, t, commit, n_touched, covers, work)
         kept[n_kept] = free[k]
@@ -293,52 +331,78 @@ def _insert_into(
 ) -> int:
     """Use `z` in the cover of `t`; returns the number of touched slots, or -1 if `z` cannot be used there."""
     rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
+    words = mask.shape[1]
     base = covers.start[t]
-    n_kept = 1
-    work.kept[0] = z
-    n_alive = 0
+    end = base + 1 + covers.slots[base]
     n_broken = 0
     broken_items = 0
     hits = 0
-    for k in range(base + 1, base + 1 + covers.slots[base]):
+    for w in range(words):
+        work.union[w] = ZERO
+    for k in range(base + 1, end):
         s = covers.slots[k]
         if rank[s] < rank[z]:
-            work.kept[n_kept] = s
-            n_kept += 1
             continue
-        common = 0
         shared = ZERO
-        for w in range(mask.shape[1]):
-            shared |= mask[s, w] & mask[z, w]
-        if shared != ZERO:
+        for w in range(words):
+            both = mask[s, w] & mask[z, w]
+            work.union[w] |= both
+            shared |= both
+        if shared == ZERO:
+            continue
+        if not elements.exact:
+            common = 0
             for j in range(start[s], start[s] + size[s]):
                 common += work.marked[items[j]]
-        if common > 0:
-            work.broken[n_broken] = s
-            n_broken += 1
-            broken_items += size[s]
+            if common == 0:
+                continue
             hits += common
-        else:
-            work.alive[n_alive] = s
-            n_alive += 1
-    if hits != size[z]:
+        work.broken[n_broken] = k
+        n_broken += 1
+        broken_items += size[s]
+    if elements.exact:
+        missing = ZERO
+        for w in range(words):
+            missing |= mask[z, w] & ~work.union[w]
+        if missing != ZERO:
+            return -1
+    elif hits != size[z]:
         return -1
-    for k in range(n_broken):
-        n_touched = _lose(work.broken[k], 1, n_touched, work)
+    for b in range(n_broken):
+        n_touched = _lose(covers.slots[work.broken[b]], 1, n_touched, work)
     n_touched = _win(z, 1, t, commit, n_touched, covers, work)
+    if broken_items == size[z]:
+        # z is exactly a union of what covered it: nothing is freed, so nothing else changes.
+        if commit:
+            for b in range(n_broken - 1, -1, -1):
+                end -= 1
+                covers.slots[work.broken[b]] = covers.slots[end]
+            covers.slots[end] = z
+            covers.slots[base] = end - base
+        return n_touched
     n_free = 0
-    if broken_items != size[z]:
-        for k in range(n_broken):
-            s = work.broken[k]
+    n_alive = 0
+    n_kept = 1
+    work.kept[0] = z
+    b = 0
+    for k in range(base + 1, end):
+        s = covers.slots[k]
+        if b < n_broken and work.broken[b] == k:
+            b += 1
             for j in range(start[s], start[s] + size[s]):
                 if work.marked[items[j]] == 0:
                     work.free[n_free] = items[j]
                     n_free += 1
-    elif not commit:
-        # z is exactly a union of what covered it: nothing is freed, so nothing else changes.
-        return n_touched
+        elif rank[s] < rank[z]:
+            work.kept[n_kept] = s
+            n_kept += 1
+        else:
+            work.alive[n_alive] = s
+            n_alive += 1
     # From z's own rank on: while z is on trial, the element that z would push back still has that rank.
-    return _recover(t, rank[z], n_alive, n_free, n_kept, 1, commit, n_touched, elements, lists, covers, work)
+    return _recover(
+        t, rank[z], n_alive, n_free, n_kept, UNKNOWN, 1, commit, n_touched, elements, lists, covers, work
+    )
 
 
 @inlined
@@ -431,8 +495,7 @@ def try_insert(
     """
     n_touched = 0
     n_hits = 0
-    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        work.marked[elements.items[j]] = 1
+    _mark(z, 1, elements, work)
     pivot = _cheapest_item(z, elements, lists, covers.usage)
     n_probes = _gather_probes(z, pivot, elements, lists, vertical, work)
     first = _first_at(lists.start, lists.slots, pivot, elements.rank, elements.rank[z])
@@ -454,8 +517,7 @@ def try_insert(
                 n_touched = after
                 work.hits[n_hits] = t
                 n_hits += 1
-    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        work.marked[elements.items[j]] = 0
+    _mark(z, 0, elements, work)
     return n_touched
 
 
@@ -463,24 +525,77 @@ def try_insert(
 def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out what was just tried; returns the number of touched slots."""
     n_touched = 0
-    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        work.marked[elements.items[j]] = 1
+    _mark(z, 1, elements, work)
     for k in range(n_hits):
         t = work.hits[k]
         n_touched = _insert_into(t, z, True, n_touched, elements, lists, covers, work)
         covers.changed[t] = stamp
-    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        work.marked[elements.items[j]] = 0
-    _forget(n_touched, stamp, covers, work)
+    _mark(z, 0, elements, work)
+    _forget(z, n_touched, stamp, elements, covers, work)
     return n_touched
+
+
+@njit
+def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
+    """Sort out which elements could take over from `z`: those that come after it and share an item with it.
+
+    The ones within z go to `inside` and fit always. Each other one goes into the bucket of its rarest item outside z,
+    and is looked at only where that item is available. Returns how many are inside.
+    """
+    rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
+    n_inside = 0
+    for i in range(start[z], start[z] + size[z]):
+        item = items[i]
+        for j in range(lists.start[item + 1] - 1, lists.start[item] - 1, -1):
+            s = lists.slots[j]
+            if rank[s] <= rank[z]:
+                break
+            first = -1
+            key = -1
+            for q in range(start[s], start[s] + size[s]):
+                other = items[q]
+                if work.marked[other] == 0:
+                    if key < 0 or lists.support[other] < lists.support[key]:
+                        key = other
+                elif first < 0:
+                    first = other
+            if first != item:
+                continue  # it was seen in the list of its first item
+            if key < 0:
+                n_inside = _take_in(s, n_inside, rank, work.inside)
+            else:
+                work.chain[s] = work.bucket[key]
+                work.bucket[key] = s
+    return n_inside
+
+
+@njit
+def _clear_buckets(z: int, elements: Elements, lists: Lists, work: Work) -> None:
+    for i in range(elements.start[z], elements.start[z] + elements.size[z]):
+        item = elements.items[i]
+        for j in range(lists.start[item + 1] - 1, lists.start[item] - 1, -1):
+            s = lists.slots[j]
+            if elements.rank[s] <= elements.rank[z]:
+                break
+            for q in range(elements.start[s], elements.start[s] + elements.size[s]):
+                work.bucket[elements.items[q]] = NO_ELEMENT
 
 
 @inlined
 def _remove_from(
-    t: int, z: int, times: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
+    t: int,
+    z: int,
+    times: int,
+    commit: bool,
+    n_inside: int,
+    n_touched: int,
+    elements: Elements,
+    lists: Lists,
+    covers: Covers,
+    work: Work,
 ) -> int:
     """Cover `t` without `z`; returns the number of touched slots."""
-    rank = elements.rank
+    rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     base = covers.start[t]
     n_kept = 0
     n_alive = 0
@@ -493,25 +608,36 @@ def _remove_from(
             work.alive[n_alive] = s
             n_alive += 1
     n_free = 0
-    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        work.free[n_free] = elements.items[j]
+    for j in range(start[z], start[z] + size[z]):
+        work.free[n_free] = items[j]
         n_free += 1
+    for k in range(n_inside):
+        work.fitting[k] = work.inside[k]
+    n_fitting = n_inside
+    _set_available(n_alive, n_free, elements.mask, work)
+    for k in range(n_alive):
+        for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
+            s = work.bucket[items[j]]
+            while s != NO_ELEMENT:
+                if _within_available(s, elements.mask, work):
+                    n_fitting = _take_in(s, n_fitting, rank, work.fitting)
+                s = work.chain[s]
     n_touched = _lose(z, times, n_touched, work)
     return _recover(
-        t, rank[z] + 1, n_alive, n_free, n_kept, times, commit, n_touched, elements, lists, covers, work
+        t, rank[z] + 1, n_alive, n_free, n_kept, n_fitting, times, commit, n_touched, elements, lists, covers, work
     )
 
 
 @njit
 def _remove_groups(
-    z: int, n_groups: int, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
+    z: int, n_groups: int, n_inside: int, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
     for k in range(n_groups):
         place = work.groups[k]
         t = work.group_tid[place]
         work.group_tid[place] = NO_GROUP
         n_touched = _remove_from(
-            t, z, work.group_count[place], False, n_touched, elements, lists, covers, work
+            t, z, work.group_count[place], False, n_inside, n_touched, elements, lists, covers, work
         )
     return n_touched
 
@@ -519,36 +645,51 @@ def _remove_groups(
 @njit
 def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Count what removing `z` changes; returns the number of touched slots."""
+    _mark(z, 1, elements, work)
+    n_inside = _sort_out(z, elements, lists, work)
     n_touched = 0
     n_groups = 0
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         place, n_groups = _group(covers.tids[q], z, n_groups, elements, covers, work)
         work.group_count[place] += 1
         if n_groups == GROUP_PLACES // 2:
-            n_touched = _remove_groups(z, n_groups, n_touched, elements, lists, covers, work)
+            n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
             n_groups = 0
-    return _remove_groups(z, n_groups, n_touched, elements, lists, covers, work)
+    n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
+    _clear_buckets(z, elements, lists, work)
+    _mark(z, 0, elements, work)
+    return n_touched
 
 
 @njit
 def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out the removal of `z`; returns the number of touched slots."""
+    _mark(z, 1, elements, work)
+    n_inside = _sort_out(z, elements, lists, work)
     n_touched = 0
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = covers.tids[q]
-        n_touched = _remove_from(t, z, 1, True, n_touched, elements, lists, covers, work)
+        n_touched = _remove_from(t, z, 1, True, n_inside, n_touched, elements, lists, covers, work)
         covers.changed[t] = stamp
-    _forget(n_touched, stamp, covers, work)
+    _clear_buckets(z, elements, lists, work)
+    _mark(z, 0, elements, work)
+    _forget(z, n_touched, stamp, elements, covers, work)
     return n_touched
 
 
 @inlined
-def _forget(n_touched: int, stamp: int, covers: Covers, work: Work) -> None:
-    """Strike the transactions that lost an element from that element's list."""
+def _forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Covers, work: Work) -> None:
+    """Strike the transactions that lost an element from that element's list, after `z` was inserted or removed."""
+    z_is_in = work.won[z] > 0
     for k in range(n_touched):
         s = work.touched[k]
         if work.lost[s] == 0:
             continue
+        if work.lost[s] == covers.usage[s]:
+            covers.usage[s] = 0
+            continue
+        # All that changed use z now, so whoever overlaps z is in none of them; otherwise one must look.
+        surely_lost = z_is_in and s != z and _overlap(s, z, elements)
         begin = covers.tid_start[s]
         n = 0
         for q in range(begin, begin + covers.usage[s]):
@@ -556,6 +697,8 @@ def _forget(n_touched: int, stamp: int, covers: Covers, work: Work) -> None:
             keep = True
             if covers.changed[t] == stamp:
                 keep = False
+                if surely_lost:
+                    continue
                 base = covers.start[t]
                 for j in range(base + 1, base + 1 + covers.slots[base]):
                     if covers.slots[j] == s:
