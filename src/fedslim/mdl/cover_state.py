@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fedslim.mdl.kernels import cover as kernel
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, Covers, Lists, Work
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
 from fedslim.mdl.support import SupportIndex
 from fedslim.mdl.table import WorkingTable, lengthened
@@ -80,11 +80,11 @@ class CoverState:
             supports,
         )
         longest = int(database.lengths.max(initial=0)) + 1
-        words = self.table.elements.mask.shape[1]
         self._work = Work(
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int32),
+            np.zeros(capacity, np.int64),
             np.zeros(n_items, np.uint8),
             np.zeros(n_items, np.int64),
             *(np.zeros(longest, np.int32) for _ in range(4)),
@@ -97,7 +97,7 @@ class CoverState:
             np.zeros(capacity, np.int32),
             np.full(n_items, NO_ELEMENT, np.int32),
             np.zeros(capacity, np.int32),
-            *(np.zeros(words, np.uint64) for _ in range(3)),
+            *(np.zeros(WORDS, np.uint64) for _ in range(3)),
         )
 
     # -- questions ----------------------------------------------------------------------------------------------
@@ -113,10 +113,7 @@ class CoverState:
     def co_usage(self, slot: int) -> SlotCounts:
         """See `Source`."""
         n = kernel.co_usage(slot, self._covers, self._work)
-        slots = self._work.touched[:n].copy()
-        counts = self._work.won[slots]
-        kernel.reset(n, self._work)
-        return SlotCounts(slots, counts)
+        return SlotCounts(self._work.touched[:n].copy(), self._work.row[:n].copy())
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
@@ -188,9 +185,8 @@ class CoverState:
         return change
 
     def _change(self, n: int) -> Change:
-        slots = self._work.touched[:n].copy()
-        change = Change(slots, self._work.lost[slots], self._work.won[slots])
-        kernel.reset(n, self._work)
+        change = Change(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64))
+        kernel.hand_over(n, self._work, change.slots, change.lost, change.won)
         return change
 
     def _rebuild_lists(self) -> None:
@@ -210,6 +206,7 @@ class CoverState:
             lost=lengthened(work.lost, capacity),
             won=lengthened(work.won, capacity),
             touched=lengthened(work.touched, capacity),
+            row=lengthened(work.row, capacity),
             fitting=lengthened(work.fitting, capacity),
             inside=lengthened(work.inside, capacity),
             chain=lengthened(work.chain, capacity),

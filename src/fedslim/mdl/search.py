@@ -184,7 +184,7 @@ class SlimSearch:
                 self._ranking.reject(candidate)  # only for the rest of this step
         if found is None:
             return False
-        yield from self._accept(found[2])
+        yield from self._accept(found[2], found[0])
         return True
 
     def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:
@@ -211,7 +211,7 @@ class SlimSearch:
         change = yield TryInsert(slot, itemset, entry)
         return self._bits_changed(change), Insert(slot, itemset, entry)
 
-    def _accept(self, move: Insert) -> Generator[Question, Any, None]:
+    def _accept(self, move: Insert, bits: float) -> Generator[Question, Any, None]:
         change = yield move
         table = self._table
         table.stage(move.slot, move.itemset, move.entry)
@@ -219,7 +219,7 @@ class SlimSearch:
         self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
         self._ranking.welcome(move.slot, self._usage, self._standard)
         self.tally.accepted += 1
-        shrunk = yield from self._apply(change)
+        shrunk = yield from self._apply(change, bits)
         if self.policy.pruning:
             yield from self._prune(shrunk)
 
@@ -231,22 +231,24 @@ class SlimSearch:
             slot = min(pending, key=lambda s: (self._usage[s], rank[s]))
             pending.remove(slot)
             change = yield TryRemove(slot)
-            if self._bits_changed(change) < 0:
+            bits = self._bits_changed(change)
+            if bits < 0:
                 change = yield Remove(slot)
                 self._table.drop(slot)
                 gone += 1
                 self.tally.pruned += 1
-                pending |= yield from self._apply(change)
+                pending |= yield from self._apply(change, bits)
         return gone
 
-    def _apply(self, change: Change) -> Generator[Question, Any, set[int]]:
+    def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:
         """Take in what changed; returns the itemsets, no singletons, that are used less than before."""
         net = change.won - change.lost
-        self.bits_now += self._bits_changed(change)
+        self.bits_now += bits
+        used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net
         self._total += int(net.sum())
         self._log_total = log2(self._total)
-        self._in_use = int(np.count_nonzero(self._usage))
+        self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
         self._ranking.changed(change.slots, self._total, self._in_use)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
         for slot in sorted(s for s in shrunk if self._usage[s] == 0):
@@ -259,19 +261,19 @@ class SlimSearch:
     def _bits_changed(self, change: Change) -> float:
         """The change of L(D, CT) in bits, rounded once."""
         net = change.won - change.lost
-        moved = net != 0
-        slots, net = change.slots[moved], net[moved]
-        before = self._usage[slots]
+        before = self._usage[change.slots]
         after = before + net
-        standard = self._standard[slots]
         total = self._total + int(net.sum())
         born, gone = before == 0, after == 0
         in_use = self._in_use + int(np.count_nonzero(born)) - int(np.count_nonzero(gone))
         log_before, log_after = self._log2[before], self._log2[after]
         log_total, log_total_before = log2(total), self._log_total
-        terms = np.concatenate(
-            (before * log_before, -(after * log_after), log_before, -log_after, standard[born], -standard[gone])
-        ).tolist()
+        # What did not change cancels out exactly: the sum is rounded only once.
+        terms = np.concatenate((before * log_before, -(after * log_after), log_before, -log_after)).tolist()
+        if born.any() or gone.any():
+            standard = self._standard[change.slots]
+            terms += standard[born].tolist()
+            terms += (-standard[gone]).tolist()
         terms += [
             total * log_total,
             -(self._total * log_total_before),

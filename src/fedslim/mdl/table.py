@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, Elements
+from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,16 +30,12 @@ OrderKey = tuple[int, int, Itemset]
 
 SPARE_SLOTS = 64
 
-MOST_WORDS = 8
-"""Masks have a bit for each item up to 512 items; in a wider vocabulary items share bits and masks only rule out."""
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def order_key(itemset: Itemset, entry: int) -> OrderKey:
     """Sorts itemsets into cover order; `entry` is the usage (or support) with which the itemset entered."""
     return (-len(itemset), -entry, itemset)
-
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
@@ -71,11 +67,10 @@ class WorkingTable:
         start[:n_items] = np.arange(n_items)
         items = np.zeros(max(n_items * 2, 1024), np.int32)
         items[:n_items] = np.arange(n_items)
-        self._words = max(1, min((n_items + 63) // 64, MOST_WORDS))
-        mask = np.zeros((capacity, self._words), np.uint64)
+        mask = np.zeros((capacity, WORDS), np.uint64)
         for item in range(n_items):
-            mask[item] = self._mask((item,))
-        self.elements = Elements(rank, size, start, items, mask, n_items <= 64 * self._words)
+            mask[item] = _mask((item,))
+        self.elements = Elements(rank, size, start, items, mask, n_items <= 64 * WORDS)
 
     @property
     def capacity(self) -> int:
@@ -116,7 +111,7 @@ class WorkingTable:
         elements.items[self._end : self._end + len(itemset)] = itemset
         elements.start[slot] = self._end
         elements.size[slot] = len(itemset)
-        elements.mask[slot] = self._mask(itemset)
+        elements.mask[slot] = _mask(itemset)
         elements.rank[slot] = position
         self._staged = (slot, key, position)
 
@@ -172,13 +167,6 @@ class WorkingTable:
             mask=lengthened(e.mask, capacity),
         )
 
-    def _mask(self, itemset: Itemset) -> list[int]:
-        words = [0] * self._words
-        for item in itemset:
-            bit = item % (64 * self._words)
-            words[bit >> 6] |= 1 << (bit & 63)
-        return words
-
     def _compact(self, least: int) -> None:
         """Make room for items: those of dropped itemsets are thrown out."""
         wanted = self.n_items + self.item_count + (least - self._end)
@@ -191,3 +179,11 @@ class WorkingTable:
             end += len(itemset)
         self._end = end
         self.elements = self.elements._replace(items=items)
+
+
+def _mask(itemset: Itemset) -> list[int]:
+    words = [0] * WORDS
+    for item in itemset:
+        bit = item % (64 * WORDS)
+        words[bit >> 6] |= 1 << (bit & 63)
+    return words

@@ -19,6 +19,10 @@ DEAD_RANK = -1
 """The rank of a slot that holds no element."""
 
 
+WORDS = 8
+"""Words in a mask: a bit for each item up to 512 items; in a wider vocabulary items share bits, and masks only rule
+out. A constant, so that the compiler lays the loops over them out flat."""
+
 NO_GROUP = -1
 
 NO_ELEMENT = -1
@@ -75,6 +79,7 @@ class Work(NamedTuple):
     lost: NDArray[np.int64]  # for each slot: covers that lost it
     won: NDArray[np.int64]  # for each slot: covers that won it
     touched: NDArray[np.int32]  # the slots of which either is not zero
+    row: NDArray[np.int64]  # the co-usages of the slots in `touched`
     marked: NDArray[np.uint8]  # for each item: whether the itemset on trial contains it
     probes: NDArray[np.int64]  # for each item: the bitmaps that a user of the itemset on trial must be in
     kept: NDArray[np.int32]  # one transaction's length each: elements that stay whatever happens, …

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, njit
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, Covers, Elements, Lists, Vertical, Work
+from fedslim.mdl.kernels._jit import inlined, inner, njit
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, Vertical, Work
 
-ZERO = np.uint64(0)
-ONE = np.uint64(1)
+EMPTY = np.uint64(0)
+BIT = np.uint64(1)
 
-UNKNOWN = -1
+# Typed constants: numba compiles a function anew for a literal 0, 1 or True.
+NONE = np.int64(0)
+ONCE = np.int64(1)
+NOT = np.int64(-1)
+TRIAL = np.bool_(False)  # noqa: FBT003  # the two values of `commit`
+COMMIT = np.bool_(True)  # noqa: FBT003
+
+UNKNOWN = np.int64(-1)
 """For `_recover`: look through the lists for what fits."""
 
 
@@ -28,10 +35,10 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
     key_start[:] = 0
     keys = lists.keys
     for k in range(len(order)):
-        s = order[k]
-        key = elements.items[elements.start[s]]
+        s = np.int64(order[k])
+        key = np.int64(elements.items[elements.start[s]])
         for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            item = elements.items[j]
+            item = np.int64(elements.items[j])
             start[item + 1] += 1
             if support[item] < support[key]:
                 key = item
@@ -42,9 +49,9 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
         key_start[i] += key_start[i - 1]
     # start[i] is now where item i begins; use it as the write position, then shift it back.
     for k in range(len(order)):
-        s = order[k]
+        s = np.int64(order[k])
         for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            item = elements.items[j]
+            item = np.int64(elements.items[j])
             lists.slots[start[item]] = s
             start[item] += 1
         lists.key_slots[key_start[keys[k]]] = s
@@ -61,7 +68,7 @@ def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray,
     """Fill the transaction lists of the singletons; position[i] is where item i's list begins, and then where it ends."""
     for t in range(len(offsets) - 1):
         for j in range(offsets[t], offsets[t + 1]):
-            item = items[j]
+            item = np.int64(items[j])
             tids[position[item]] = t
             position[item] += 1
 
@@ -123,13 +130,13 @@ def _contains(s: int, item: int, elements: Elements) -> bool:
 @inlined
 def _overlap(a: int, b: int, elements: Elements) -> bool:
     """Whether two elements share an item."""
-    common = ZERO
-    for w in range(elements.mask.shape[1]):
+    common = EMPTY
+    for w in range(WORDS):
         common |= elements.mask[a, w] & elements.mask[b, w]
-    if common == ZERO or elements.exact:
-        return common != ZERO
+    if common == EMPTY or elements.exact:
+        return common != EMPTY
     for j in range(elements.start[a], elements.start[a] + elements.size[a]):
-        if _contains(b, elements.items[j], elements):
+        if _contains(b, np.int64(elements.items[j]), elements):
             return True
     return False
 
@@ -139,20 +146,20 @@ def _fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> 
     """Whether `s` can be used: all its items free or in elements after it, at least one of them free."""
     rank, mask = elements.rank, elements.mask
     if elements.exact:
-        common = ZERO
-        missing = ZERO
-        for w in range(mask.shape[1]):
+        common = EMPTY
+        missing = EMPTY
+        for w in range(WORDS):
             common |= mask[s, w] & work.free_mask[w]
             missing |= mask[s, w] & ~work.available[w]
-        if common == ZERO or missing != ZERO:
+        if common == EMPTY or missing != EMPTY:
             return False
         for k in range(n_alive):
-            if rank[work.alive[k]] <= rank[s] and _overlap(work.alive[k], s, elements):
+            if rank[work.alive[k]] <= rank[s] and _overlap(np.int64(work.alive[k]), s, elements):
                 return False
         return True
     any_free = False
     for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-        item = elements.items[j]
+        item = np.int64(elements.items[j])
         found = False
         for k in range(n_free):
             if work.free[k] == item:
@@ -162,7 +169,7 @@ def _fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> 
         for k in range(n_alive):
             if found:
                 break
-            found = rank[work.alive[k]] > rank[s] and _contains(work.alive[k], item, elements)
+            found = rank[work.alive[k]] > rank[s] and _contains(np.int64(work.alive[k]), item, elements)
         if not found:
             return False
     return any_free
@@ -181,17 +188,17 @@ def _take_in(s: int, n_fitting: int, rank: np.ndarray, fitting: np.ndarray) -> i
 
 @inlined
 def _within_available(s: int, mask: np.ndarray, work: Work) -> bool:
-    missing = ZERO
-    for w in range(mask.shape[1]):
+    missing = EMPTY
+    for w in range(WORDS):
         missing |= mask[s, w] & ~work.available[w]
-    return missing == ZERO
+    return missing == EMPTY
 
 
 @inlined
 def _collect_key(item: int, from_rank: int, n_fitting: int, elements: Elements, lists: Lists, work: Work) -> int:
     """Add to `fitting` the elements with the key `item` whose masks are within `available`."""
     for j in range(lists.key_start[item + 1] - 1, lists.key_start[item] - 1, -1):
-        s = lists.key_slots[j]
+        s = np.int64(lists.key_slots[j])
         if elements.rank[s] < from_rank:
             break
         if _within_available(s, elements.mask, work):
@@ -199,35 +206,35 @@ def _collect_key(item: int, from_rank: int, n_fitting: int, elements: Elements, 
     return n_fitting
 
 
-@njit
+@inner
 def _collect(
     from_rank: int, n_alive: int, n_free: int, n_fitting: int, elements: Elements, lists: Lists, work: Work
 ) -> int:
     """Put all elements of rank `from_rank` on that the available items can make into `fitting`, in cover order."""
     for k in range(n_free):
-        n_fitting = _collect_key(work.free[k], from_rank, n_fitting, elements, lists, work)
+        n_fitting = _collect_key(np.int64(work.free[k]), from_rank, n_fitting, elements, lists, work)
     for k in range(n_alive):
-        s = work.alive[k]
+        s = np.int64(work.alive[k])
         for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            n_fitting = _collect_key(elements.items[j], from_rank, n_fitting, elements, lists, work)
+            n_fitting = _collect_key(np.int64(elements.items[j]), from_rank, n_fitting, elements, lists, work)
     return n_fitting
 
 
 @inlined
 def _set_available(n_alive: int, n_free: int, mask: np.ndarray, work: Work) -> None:
-    for w in range(mask.shape[1]):
-        work.free_mask[w] = ZERO
+    for w in range(WORDS):
+        work.free_mask[w] = EMPTY
     for k in range(n_free):
-        for w in range(mask.shape[1]):
+        for w in range(WORDS):
             work.free_mask[w] |= mask[work.free[k], w]
-    for w in range(mask.shape[1]):
+    for w in range(WORDS):
         work.available[w] = work.free_mask[w]
     for k in range(n_alive):
-        for w in range(mask.shape[1]):
+        for w in range(WORDS):
             work.available[w] |= mask[work.alive[k], w]
 
 
-@njit
+@inner
 def _recover(
     t: int,
     from_rank: int,
@@ -258,12 +265,12 @@ def _recover(
     if n_free > 0:
         _set_available(n_alive, n_free, mask, work)
     if complete:
-        n_fitting = 0
+        n_fitting = NONE
         if n_free > 0:
-            n_fitting = _collect(from_rank, n_alive, n_free, 0, elements, lists, work)
-    f = 0
+            n_fitting = _collect(from_rank, n_alive, n_free, NONE, elements, lists, work)
+    f = NONE
     while f < n_fitting and n_free > 0:
-        best = fitting[f]
+        best = np.int64(fitting[f])
         f += 1
         if not _fits(best, n_alive, n_free, elements, work):
             continue
@@ -271,9 +278,9 @@ def _recover(
         kept[n_kept] = best
         n_kept += 1
         outside = False
-        still = 0
+        still = NONE
         for k in range(n_alive):
-            s = alive[k]
+            s = np.int64(alive[k])
             if _overlap(s, best, elements):
                 n_touched = _lose(s, times, n_touched, work)
                 outside |= size[s] > 1
@@ -284,19 +291,19 @@ def _recover(
                 alive[still] = s
                 still += 1
         n_alive = still
-        still = 0
+        still = NONE
         for k in range(n_free):
-            if not _contains(best, free[k], elements):
+            if not _contains(best, np.int64(free[k]), elements):
                 free[still] = free[k]
                 still += 1
         n_free = still
         _set_available(n_alive, n_free, mask, work)
         if outside and not complete:
             complete = True
-            f = 0
-            n_fitting = _collect(rank[best] + 1, n_alive, n_free, 0, elements, lists, work)
+            f = NONE
+            n_fitting = _collect(np.int64(rank[best]) + 1, n_alive, n_free, NONE, elements, lists, work)
     for k in range(n_free):
-        n_touched = _win(free[k], times, t, commit, n_touched, covers, work)
+        n_touched = _win(np.int64(free[k]), times, t, commit, n_touched, covers, work)
         kept[n_kept] = free[k]
         n_kept += 1
     if commit:
@@ -312,10 +319,10 @@ def _recover(
 @inlined
 def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) -> int:
     """The item of `z` that elements after `z` cover in the fewest transactions: where to look for uses of `z`."""
-    best = -1
-    best_count = np.int64(0)
+    best = NOT
+    best_count = NONE
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        item = elements.items[j]
+        item = np.int64(elements.items[j])
         count = usage[item]
         for k in range(_first_at(lists.start, lists.slots, item, elements.rank, elements.rank[z]), lists.start[item + 1]):
             count += usage[lists.slots[k]]
@@ -325,33 +332,32 @@ def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) 
     return best
 
 
-@njit
+@inner
 def _insert_into(
     t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
     """Use `z` in the cover of `t`; returns the number of touched slots, or -1 if `z` cannot be used there."""
     rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
-    words = mask.shape[1]
     base = covers.start[t]
     end = base + 1 + covers.slots[base]
-    n_broken = 0
-    broken_items = 0
-    hits = 0
-    for w in range(words):
-        work.union[w] = ZERO
+    n_broken = NONE
+    broken_items = NONE
+    hits = NONE
+    for w in range(WORDS):
+        work.union[w] = EMPTY
     for k in range(base + 1, end):
-        s = covers.slots[k]
+        s = np.int64(covers.slots[k])
         if rank[s] < rank[z]:
             continue
-        shared = ZERO
-        for w in range(words):
+        shared = EMPTY
+        for w in range(WORDS):
             both = mask[s, w] & mask[z, w]
             work.union[w] |= both
             shared |= both
-        if shared == ZERO:
+        if shared == EMPTY:
             continue
         if not elements.exact:
-            common = 0
+            common = NONE
             for j in range(start[s], start[s] + size[s]):
                 common += work.marked[items[j]]
             if common == 0:
@@ -361,16 +367,16 @@ def _insert_into(
         n_broken += 1
         broken_items += size[s]
     if elements.exact:
-        missing = ZERO
-        for w in range(words):
+        missing = EMPTY
+        for w in range(WORDS):
             missing |= mask[z, w] & ~work.union[w]
-        if missing != ZERO:
-            return -1
+        if missing != EMPTY:
+            return NOT
     elif hits != size[z]:
-        return -1
+        return NOT
     for b in range(n_broken):
-        n_touched = _lose(covers.slots[work.broken[b]], 1, n_touched, work)
-    n_touched = _win(z, 1, t, commit, n_touched, covers, work)
+        n_touched = _lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
+    n_touched = _win(z, ONCE, t, commit, n_touched, covers, work)
     if broken_items == size[z]:
         # z is exactly a union of what covered it: nothing is freed, so nothing else changes.
         if commit:
@@ -380,13 +386,13 @@ def _insert_into(
             covers.slots[end] = z
             covers.slots[base] = end - base
         return n_touched
-    n_free = 0
-    n_alive = 0
-    n_kept = 1
+    n_free = NONE
+    n_alive = NONE
+    n_kept = ONCE
     work.kept[0] = z
-    b = 0
+    b = NONE
     for k in range(base + 1, end):
-        s = covers.slots[k]
+        s = np.int64(covers.slots[k])
         if b < n_broken and work.broken[b] == k:
             b += 1
             for j in range(start[s], start[s] + size[s]):
@@ -401,17 +407,17 @@ def _insert_into(
             n_alive += 1
     # From z's own rank on: while z is on trial, the element that z would push back still has that rank.
     return _recover(
-        t, rank[z], n_alive, n_free, n_kept, UNKNOWN, 1, commit, n_touched, elements, lists, covers, work
+        t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, elements, lists, covers, work
     )
 
 
 @inlined
 def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64:
     """A hash of the set of elements in the cover of `t` that come after `z` (z's own bit is not in it)."""
-    h = ZERO
+    h = EMPTY
     base = covers.start[t]
     for k in range(base + 1, base + 1 + covers.slots[base]):
-        s = covers.slots[k]
+        s = np.int64(covers.slots[k])
         if elements.rank[s] >= elements.rank[z] and s != z:
             x = np.uint64(s + 1) * np.uint64(0x9E3779B97F4A7C15)
             x ^= x >> np.uint64(29)
@@ -423,18 +429,18 @@ def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64
 @inlined
 def _same_later(t: int, u: int, z: int, elements: Elements, covers: Covers) -> bool:
     """Whether the covers of two transactions have the same elements after `z`."""
-    surplus = 0
+    surplus = NONE
     base = covers.start[u]
     for k in range(base + 1, base + 1 + covers.slots[base]):
         surplus += elements.rank[covers.slots[k]] >= elements.rank[z]
     base = covers.start[t]
     for k in range(base + 1, base + 1 + covers.slots[base]):
-        s = covers.slots[k]
+        s = np.int64(covers.slots[k])
         if elements.rank[s] < elements.rank[z]:
             continue
         surplus -= 1
         found = False
-        other = covers.start[u]
+        other = np.int64(covers.start[u])
         for j in range(other + 1, other + 1 + covers.slots[other]):
             if covers.slots[j] == s:
                 found = True
@@ -455,7 +461,7 @@ def _group(t: int, z: int, n_groups: int, elements: Elements, covers: Covers, wo
     h = _hash_later(t, z, elements, covers)
     place = np.int64(h & np.uint64(GROUP_PLACES - 1))
     while work.group_tid[place] != NO_GROUP:
-        if work.group_hash[place] == h and _same_later(t, work.group_tid[place], z, elements, covers):
+        if work.group_hash[place] == h and _same_later(t, np.int64(work.group_tid[place]), z, elements, covers):
             return place, n_groups
         place = (place + 1) & (GROUP_PLACES - 1)
     work.group_hash[place] = h
@@ -469,9 +475,9 @@ def _group(t: int, z: int, n_groups: int, elements: Elements, covers: Covers, wo
 def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertical: Vertical, work: Work) -> int:
     """Put the bitmap rows of z's other common items into `probes`, rarest first; returns how many there are."""
     probes, support = work.probes, lists.support
-    n = 0
+    n = NONE
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        item = elements.items[j]
+        item = np.int64(elements.items[j])
         if item == pivot or vertical.row[item] < 0:
             continue
         k = n
@@ -493,49 +499,49 @@ def try_insert(
 
     `elements` already holds `z` at its rank; `lists` does not.
     """
-    n_touched = 0
-    n_hits = 0
-    _mark(z, 1, elements, work)
+    n_touched = NONE
+    n_hits = NONE
+    _mark(z, ONCE, elements, work)
     pivot = _cheapest_item(z, elements, lists, covers.usage)
     n_probes = _gather_probes(z, pivot, elements, lists, vertical, work)
     first = _first_at(lists.start, lists.slots, pivot, elements.rank, elements.rank[z])
     for k in range(first, lists.start[pivot + 1] + 1):
-        s = pivot if k == lists.start[pivot + 1] else lists.slots[k]
+        s = pivot if k == lists.start[pivot + 1] else np.int64(lists.slots[k])
         for q in range(covers.tid_start[s], covers.tid_start[s] + covers.usage[s]):
-            t = covers.tids[q]
+            t = np.int64(covers.tids[q])
             # Most transactions seen here do not even contain z; a few bits tell that before the cover is looked at.
             bit = np.uint64(t & 63)
-            inside = ONE
+            inside = BIT
             for p in range(n_probes):
-                inside = (vertical.bitmaps[work.probes[p], t >> 6] >> bit) & ONE
-                if inside == ZERO:
+                inside = (vertical.bitmaps[work.probes[p], t >> 6] >> bit) & BIT
+                if inside == EMPTY:
                     break
-            if inside == ZERO:
+            if inside == EMPTY:
                 continue
-            after = _insert_into(t, z, False, n_touched, elements, lists, covers, work)
+            after = _insert_into(t, z, TRIAL, n_touched, elements, lists, covers, work)
             if after >= 0:
                 n_touched = after
                 work.hits[n_hits] = t
                 n_hits += 1
-    _mark(z, 0, elements, work)
+    _mark(z, NONE, elements, work)
     return n_touched
 
 
 @njit
 def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out what was just tried; returns the number of touched slots."""
-    n_touched = 0
-    _mark(z, 1, elements, work)
+    n_touched = NONE
+    _mark(z, ONCE, elements, work)
     for k in range(n_hits):
-        t = work.hits[k]
-        n_touched = _insert_into(t, z, True, n_touched, elements, lists, covers, work)
+        t = np.int64(work.hits[k])
+        n_touched = _insert_into(t, z, COMMIT, n_touched, elements, lists, covers, work)
         covers.changed[t] = stamp
-    _mark(z, 0, elements, work)
+    _mark(z, NONE, elements, work)
     _forget(z, n_touched, stamp, elements, covers, work)
     return n_touched
 
 
-@njit
+@inner
 def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
     """Sort out which elements could take over from `z`: those that come after it and share an item with it.
 
@@ -543,17 +549,17 @@ def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
     and is looked at only where that item is available. Returns how many are inside.
     """
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
-    n_inside = 0
+    n_inside = NONE
     for i in range(start[z], start[z] + size[z]):
-        item = items[i]
+        item = np.int64(items[i])
         for j in range(lists.start[item + 1] - 1, lists.start[item] - 1, -1):
-            s = lists.slots[j]
+            s = np.int64(lists.slots[j])
             if rank[s] <= rank[z]:
                 break
-            first = -1
-            key = -1
+            first = NOT
+            key = NOT
             for q in range(start[s], start[s] + size[s]):
-                other = items[q]
+                other = np.int64(items[q])
                 if work.marked[other] == 0:
                     if key < 0 or lists.support[other] < lists.support[key]:
                         key = other
@@ -569,12 +575,12 @@ def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
     return n_inside
 
 
-@njit
+@inner
 def _clear_buckets(z: int, elements: Elements, lists: Lists, work: Work) -> None:
     for i in range(elements.start[z], elements.start[z] + elements.size[z]):
-        item = elements.items[i]
+        item = np.int64(elements.items[i])
         for j in range(lists.start[item + 1] - 1, lists.start[item] - 1, -1):
-            s = lists.slots[j]
+            s = np.int64(lists.slots[j])
             if elements.rank[s] <= elements.rank[z]:
                 break
             for q in range(elements.start[s], elements.start[s] + elements.size[s]):
@@ -597,17 +603,17 @@ def _remove_from(
     """Cover `t` without `z`; returns the number of touched slots."""
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     base = covers.start[t]
-    n_kept = 0
-    n_alive = 0
+    n_kept = NONE
+    n_alive = NONE
     for k in range(base + 1, base + 1 + covers.slots[base]):
-        s = covers.slots[k]
+        s = np.int64(covers.slots[k])
         if rank[s] < rank[z]:
             work.kept[n_kept] = s
             n_kept += 1
         elif s != z:
             work.alive[n_alive] = s
             n_alive += 1
-    n_free = 0
+    n_free = NONE
     for j in range(start[z], start[z] + size[z]):
         work.free[n_free] = items[j]
         n_free += 1
@@ -617,27 +623,27 @@ def _remove_from(
     _set_available(n_alive, n_free, elements.mask, work)
     for k in range(n_alive):
         for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
-            s = work.bucket[items[j]]
+            s = np.int64(work.bucket[items[j]])
             while s != NO_ELEMENT:
                 if _within_available(s, elements.mask, work):
                     n_fitting = _take_in(s, n_fitting, rank, work.fitting)
-                s = work.chain[s]
+                s = np.int64(work.chain[s])
     n_touched = _lose(z, times, n_touched, work)
     return _recover(
-        t, rank[z] + 1, n_alive, n_free, n_kept, n_fitting, times, commit, n_touched, elements, lists, covers, work
+        t, np.int64(rank[z]) + 1, n_alive, n_free, n_kept, n_fitting, times, commit, n_touched, elements, lists, covers, work
     )
 
 
-@njit
+@inner
 def _remove_groups(
     z: int, n_groups: int, n_inside: int, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
     for k in range(n_groups):
-        place = work.groups[k]
-        t = work.group_tid[place]
+        place = np.int64(work.groups[k])
+        t = np.int64(work.group_tid[place])
         work.group_tid[place] = NO_GROUP
         n_touched = _remove_from(
-            t, z, work.group_count[place], False, n_inside, n_touched, elements, lists, covers, work
+            t, z, work.group_count[place], TRIAL, n_inside, n_touched, elements, lists, covers, work
         )
     return n_touched
 
@@ -645,34 +651,34 @@ def _remove_groups(
 @njit
 def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Count what removing `z` changes; returns the number of touched slots."""
-    _mark(z, 1, elements, work)
+    _mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
-    n_touched = 0
-    n_groups = 0
+    n_touched = NONE
+    n_groups = NONE
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
-        place, n_groups = _group(covers.tids[q], z, n_groups, elements, covers, work)
+        place, n_groups = _group(np.int64(covers.tids[q]), z, n_groups, elements, covers, work)
         work.group_count[place] += 1
         if n_groups == GROUP_PLACES // 2:
             n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
-            n_groups = 0
+            n_groups = NONE
     n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
     _clear_buckets(z, elements, lists, work)
-    _mark(z, 0, elements, work)
+    _mark(z, NONE, elements, work)
     return n_touched
 
 
 @njit
 def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out the removal of `z`; returns the number of touched slots."""
-    _mark(z, 1, elements, work)
+    _mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
-    n_touched = 0
+    n_touched = NONE
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
-        t = covers.tids[q]
-        n_touched = _remove_from(t, z, 1, True, n_inside, n_touched, elements, lists, covers, work)
+        t = np.int64(covers.tids[q])
+        n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, elements, lists, covers, work)
         covers.changed[t] = stamp
     _clear_buckets(z, elements, lists, work)
-    _mark(z, 0, elements, work)
+    _mark(z, NONE, elements, work)
     _forget(z, n_touched, stamp, elements, covers, work)
     return n_touched
 
@@ -682,7 +688,7 @@ def _forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Cove
     """Strike the transactions that lost an element from that element's list, after `z` was inserted or removed."""
     z_is_in = work.won[z] > 0
     for k in range(n_touched):
-        s = work.touched[k]
+        s = np.int64(work.touched[k])
         if work.lost[s] == 0:
             continue
         if work.lost[s] == covers.usage[s]:
@@ -691,9 +697,9 @@ def _forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Cove
         # All that changed use z now, so whoever overlaps z is in none of them; otherwise one must look.
         surely_lost = z_is_in and s != z and _overlap(s, z, elements)
         begin = covers.tid_start[s]
-        n = 0
+        n = NONE
         for q in range(begin, begin + covers.usage[s]):
-            t = covers.tids[q]
+            t = np.int64(covers.tids[q])
             keep = True
             if covers.changed[t] == stamp:
                 keep = False
@@ -711,27 +717,33 @@ def _forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Cove
 
 
 @njit
-def reset(n_touched: int, work: Work) -> None:
-    """Clean up after `insert`, `remove` or `co_usage`."""
+def hand_over(n_touched: int, work: Work, slots: np.ndarray, lost: np.ndarray, won: np.ndarray) -> None:
+    """Copy what `try_insert`, `insert`, `try_remove`, `remove` counted, and clean up after them."""
     for k in range(n_touched):
-        s = work.touched[k]
+        s = np.int64(work.touched[k])
+        slots[k] = s
+        lost[k] = work.lost[s]
+        won[k] = work.won[s]
         work.lost[s] = 0
         work.won[s] = 0
 
 
 @njit
 def co_usage(x: int, covers: Covers, work: Work) -> int:
-    """Count into `won` how often each element is in a cover together with `x` (x itself included)."""
-    n_touched = 0
+    """Count how often each element is in a cover together with `x` (x itself included): `touched` and `row` say so."""
+    n_touched = NONE
     for q in range(covers.tid_start[x], covers.tid_start[x] + covers.usage[x]):
-        t = covers.tids[q]
-        base = covers.start[t]
+        base = covers.start[covers.tids[q]]
         for k in range(base + 1, base + 1 + covers.slots[base]):
-            s = covers.slots[k]
+            s = np.int64(covers.slots[k])
             if work.won[s] == 0:
                 work.touched[n_touched] = s
                 n_touched += 1
             work.won[s] += 1
+    for k in range(n_touched):
+        s = np.int64(work.touched[k])
+        work.row[k] = work.won[s]
+        work.won[s] = 0
     return n_touched
 
 

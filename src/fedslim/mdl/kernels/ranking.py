@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, njit
+from fedslim.mdl.kernels._jit import inlined, inner, njit
 from fedslim.mdl.objective import SERIES, SQRT_HALF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NEVER = -1
+NEVER = np.int64(-1)
 NO_CANDIDATE = 0
 ASK_FOR_ROW = 1
 CANDIDATE = 2
@@ -223,8 +223,8 @@ def add_row(x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows
     rows.dropped[x] = -np.inf
     end = at
     for k in range(len(slots)):
-        y = slots[k]
-        c = together[k]
+        y = np.int64(slots[k])
+        c = np.int64(together[k])
         if y == x or c < now.least or not _owns(x, y, rows.stamp) or facts.size[x] + facts.size[y] > now.largest:
             continue
         rows.most[x] = max(rows.most[x], c)
@@ -240,19 +240,19 @@ def add_row(x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows
     return end
 
 
-@inlined
+@inner
 def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> None:
     """Find the best pair of row `x` under the present counts; pairs that now belong elsewhere are dropped."""
     begin = rows.start[x]
     kept = begin
     best = -np.inf
     partner = NEVER
-    together = 0
+    together = np.int64(0)
     for k in range(begin, begin + rows.length[x]):
-        y = rows.partners[k]
+        y = np.int64(rows.partners[k])
         if not _owns(x, y, rows.stamp):
             continue
-        c = rows.counts[k]
+        c = np.int64(rows.counts[k])
         rows.partners[kept] = y
         rows.counts[kept] = c
         kept += 1
@@ -291,7 +291,7 @@ def best(limit: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> 
                 # Among equals, whoever is not sure yet comes first, so that in the end all equals are exact.
                 row, top, top_exact = x, upper, exact
             elif top_exact and _prefer(
-                x, rows.partner[x], rows.together[x], row, rows.partner[row], rows.together[row], facts.rank
+                x, np.int64(rows.partner[x]), rows.together[x], row, np.int64(rows.partner[row]), rows.together[row], facts.rank
             ):
                 row = x
         if row == NEVER:
