@@ -22,6 +22,12 @@ class DataError(InputError):
     """A data file or table cannot be read; the message names file, line and field."""
 
 
+class WriteError(DataError):
+    """A result cannot be written: the disk is full, the folder is gone or not ours. The input was fine."""
+
+    exit_code = 1
+
+
 class CodeTableError(InputError):
     """A code table file is not one of ours, is damaged, or is of a version we do not know."""
 

@@ -8,7 +8,7 @@ import secrets
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from fedslim.errors import DataError
+from fedslim.errors import DataError, WriteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
         partial.replace(path)
     except OSError as error:
         msg = f"{path}: cannot be written ({error.strerror or error}); check the folder and the disk"
-        raise DataError(msg) from None
+        raise WriteError(msg) from None
     finally:
         partial.unlink(missing_ok=True)
 

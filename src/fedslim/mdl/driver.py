@@ -1,27 +1,130 @@
-"""Puts the questions of a search to a source, watches the time, and reports progress."""
+"""Puts the questions of a search to a source, watches the clock and the stop signal, and reports progress."""
 
 from __future__ import annotations
 
+import math
+import signal
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedslim.mdl.questions import Insert, Remove
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fedslim.mdl.questions import Question, Source
     from fedslim.mdl.search import SearchResult, SlimSearch
 
+REPORT_EVERY = 0.1
+"""Seconds between two reports of progress: often enough for a person, rarely enough to cost nothing."""
 
-def drive(search: SlimSearch, source: Source, *, deadline: float | None = None) -> SearchResult:
+
+class Stop:
+    """Says when to stop: at a deadline, or when somebody asked for it (Ctrl-C, another thread)."""
+
+    def __init__(self, max_time: float | None = None) -> None:
+        self.started = time.monotonic()
+        self.deadline = math.inf if max_time is None else self.started + max_time
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        """Stop at the next question."""
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._asked.is_set()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been."""
+        return time.monotonic() - self.started
+
+    def now(self) -> bool:
+        """Whether it is time."""
+        return self._asked.is_set() or time.monotonic() >= self.deadline
+
+
+@contextmanager
+def stopping_on_interrupt(stop: Stop) -> Iterator[None]:
+    """Make the first Ctrl-C ask for a stop, which keeps the best table so far; the second one interrupts.
+
+    The search must not be interrupted in the middle of a move. Only the main thread may handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def first(_signal: int, _frame: object) -> None:
+        stop.ask()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands."""
+
+    policy: int
+    policies: int
+    itemsets: int
+    accepted: int
+    candidates: int
+    percent: float  # L% now
+    best_gain: float  # bits that the candidate tried last was estimated to save
+    seconds: float
+    remaining: float | None  # a guess, in seconds
+
+
+class Trend:
+    """Guesses how long a search will go on: the best estimated gain falls towards zero, roughly exponentially."""
+
+    FINAL_GAIN = 1.0
+    SPAN = 0.5
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, float]] = []
+
+    def remaining(self, seconds: float, gain: float) -> float | None:
+        """The guess after this point; None while there is too little to go by."""
+        if not math.isfinite(gain) or gain <= 0:
+            return None
+        self._points.append((seconds, math.log(gain)))
+        # The recent half of the run says more about the rest than its beginning.
+        first = next(p for p in self._points if p[0] >= seconds * self.SPAN)
+        elapsed, fallen = seconds - first[0], first[1] - math.log(gain)
+        if elapsed <= 0 or fallen <= 0:
+            return None
+        return max(0.0, (math.log(gain) - math.log(self.FINAL_GAIN)) * elapsed / fallen)
+
+
+def drive(
+    search: SlimSearch, source: Source, *, stop: Stop | None = None, report: Callable[[], None] | None = None
+) -> SearchResult:
+    """Run a search on a source to its end, or until `stop`; the result is the best table so far either way."""
+    stop = stop or Stop()
     run = search.run()
     answer: Any = None
+    next_report = 0.0
     try:
         question: Question = next(run)
-        while True:
+        while not stop.now():
             answer = question.put_to(source)
-            if deadline is not None and time.monotonic() > deadline:
-                return search.result()
+            moved = isinstance(question, (Insert, Remove))
             question = run.send(answer)
-    except StopIteration as stop:
-        return stop.value
+            if report is not None and moved and time.monotonic() >= next_report:
+                report()
+                next_report = time.monotonic() + REPORT_EVERY
+    except StopIteration as end:
+        result: SearchResult = end.value
+        return result
+    return search.result()

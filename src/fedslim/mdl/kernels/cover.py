@@ -753,3 +753,37 @@ def move_lists(tid_start: np.ndarray, usage: np.ndarray, new_start: np.ndarray, 
     for s in range(len(usage)):
         for k in range(usage[s]):
             new[new_start[s] + k] = old[tid_start[s] + k]
+
+
+@njit
+def cover_all(
+    offsets: np.ndarray, items: np.ndarray, elements: Elements, lists: Lists, work: Work, slots: np.ndarray, ends: np.ndarray
+) -> None:
+    """The cover of every transaction, from nothing: the slots of transaction t end at ends[t]."""
+    end = NONE
+    for t in range(len(offsets) - 1):
+        n_free = NONE
+        for j in range(offsets[t], offsets[t + 1]):
+            work.free[n_free] = items[j]
+            n_free += 1
+        _set_available(NONE, n_free, elements.mask, work)
+        n_fitting = _collect(NONE, NONE, n_free, NONE, elements, lists, work)
+        for f in range(n_fitting):
+            s = np.int64(work.fitting[f])
+            if n_free == 0:
+                break
+            _set_available(NONE, n_free, elements.mask, work)
+            if not _fits(s, NONE, n_free, elements, work):
+                continue
+            slots[end] = s
+            end += 1
+            still = NONE
+            for k in range(n_free):
+                if not _contains(s, np.int64(work.free[k]), elements):
+                    work.free[still] = work.free[k]
+                    still += 1
+            n_free = still
+        for k in range(n_free):
+            slots[end] = work.free[k]
+            end += 1
+        ends[t] = end

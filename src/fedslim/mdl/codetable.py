@@ -1,0 +1,183 @@
+"""The code table: what mining gives, what is saved, and what covers and scores transactions.
+
+    table.itemsets[0].labels, table.itemsets[0].usage
+    table.save("table.json"); table = CodeTable.load("table.json")
+
+It holds nothing that depends on how it was found: the same table found by one database, by two threads or by a
+federation is the same file, byte for byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fedslim.mdl.objective import Bits, code_length, description_length, standard_length, standard_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from fedslim.mdl.search import Order
+    from fedslim.mdl.table import Itemset
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One row of the code table. `entry` is the count with which it entered: part of the cover order."""
+
+    items: Itemset
+    labels: tuple[str, ...]
+    usage: int
+    support: int
+    entry: int
+    code_length: float
+    bits_saved: float
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """Bits before (standard code table) and after, data and model apart, and both ratios in percent."""
+
+    before: Bits
+    after: Bits
+
+    @property
+    def L_percent(self) -> float:  # noqa: N802  # the paper's name
+        """L% as the tables of the literature have it: total over total."""
+        return _percent(self.after.total, self.before.total)
+
+    @property
+    def L_data_percent(self) -> float:  # noqa: N802  # the paper's name
+        """L% as the paper's formula prints it: data over data."""
+        return _percent(self.after.data, self.before.data)
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100.0 * part / whole if whole else 100.0
+
+
+@dataclass(frozen=True)
+class CodeTable:
+    """A code table in cover order. `found` has (items, usage, support, entry) of each itemset, singletons apart."""
+
+    vocabulary: tuple[str, ...]
+    transactions: int
+    supports: tuple[int, ...]
+    singleton_usages: tuple[int, ...]
+    found: tuple[tuple[Itemset, int, int, int], ...]
+    order: Order = "usage"
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def itemsets(self) -> tuple[Element, ...]:
+        """The itemsets in cover order, without singletons."""
+        return tuple(self._element(items, usage, support, entry) for items, usage, support, entry in self.found)
+
+    @cached_property
+    def singletons(self) -> tuple[Element, ...]:
+        """The single items that are still used, in the order of the vocabulary."""
+        return tuple(
+            self._element((i,), usage, self.supports[i], 0) for i, usage in enumerate(self.singleton_usages) if usage
+        )
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __iter__(self) -> Iterator[Element]:
+        return iter((*self.itemsets, *self.singletons))
+
+    def top(self, k: int | None = None) -> list[Element]:
+        """The itemsets that save most bits, best first."""
+        ranked = sorted(self.itemsets, key=lambda e: (-e.bits_saved, -len(e), e.items))
+        return ranked if k is None else ranked[:k]
+
+    def _element(self, items: Itemset, usage: int, support: int, entry: int) -> Element:
+        length = code_length(usage, self.total_usage)
+        # Against spelling the same occurrences out item by item, less what the row itself costs.
+        spelled = standard_length(items, self.standard_lengths)
+        saved = usage * (spelled - length) - (length + spelled) if len(items) > 1 else 0.0
+        return Element(items, tuple(self.vocabulary[i] for i in items), usage, support, entry, length, saved)
+
+    # -- lengths ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def standard_lengths(self) -> list[float]:
+        """For each item its code length in the standard code table."""
+        return standard_lengths(self.supports)
+
+    @cached_property
+    def total_usage(self) -> int:
+        """U, the number of codes in the encoded database."""
+        return sum(self.singleton_usages) + sum(usage for _, usage, _, _ in self.found)
+
+    @cached_property
+    def compression(self) -> Compression:
+        """How well the table compresses the data it was mined from."""
+        usages = [*self.singleton_usages, *(usage for _, usage, _, _ in self.found)]
+        standard = [
+            *self.standard_lengths,
+            *(standard_length(items, self.standard_lengths) for items, _, _, _ in self.found),
+        ]
+        return Compression(
+            description_length(self.supports, self.standard_lengths), description_length(usages, standard)
+        )
+
+    # -- files and frames ---------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the table as JSON that people can read; the file appears whole or not at all."""
+        from fedslim.mdl.files import save_code_table  # noqa: PLC0415  # msgspec is needed for files only
+
+        save_code_table(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> CodeTable:
+        """Read a table that `save` wrote; anything else is refused with the reason."""
+        from fedslim.mdl.files import load_code_table  # noqa: PLC0415
+
+        return load_code_table(path)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows (itemsets in cover order, then singletons in use) as plain dictionaries."""
+        return [
+            {
+                "itemset": list(e.labels),
+                "usage": e.usage,
+                "support": e.support,
+                "code_length": e.code_length,
+                "bits_saved": e.bits_saved,
+            }
+            for e in self
+        ]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame, or a polars one where only polars is installed."""
+        from fedslim.mdl.frames import frame_of  # noqa: PLC0415
+
+        return frame_of(self.records(), COLUMNS)
+
+    def _repr_html_(self) -> str:
+        from html import escape  # noqa: PLC0415
+
+        rows = "".join(
+            f"<tr><td>{escape(', '.join(e.labels))}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
+            f"<td>{e.code_length:.2f}</td><td>{e.bits_saved:,.0f}</td></tr>"
+            for e in self.top(SHOWN)
+        )
+        c = self.compression
+        return (
+            f"<p>{len(self):,} itemsets, L% = {c.L_percent:.2f} "
+            f"({c.before.total:,.0f} → {c.after.total:,.0f} bits)</p>"
+            "<table><thead><tr><th>itemset</th><th>usage</th><th>support</th><th>code length</th>"
+            f"<th>bits saved</th></tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+COLUMNS: Sequence[str] = ("itemset", "usage", "support", "code_length", "bits_saved")
+SHOWN = 20

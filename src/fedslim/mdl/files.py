@@ -1,0 +1,171 @@
+"""Code tables as files: JSON with one itemset on a line, a format name and a version.
+
+A file holds what determines the table and nothing else, so equal tables are equal files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from fedslim.data.atomic import replacing
+from fedslim.errors import CodeTableError, WriteError
+from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.table import order_key
+
+FORMAT = "fedslim-code-table"
+VERSION = 1
+MOST_BYTES = 1 << 30
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class _Compression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    bits_data_before: float
+    bits_model_before: float
+    bits_data: float
+    bits_model: float
+    L_percent: float
+    L_data_percent: float
+
+
+class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    item: str
+    support: Count
+    usage: Count
+
+
+class _Itemset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    items: Annotated[list[str], msgspec.Meta(min_length=2)]
+    usage: Positive
+    support: Positive
+    entry: Positive
+    code_length: float
+    bits_saved: float
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    format: str
+    version: int
+    order: Literal["usage", "support"]
+    transactions: Count
+    compression: _Compression
+    items: list[_Item]
+    itemsets: list[_Itemset]
+
+
+def save_code_table(table: CodeTable, path: str | Path) -> None:
+    """See `CodeTable.save`."""
+    c = table.compression
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "order": table.order,
+        "transactions": table.transactions,
+        "compression": {
+            "bits_data_before": c.before.data,
+            "bits_model_before": c.before.model,
+            "bits_data": c.after.data,
+            "bits_model": c.after.model,
+            "L_percent": c.L_percent,
+            "L_data_percent": c.L_data_percent,
+        },
+    }
+    items = [
+        {"item": label, "support": support, "usage": usage}
+        for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
+    ]
+    itemsets = [
+        {
+            "items": list(e.labels),
+            "usage": e.usage,
+            "support": e.support,
+            "entry": e.entry,
+            "code_length": e.code_length,
+            "bits_saved": e.bits_saved,
+        }
+        for e in table.itemsets
+    ]
+    lines = ["{"]
+    lines += [f"  {_json(key)}: {_json(value)}," for key, value in head.items()]
+    lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{path}: its folder cannot be made ({error.strerror or error}); choose another place"
+        raise WriteError(msg) from error
+    with replacing(path) as (stream, _):
+        stream.write("\n".join(lines).encode())
+
+
+def _rows(records: list[dict[str, object]]) -> list[str]:
+    last = len(records) - 1
+    return [f"    {_json(record)}{'' if k == last else ','}" for k, record in enumerate(records)]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def load_code_table(path: str | Path) -> CodeTable:
+    """See `CodeTable.load`."""
+    file = _read(Path(path))
+    labels = tuple(item.item for item in file.items)
+    index = {label: i for i, label in enumerate(labels)}
+    if len(index) != len(labels):
+        twice = next(label for i, label in enumerate(labels) if index[label] != i)
+        raise _bad(path, f"item {twice!r} is listed twice")
+    found = []
+    for number, itemset in enumerate(file.itemsets, 1):
+        unknown = [label for label in itemset.items if label not in index]
+        if unknown:
+            raise _bad(path, f"itemset {number} has the item {unknown[0]!r}, which is not in its list of items")
+        ids = tuple(sorted(index[label] for label in itemset.items))
+        if len(set(ids)) != len(ids):
+            raise _bad(path, f"itemset {number} has an item twice")
+        found.append((ids, itemset.usage, itemset.support, itemset.entry))
+    keys = [order_key(ids, entry) for ids, _, _, entry in found]
+    if any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+        raise _bad(path, "its itemsets are not in cover order, or one of them is there twice")
+    supports = tuple(item.support for item in file.items)
+    usages = tuple(item.usage for item in file.items)
+    covered = list(usages)
+    for ids, usage, _, _ in found:
+        for i in ids:
+            covered[i] += usage
+    wrong = next((i for i, support in enumerate(supports) if covered[i] != support), None)
+    if wrong is not None:
+        raise _bad(
+            path,
+            f"the usages of all itemsets with item {labels[wrong]!r} add up to {covered[wrong]}, "
+            f"but its support is {supports[wrong]}",
+        )
+    return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order)
+
+
+def _read(path: Path) -> _File:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        msg = f"{path}: the code table cannot be read: {error.strerror or error}; check the path"
+        raise CodeTableError(msg) from error
+    try:
+        file = msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _bad(path, str(error)) from error
+    if file.format != FORMAT:
+        raise _bad(path, f"its format is {file.format!r}, not {FORMAT!r}")
+    if file.version != VERSION:
+        raise _bad(path, f"it is of version {file.version}, and this fedslim reads version {VERSION}")
+    return file
+
+
+def _bad(path: str | Path, why: str) -> CodeTableError:
+    return CodeTableError(f"{path} is not a code table that fedslim can use: {why}; write it again with `fedslim mine`")

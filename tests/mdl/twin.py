@@ -1,0 +1,142 @@
+"""SLIM, slow and obvious: everything is counted from nothing at every step. The oracle for the fast engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from fedslim.mdl.objective import (
+    EXACT,
+    Charge,
+    data_terms,
+    estimated_gain,
+    model_terms,
+    standard_length,
+    standard_lengths,
+)
+
+Itemset = tuple[int, ...]
+
+
+def cover(transaction: frozenset[int], table: list[Itemset]) -> list[Itemset]:
+    """The greedy cover: walk down the table in cover order, then single items."""
+    left = set(transaction)
+    used = []
+    for itemset in table:
+        if left.issuperset(itemset):
+            used.append(itemset)
+            left.difference_update(itemset)
+    return used + [(i,) for i in sorted(left)]
+
+
+@dataclass
+class Twin:
+    transactions: list[frozenset[int]]
+    n_items: int
+    pruning: bool = True
+    order: str = "usage"
+    max_itemset_size: int | None = None
+    min_support: int = 1
+    charge: Charge = EXACT
+    entries: dict[Itemset, int] = field(default_factory=dict)
+    candidates: int = 0
+    accepted: int = 0
+    pruned: int = 0
+
+    def table(self, entries: dict[Itemset, int] | None = None) -> list[Itemset]:
+        entries = self.entries if entries is None else entries
+        return sorted(entries, key=lambda x: (-len(x), -entries[x], x))
+
+    def usages(self, entries: dict[Itemset, int] | None = None) -> dict[Itemset, int]:
+        usages = {(i,): 0 for i in range(self.n_items)} | dict.fromkeys(self.table(entries), 0)
+        for transaction in self.transactions:
+            for itemset in cover(transaction, self.table(entries)):
+                usages[itemset] += 1
+        return usages
+
+    def support(self, itemset: Itemset) -> int:
+        return sum(t.issuperset(itemset) for t in self.transactions)
+
+    def __post_init__(self) -> None:
+        self.lengths = standard_lengths([self.support((i,)) for i in range(self.n_items)])
+
+    def terms(self, usages: dict[Itemset, int]) -> list[float]:
+        standard = [standard_length(x, self.lengths) for x in usages]
+        return data_terms(usages.values()) + model_terms(usages.values(), standard)
+
+    def bits_changed(self, before: dict[Itemset, int], after: dict[Itemset, int]) -> float:
+        return math.fsum(self.terms(after) + [-term for term in self.terms(before)])
+
+    def ranked(self, usages: dict[Itemset, int]) -> list[tuple[float, int, Itemset, Itemset]]:
+        """All pairs that promise a gain, best first: gain, then co-usage, then cover order."""
+        together: dict[tuple[Itemset, Itemset], int] = {}
+        place = {x: k for k, x in enumerate(self.table() + [(i,) for i in range(self.n_items)])}
+        for transaction in self.transactions:
+            used = sorted(cover(transaction, self.table()), key=place.__getitem__)
+            for pair in combinations(used, 2):
+                together[pair] = together.get(pair, 0) + 1
+        total, in_use = sum(usages.values()), sum(u > 0 for u in usages.values())
+        found = []
+        for (x, y), c in together.items():
+            if self.max_itemset_size is not None and len(x) + len(y) > self.max_itemset_size:
+                continue
+            st_x, st_y = standard_length(x, self.lengths), standard_length(y, self.lengths)
+            gain = estimated_gain(usages[x], usages[y], c, total, in_use, st_x, st_y, self.charge)
+            if gain > 0:
+                found.append(((-gain, -c, place[x], place[y]), (gain, c, x, y)))
+        return [candidate for _, candidate in sorted(found)]
+
+    def run(self) -> None:
+        rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]] = {}
+        while self.step(rejected):
+            pass
+
+    def step(self, rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]]) -> bool:
+        usages = self.usages()
+        for _, c, x, y in self.ranked(usages):
+            pair = (min(x, y), max(x, y))
+            counts = (usages[pair[0]], usages[pair[1]], c)
+            if rejected.get(pair) == counts:
+                continue
+            self.candidates += 1
+            itemset = tuple(sorted(x + y))
+            support = self.support(itemset)
+            trial = self.entries | {itemset: c if self.order == "usage" else support}
+            after = self.usages(trial)
+            if support < self.min_support or self.bits_changed(usages, after) >= 0:
+                rejected[pair] = counts
+                continue
+            self.entries = trial
+            self.accepted += 1
+            shrunk = self.clean(usages, after)
+            if self.pruning:
+                self.prune(shrunk)
+            # An itemset that comes back after it was dropped is a new one: nothing is held against it.
+            for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
+                del rejected[old]
+            return True
+        return False
+
+    def clean(self, before: dict[Itemset, int], after: dict[Itemset, int]) -> set[Itemset]:
+        """Drop itemsets without usage; returns those that are used less than before."""
+        for itemset in [x for x in self.entries if after[x] == 0]:
+            del self.entries[itemset]
+        return {x for x in self.entries if x in before and after[x] < before[x]}
+
+    def prune(self, pending: set[Itemset]) -> None:
+        while pending := {x for x in pending if x in self.entries}:
+            usages, table = self.usages(), self.table()
+            worst = min(pending, key=lambda x: (usages[x], table.index(x)))
+            pending.remove(worst)
+            trial = {x: entry for x, entry in self.entries.items() if x != worst}
+            after = self.usages(trial)
+            if self.bits_changed(usages, after | {worst: 0}) < 0:
+                self.entries = trial
+                self.pruned += 1
+                pending |= self.clean(usages, after)
+
+    def result(self) -> list[tuple[Itemset, int, int]]:
+        usages = self.usages()
+        found = [(x, usages[x], self.entries[x]) for x in self.table()]
+        return found + [((i,), usages[(i,)], 0) for i in range(self.n_items) if usages[(i,)]]
