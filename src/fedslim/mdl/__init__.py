@@ -1,1 +1,23 @@
 """The MDL room: objective, code table, covers, the search, the estimator. It knows nothing of messages or clients."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.mdl.mine import Mined, mine
+    from fedslim.mdl.slim import Slim
+
+__all__ = ["CodeTable", "Mined", "Slim", "mine"]
+
+# Looked up when first used: a code table can be read without numba, and mined without scikit-learn.
+_HOME = {"CodeTable": "codetable", "Mined": "mine", "mine": "mine", "Slim": "slim"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"fedslim.mdl.{_HOME[name]}"), name)
+    msg = f"module 'fedslim.mdl' has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -34,6 +34,57 @@ Answer = TypeVar("Answer")
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
+def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
+    """Lists of elements for a table without any."""
+
+    def starts() -> NDArray[np.int64]:
+        return np.zeros(n_items + 1, np.int64)
+
+    def slots() -> NDArray[np.int32]:
+        return np.zeros(1024, np.int32)
+
+    return Lists(starts(), slots(), starts(), slots(), slots(), supports)
+
+
+def filled_lists(lists: Lists, table: WorkingTable) -> Lists:
+    """The lists of the elements that the table has now."""
+    if table.item_count > len(lists.slots):
+        room = np.zeros(table.item_count * 2, np.int32)
+        lists = lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
+    kernel.build_lists(table.order, table.elements, lists)
+    return lists
+
+
+def empty_work(capacity: int, database: TransactionDatabase) -> Work:
+    """Scratch memory for a table of so many slots and the transactions of this database."""
+    n_items, n = database.n_items, database.transactions
+    longest = int(database.lengths.max(initial=0)) + 1
+    return Work(
+        lost=np.zeros(capacity, np.int64),
+        won=np.zeros(capacity, np.int64),
+        touched=np.zeros(capacity, np.int32),
+        row=np.zeros(capacity, np.int64),
+        marked=np.zeros(n_items, np.uint8),
+        probes=np.zeros(n_items, np.int64),
+        kept=np.zeros(longest, np.int32),
+        alive=np.zeros(longest, np.int32),
+        broken=np.zeros(longest, np.int64),
+        free=np.zeros(longest, np.int32),
+        fitting=np.zeros(capacity, np.int32),
+        hits=np.zeros(n, np.int32),
+        group_hash=np.zeros(GROUP_PLACES, np.uint64),
+        group_tid=np.full(GROUP_PLACES, NO_GROUP, np.int32),
+        group_count=np.zeros(GROUP_PLACES, np.int64),
+        groups=np.zeros(GROUP_PLACES, np.int32),
+        inside=np.zeros(capacity, np.int32),
+        bucket=np.full(n_items, NO_ELEMENT, np.int32),
+        chain=np.zeros(capacity, np.int32),
+        union=np.zeros(WORDS, np.uint64),
+        free_mask=np.zeros(WORDS, np.uint64),
+        available=np.zeros(WORDS, np.uint64),
+    )
+
+
 class CoverState:
     """Implements `questions.Source` for one database."""
 
@@ -71,34 +122,8 @@ class CoverState:
             usage,
             np.zeros(n, np.int32),
         )
-        self._lists = Lists(
-            np.zeros(n_items + 1, np.int64),
-            np.zeros(1024, np.int32),
-            np.zeros(n_items + 1, np.int64),
-            np.zeros(1024, np.int32),
-            np.zeros(1024, np.int32),
-            supports,
-        )
-        longest = int(database.lengths.max(initial=0)) + 1
-        self._work = Work(
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.int32),
-            np.zeros(capacity, np.int64),
-            np.zeros(n_items, np.uint8),
-            np.zeros(n_items, np.int64),
-            *(np.zeros(longest, np.int32) for _ in range(4)),
-            np.zeros(capacity, np.int32),
-            np.zeros(n, np.int32),
-            np.zeros(GROUP_PLACES, np.uint64),
-            np.full(GROUP_PLACES, NO_GROUP, np.int32),
-            np.zeros(GROUP_PLACES, np.int64),
-            np.zeros(GROUP_PLACES, np.int32),
-            np.zeros(capacity, np.int32),
-            np.full(n_items, NO_ELEMENT, np.int32),
-            np.zeros(capacity, np.int32),
-            *(np.zeros(WORDS, np.uint64) for _ in range(3)),
-        )
+        self._lists = empty_lists(n_items, supports)
+        self._work = empty_work(capacity, database)
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -190,12 +215,7 @@ class CoverState:
         return change
 
     def _rebuild_lists(self) -> None:
-        table = self.table
-        needed = table.item_count
-        if needed > len(self._lists.slots):
-            room = np.zeros(needed * 2, np.int32)
-            self._lists = self._lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
-        kernel.build_lists(table.order, table.elements, self._lists)
+        self._lists = filled_lists(self._lists, self.table)
 
     def _grow(self, capacity: int) -> None:
         covers, work = self._covers, self._work

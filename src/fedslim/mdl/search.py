@@ -67,6 +67,14 @@ class Tally:
     pruned: int = 0
     rows: int = 0
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.candidates + other.candidates,
+            self.accepted + other.accepted,
+            self.pruned + other.pruned,
+            self.rows + other.rows,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -84,7 +84,7 @@ class Work(NamedTuple):
     probes: NDArray[np.int64]  # for each item: the bitmaps that a user of the itemset on trial must be in
     kept: NDArray[np.int32]  # one transaction's length each: elements that stay whatever happens, …
     alive: NDArray[np.int32]  # … that may still break, …
-    broken: NDArray[np.int32]  # … that broke;
+    broken: NDArray[np.int64]  # … where those stand that broke;
     free: NDArray[np.int32]  # items that nothing covers yet
     fitting: NDArray[np.int32]  # for each slot: elements that may be used anew
     hits: NDArray[np.int32]  # for each transaction: those that use the itemset on trial

@@ -1,0 +1,95 @@
+"""Covering transactions, seen or unseen, with a finished code table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.data import TransactionDatabase
+from fedslim.errors import DataError
+from fedslim.mdl.cover_state import empty_lists, empty_work, filled_lists
+from fedslim.mdl.kernels import cover as kernel
+from fedslim.mdl.objective import code_length, log2
+from fedslim.mdl.table import WorkingTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.mdl.table import Itemset
+
+
+class Covering:
+    """A code table ready to cover. Element `k` is itemset k in cover order; after those come all single items."""
+
+    def __init__(self, table: CodeTable) -> None:
+        self.table = table
+        self._working = WorkingTable(len(table.vocabulary))
+        for items, _, _, entry in table.found:
+            slot = self._working.next_slot()
+            self._working.stage(slot, items, entry)
+            self._working.place(slot)
+        supports = np.array(table.supports, np.int64)
+        self._lists = filled_lists(empty_lists(len(table.vocabulary), supports), self._working)
+
+    @property
+    def n_elements(self) -> int:
+        """Itemsets and single items."""
+        return len(self.table.found) + len(self.table.vocabulary)
+
+    def items_of(self, element: int) -> Itemset:
+        """The items of an element."""
+        found = self.table.found
+        return found[element][0] if element < len(found) else (element - len(found),)
+
+    def known(self, database: TransactionDatabase) -> tuple[TransactionDatabase, NDArray[np.int64]]:
+        """The transactions over the table's vocabulary, and how many items of each are not in that vocabulary."""
+        if database.vocabulary == self.table.vocabulary:
+            return database, np.zeros(len(database), np.int64)
+        index = {label: i for i, label in enumerate(self.table.vocabulary)}
+        ids = np.array([index.get(label, -1) for label in database.vocabulary], np.int64)[database.items]
+        tids = np.repeat(np.arange(len(database), dtype=np.int64), database.lengths)
+        strange = np.bincount(tids[ids < 0], minlength=len(database)).astype(np.int64)
+        known = TransactionDatabase.from_pairs(
+            tids[ids >= 0], ids[ids >= 0], self.table.vocabulary, transactions=len(database), name=database.name
+        )
+        return known, strange
+
+    def cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(ends, elements): the cover of transaction t is elements[ends[t - 1]:ends[t]], in cover order."""
+        known, strange = self.known(database)
+        if strange.any():
+            t = int(np.flatnonzero(strange)[0])
+            label = next(i for i in database.transaction(t) if i not in set(self.table.vocabulary))
+            msg = (
+                f"transaction {t + 1} has the item {label!r}, which the code table does not know; "
+                "leave such items out, or score the transaction with score_samples"
+            )
+            raise DataError(msg)
+        ends, slots = self._cover(known)
+        n_items, n_found = len(self.table.vocabulary), len(self.table.found)
+        return ends, np.where(slots < n_items, slots + n_found, slots - n_items)
+
+    def bits(self, database: TransactionDatabase) -> NDArray[np.float64]:
+        """The encoded length of each transaction, with one more usage for every element and for "anything else".
+
+        So a transaction that the table could not encode (an item it never saw) has a finite, large length.
+        """
+        known, strange = self.known(database)
+        ends, slots = self._cover(known)
+        usages = [*self.table.singleton_usages, *(usage for _, usage, _, _ in self.table.found)]
+        total = sum(usages) + len(usages) + 1
+        lengths = np.array([code_length(usage + 1, total) for usage in usages])
+        sums = np.concatenate(([0.0], np.cumsum(lengths[slots])))
+        bits: NDArray[np.float64] = np.diff(sums[np.concatenate(([0], ends))]) + strange * log2(total)
+        return bits
+
+    def _cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        slots = np.zeros(database.occurrences, np.int64)
+        ends = np.zeros(database.transactions, np.int64)
+        work = empty_work(self._working.capacity, database)
+        kernel.cover_all(
+            database.offsets, database.items, self._working.elements, self._lists, work, slots, ends
+        )
+        return ends, slots[: int(ends[-1]) if len(ends) else 0]

@@ -1,0 +1,176 @@
+"""Mining one database: the search, the source, the effort, and the code table that comes out.
+
+    mined = mine(db, max_time=60)
+    mined.table.compression.L_percent
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedslim.data import TransactionDatabase
+from fedslim.errors import ParameterError
+from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.cover_state import CoverState, Summed
+from fedslim.mdl.driver import Progress, Stop, Trend, drive
+from fedslim.mdl.effort import policies
+from fedslim.mdl.search import Policy, SlimSearch, Tally
+from fedslim.mdl.support import SupportIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedslim.mdl.questions import Source
+    from fedslim.mdl.search import Order, SearchResult
+
+Ending = Literal["converged", "out of time", "interrupted"]
+
+PAYS_IN_THREADS = 2_000_000
+"""Item occurrences from which on a second thread is worth what asking two sources costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """What mining gave: the table, and how it went."""
+
+    table: CodeTable
+    tally: Tally
+    seconds: float
+    ending: Ending
+
+    @property
+    def converged(self) -> bool:
+        """Whether the search came to its end by itself."""
+        return self.ending == "converged"
+
+
+def mine(
+    database: TransactionDatabase,
+    *,
+    pruning: bool = True,
+    order: Order = "usage",
+    max_time: float | None = None,
+    max_itemset_size: int | None = None,
+    min_support: int = 1,
+    effort: int = 1,
+    threads: int | None = None,
+    stop: Stop | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Mined:
+    """Find the code table that compresses the database best.
+
+    The result does not depend on `threads`. When the time is up, or `stop` is asked for, it is the best table so far.
+    """
+    _check(order, max_time, max_itemset_size, min_support, threads)
+    plain = Policy(pruning, order, max_itemset_size, min_support)
+    plans = policies(plain, effort)
+    stop = stop or Stop(max_time)
+    best: SearchResult | None = None
+    tally = Tally()
+    source: Source | None = None
+    for number, policy in enumerate(plans, 1):
+        if best is not None and stop.now():
+            break
+        source = _source(database, threads)
+        search = SlimSearch(database.n_items, policy)
+        report = None if on_progress is None else _reporter(search, number, len(plans), stop, on_progress)
+        result = drive(search, source, stop=stop, report=report)
+        if isinstance(source, Summed):
+            source.close()
+        tally += search.tally
+        if best is None or result.bits.total < best.bits.total:
+            best = result
+    assert best is not None  # noqa: S101  # there is always at least one policy
+    done = not stop.now() or search.converged
+    ending: Ending = "converged" if done else "interrupted" if stop.asked else "out of time"
+    return Mined(code_table(database, best, order), tally, stop.seconds, ending)
+
+
+def code_table(database: TransactionDatabase, result: SearchResult, order: Order) -> CodeTable:
+    """The table that a search found, with supports counted in the database."""
+    index = SupportIndex(database)
+    singletons = [0] * database.n_items
+    found = []
+    for entry in result.entries:
+        if len(entry.items) == 1:
+            singletons[entry.items[0]] = entry.usage
+        else:
+            found.append((entry.items, entry.usage, index.support(entry.items), entry.entry))
+    return CodeTable(
+        database.vocabulary,
+        database.transactions,
+        tuple(database.supports.tolist()),
+        tuple(singletons),
+        tuple(found),
+        order,
+    )
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them from the cache: some ten seconds the first time, half a second after."""
+    database = TransactionDatabase.from_transactions([[1, 2, 3], [1, 2, 3], [1, 2], [3]] * 3)
+    mine(database, threads=1)
+
+
+def _reporter(
+    search: SlimSearch, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
+) -> Callable[[], None]:
+    trend = Trend()
+
+    def report() -> None:
+        seconds = stop.seconds
+        remaining = trend.remaining(seconds, search.best_gain)
+        limit = stop.deadline - stop.started - seconds
+        if limit != float("inf"):
+            remaining = limit if remaining is None else min(limit, remaining)
+        standard = search.bits_standard.total
+        on_progress(
+            Progress(
+                number,
+                of,
+                search.itemsets,
+                search.tally.accepted,
+                search.tally.candidates,
+                100.0 * search.bits_now / standard if standard else 100.0,
+                search.best_gain,
+                seconds,
+                remaining,
+            )
+        )
+
+    return report
+
+
+def _source(database: TransactionDatabase, threads: int | None) -> Source:
+    """One cover state, or as many as threads, which is the same to the search."""
+    if threads is None:
+        threads = min(os.cpu_count() or 1, 4) if database.occurrences >= PAYS_IN_THREADS else 1
+    threads = max(1, min(threads, database.transactions))
+    if threads == 1:
+        return CoverState(database)
+    parts = np.array_split(np.arange(database.transactions), threads)
+    return Summed([CoverState(database.take(part)) for part in parts])
+
+
+def _check(
+    order: str, max_time: float | None, max_itemset_size: int | None, min_support: int, threads: int | None
+) -> None:
+    if order not in ("usage", "support"):
+        msg = f"order must be 'usage' or 'support', not {order!r}"
+        raise ParameterError(msg)
+    if max_time is not None and not max_time > 0:
+        msg = f"max_time must be a positive number of seconds or None, not {max_time!r}"
+        raise ParameterError(msg)
+    if max_itemset_size is not None and max_itemset_size < 1:
+        msg = f"max_itemset_size must be at least 1 or None, not {max_itemset_size!r}"
+        raise ParameterError(msg)
+    if min_support < 1:
+        msg = f"min_support must be at least 1, not {min_support!r}"
+        raise ParameterError(msg)
+    if threads is not None and threads < 1:
+        msg = f"threads must be at least 1 or None, not {threads!r}"
+        raise ParameterError(msg)
