@@ -87,9 +87,9 @@ class Twin:
                 found.append(((-gain, -c, place[x], place[y]), (gain, c, x, y)))
         return [candidate for _, candidate in sorted(found)]
 
-    def run(self) -> None:
+    def run(self, steps: int | None = None) -> None:
         rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]] = {}
-        while self.step(rejected):
+        while self.accepted != steps and self.step(rejected):
             pass
 
     def step(self, rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]]) -> bool:

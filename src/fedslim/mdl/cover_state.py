@@ -79,7 +79,6 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
         inside=np.zeros(capacity, np.int32),
         bucket=np.full(n_items, NO_ELEMENT, np.int32),
         chain=np.zeros(capacity, np.int32),
-        union=np.zeros(WORDS, np.uint64),
         free_mask=np.zeros(WORDS, np.uint64),
         available=np.zeros(WORDS, np.uint64),
     )
@@ -164,6 +163,7 @@ class CoverState:
         self._commits += 1
         change = self._trial[1]
         hits = int(change.won[change.slots == slot].sum())
+        self._work.hits[:hits].sort()  # a list in the order of memory is walked over faster, many times
         n = kernel.insert(slot, hits, self._commits, self.table.elements, self._lists, self._covers, self._work)
         self.table.place(slot)
         self._trial = ((), NOTHING)

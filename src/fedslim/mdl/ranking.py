@@ -138,6 +138,14 @@ class CandidateRanking:
         self._rows.exact[candidate.x] = kernel.NEVER
         self._rows.exact[candidate.y] = kernel.NEVER
 
+    def forgive(self, candidate: Candidate) -> None:
+        """Take a rejection back."""
+        kernel.reject(candidate.x, candidate.y, kernel.NEVER, self._facts, self._rejected)
+        self._rows.exact[candidate.x] = kernel.NEVER
+        self._rows.exact[candidate.y] = kernel.NEVER
+        self._rows.upper[candidate.x] = max(self._rows.upper[candidate.x], candidate.gain)
+        self._rows.upper[candidate.y] = max(self._rows.upper[candidate.y], candidate.gain)
+
     def forget_rejected(self) -> None:
         """Give every rejected candidate another chance."""
         self._rejected = _empty_rejected(len(self._rejected.key))

@@ -173,26 +173,25 @@ class SlimSearch:
 
     def _step(self) -> Generator[Question, Any, bool]:
         """Accept the first candidate that compresses better (or the best of a few); False if there is none."""
-        found: tuple[float, Candidate, Insert] | None = None
-        tried: list[Candidate] = []
-        while len(tried) < self.policy.look_ahead or found is None:
+        found: list[tuple[float, int, Candidate, Insert]] = []
+        tried = 0
+        while tried < self.policy.look_ahead or not found:
             candidate = yield from self._next_candidate()
             if candidate is None:
                 break
+            tried += 1
             trial = yield from self._try(candidate)
-            if trial is None or trial[0] >= 0:
-                self._ranking.reject(candidate)
-                if found is not None:
-                    tried.append(candidate)
-                continue
-            tried.append(candidate)
-            if found is None or trial[0] < found[0]:
-                found = (trial[0], candidate, trial[1])
-            if self.policy.look_ahead > 1:
-                self._ranking.reject(candidate)  # only for the rest of this step
-        if found is None:
+            if trial is not None and trial[0] < 0:
+                found.append((trial[0], tried, candidate, trial[1]))
+                if self.policy.look_ahead == 1:
+                    break
+            self._ranking.reject(candidate)
+        if not found:
             return False
-        yield from self._accept(found[2], found[0])
+        for _, _, candidate, _ in found[: self.policy.look_ahead > 1 and len(found)]:
+            self._ranking.forgive(candidate)  # they were put aside only to see what comes after them
+        bits, _, _, move = min(found, key=lambda trial: trial[:2])
+        yield from self._accept(move, bits)
         return True
 
     def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:

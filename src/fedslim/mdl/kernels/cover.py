@@ -221,17 +221,38 @@ def _collect(
 
 
 @inlined
-def _set_available(n_alive: int, n_free: int, mask: np.ndarray, work: Work) -> None:
-    for w in range(WORDS):
-        work.free_mask[w] = EMPTY
-    for k in range(n_free):
-        for w in range(WORDS):
-            work.free_mask[w] |= mask[work.free[k], w]
+def _set_available(n_alive: int, mask: np.ndarray, work: Work) -> None:
+    """Make `available` from `free_mask` and the elements that may still break."""
     for w in range(WORDS):
         work.available[w] = work.free_mask[w]
     for k in range(n_alive):
         for w in range(WORDS):
             work.available[w] |= mask[work.alive[k], w]
+
+
+@inlined
+def _take_out(best: int, n_free: int, elements: Elements, work: Work) -> int:
+    """Take the items of `best` out of `free` and the masks; returns how many are left.
+
+    Where items share bits, the masks keep them: a mask may promise too much, but never too little.
+    """
+    mask, free = elements.mask, work.free
+    still = NONE
+    if elements.exact:
+        for w in range(WORDS):
+            work.free_mask[w] &= ~mask[best, w]
+            work.available[w] &= ~mask[best, w]
+        for k in range(n_free):
+            item = np.int64(free[k])
+            if (mask[best, item >> 6] >> np.uint64(item & 63)) & BIT == EMPTY:
+                free[still] = item
+                still += 1
+        return still
+    for k in range(n_free):
+        if not _contains(best, np.int64(free[k]), elements):
+            free[still] = free[k]
+            still += 1
+    return still
 
 
 @inner
@@ -254,7 +275,7 @@ def _recover(
 
     Everything counts `times` times: for all transactions of a group (and once where it is carried out).
 
-    A newly used element breaks those of the elements in `alive` that it overlaps: all of them come after it. What
+    The caller has set `free_mask`. A newly used element breaks those of the elements in `alive` that it overlaps: all of them come after it. What
     breaks frees only items that were available before, so one look through the lists finds all that can ever fit.
     A caller that knows all elements with a free item that fit says so with `n_fitting` (otherwise UNKNOWN); should
     something break, its items need a look of their own.
@@ -263,7 +284,7 @@ def _recover(
     alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
     complete = n_fitting == UNKNOWN
     if n_free > 0:
-        _set_available(n_alive, n_free, mask, work)
+        _set_available(n_alive, mask, work)
     if complete:
         n_fitting = NONE
         if n_free > 0:
@@ -284,6 +305,8 @@ def _recover(
             if _overlap(s, best, elements):
                 n_touched = _lose(s, times, n_touched, work)
                 outside |= size[s] > 1
+                for w in range(WORDS):
+                    work.free_mask[w] |= mask[s, w]
                 for j in range(start[s], start[s] + size[s]):
                     free[n_free] = items[j]
                     n_free += 1
@@ -291,13 +314,7 @@ def _recover(
                 alive[still] = s
                 still += 1
         n_alive = still
-        still = NONE
-        for k in range(n_free):
-            if not _contains(best, np.int64(free[k]), elements):
-                free[still] = free[k]
-                still += 1
-        n_free = still
-        _set_available(n_alive, n_free, mask, work)
+        n_free = _take_out(best, n_free, elements, work)
         if outside and not complete:
             complete = True
             f = NONE
@@ -340,39 +357,31 @@ def _insert_into(
     rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
     base = covers.start[t]
     end = base + 1 + covers.slots[base]
+    n_items = len(work.marked)
     n_broken = NONE
     broken_items = NONE
     hits = NONE
-    for w in range(WORDS):
-        work.union[w] = EMPTY
     for k in range(base + 1, end):
         s = np.int64(covers.slots[k])
-        if rank[s] < rank[z]:
-            continue
-        shared = EMPTY
-        for w in range(WORDS):
-            both = mask[s, w] & mask[z, w]
-            work.union[w] |= both
-            shared |= both
-        if shared == EMPTY:
-            continue
-        if not elements.exact:
-            common = NONE
-            for j in range(start[s], start[s] + size[s]):
-                common += work.marked[items[j]]
-            if common == 0:
-                continue
+        common = NONE
+        if s < n_items:
+            # a single item; at first covers are long and have little else
+            common += work.marked[s]
+        elif rank[s] >= rank[z]:
+            shared = EMPTY
+            for w in range(WORDS):
+                shared |= mask[s, w] & mask[z, w]
+            if shared != EMPTY:
+                for j in range(start[s], start[s] + size[s]):
+                    common += work.marked[items[j]]
+        if common > 0:
+            work.broken[n_broken] = k
+            n_broken += 1
+            broken_items += size[s]
             hits += common
-        work.broken[n_broken] = k
-        n_broken += 1
-        broken_items += size[s]
-    if elements.exact:
-        missing = EMPTY
-        for w in range(WORDS):
-            missing |= mask[z, w] & ~work.union[w]
-        if missing != EMPTY:
-            return NOT
-    elif hits != size[z]:
+            if hits == size[z]:
+                break
+    if hits != size[z]:
         return NOT
     for b in range(n_broken):
         n_touched = _lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
@@ -390,6 +399,8 @@ def _insert_into(
     n_alive = NONE
     n_kept = ONCE
     work.kept[0] = z
+    for w in range(WORDS):
+        work.free_mask[w] = EMPTY
     b = NONE
     for k in range(base + 1, end):
         s = np.int64(covers.slots[k])
@@ -399,6 +410,8 @@ def _insert_into(
                 if work.marked[items[j]] == 0:
                     work.free[n_free] = items[j]
                     n_free += 1
+                    for w in range(WORDS):
+                        work.free_mask[w] |= mask[items[j], w]
         elif rank[s] < rank[z]:
             work.kept[n_kept] = s
             n_kept += 1
@@ -620,7 +633,9 @@ def _remove_from(
     for k in range(n_inside):
         work.fitting[k] = work.inside[k]
     n_fitting = n_inside
-    _set_available(n_alive, n_free, elements.mask, work)
+    for w in range(WORDS):
+        work.free_mask[w] = elements.mask[z, w]
+    _set_available(n_alive, elements.mask, work)
     for k in range(n_alive):
         for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
             s = np.int64(work.bucket[items[j]])
@@ -763,26 +778,23 @@ def cover_all(
     end = NONE
     for t in range(len(offsets) - 1):
         n_free = NONE
+        for w in range(WORDS):
+            work.free_mask[w] = EMPTY
         for j in range(offsets[t], offsets[t + 1]):
             work.free[n_free] = items[j]
             n_free += 1
-        _set_available(NONE, n_free, elements.mask, work)
+            for w in range(WORDS):
+                work.free_mask[w] |= elements.mask[items[j], w]
+        _set_available(NONE, elements.mask, work)
         n_fitting = _collect(NONE, NONE, n_free, NONE, elements, lists, work)
         for f in range(n_fitting):
             s = np.int64(work.fitting[f])
             if n_free == 0:
                 break
-            _set_available(NONE, n_free, elements.mask, work)
-            if not _fits(s, NONE, n_free, elements, work):
-                continue
-            slots[end] = s
-            end += 1
-            still = NONE
-            for k in range(n_free):
-                if not _contains(s, np.int64(work.free[k]), elements):
-                    work.free[still] = work.free[k]
-                    still += 1
-            n_free = still
+            if _fits(s, NONE, n_free, elements, work):
+                slots[end] = s
+                end += 1
+                n_free = _take_out(s, n_free, elements, work)
         for k in range(n_free):
             slots[end] = work.free[k]
             end += 1

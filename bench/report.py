@@ -1,0 +1,269 @@
+"""Tables of the results, for the terminal and for the documentation; everything comes from the JSON files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from wire import Values
+
+FINE, COARSE = 10.0, 100.0
+BUSY = 1.15
+"""Wall over CPU of a single thread from which on the machine was busy with something else."""
+
+
+@dataclass
+class Table:
+    """A table with a title and remarks below; the first column is text, the others are figures."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """For the terminal."""
+        widths = [max(len(row[place]) for row in (self.head, *self.rows)) for place in range(len(self.head))]
+
+        def line(cells: list[str]) -> str:
+            first, *others = (
+                cell.ljust(width) if not place else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            )
+            return "  ".join([first, *others]).rstrip()
+
+        ruled = "  ".join("-" * width for width in widths)
+        body = [line(self.head), ruled, *(line(row) for row in self.rows)]
+        return "\n".join(["", self.title, "", *body, *([""] if self.remarks else []), *self.remarks])
+
+    def markdown(self) -> str:
+        """For the documentation."""
+        rule = "|".join(["---", *["---:"] * (len(self.head) - 1)])
+        body = [" | ".join(row) for row in self.rows]
+        lines = [f"| {' | '.join(self.head)} |", f"|{rule}|", *(f"| {row} |" for row in body)]
+        remarks = ["", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
+        return "\n".join([f"### {self.title}", "", *lines, *remarks])
+
+
+def tables(part: str, results: Values) -> list[Table]:
+    """The tables of one part."""
+    makers: dict[str, Callable[[Values], list[Table]]] = {
+        "peers": _peers,
+        "convergence": _convergence,
+        "large": _large,
+        "growth": _growth,
+    }
+    return makers[part](results)
+
+
+def read(folder: Path, part: str) -> Values | None:
+    """The results of a part, if there are any."""
+    path = folder / f"{part}.json"
+    if not path.exists():
+        return None
+    found: Values = json.loads(path.read_text())
+    return found
+
+
+def machine(values: Values) -> str:
+    """One sentence about where it ran."""
+    here, versions = values["machine"], values["versions"]
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB, {here['system']}; "
+        f"Python {here['python']}, {packages}."
+    )
+
+
+def _peers(results: Values) -> list[Table]:
+    table = Table(
+        "Time to reach what scikit-mine has",
+        [
+            "data set",
+            "L% to reach",
+            "scikit-mine wall s",
+            "CPU s",
+            "fedslim wall s",
+            "CPU s",
+            "effort",
+            "times faster (wall)",
+            "(CPU)",
+        ],
+    )
+    for name, one in results["sets"].items():
+        ours = one["ours"]
+        by_target = dict(zip(ours["targets"], ours["reached"], strict=False))
+        for snapshot in one["snapshots"]:
+            mine = by_target.get(snapshot["bits"])
+            theirs = [f"{snapshot['L_percent']:.3f}", _s(snapshot["wall"]), _s(snapshot["cpu"])]
+            if mine is None:
+                cells = ["not reached", "-", str(ours["effort"]), "-", "-"]
+            else:
+                faster = [_times(snapshot[kind] / mine[kind]) for kind in ("wall", "cpu")]
+                cells = [_s(mine["wall"]), _s(mine["cpu"]), str(ours["effort"]), *faster]
+            table.rows.append([name, *theirs, *cells])
+        tried = ", ".join(f"effort {effort}: {percent:.3f}" for effort, percent in ours["tried"].items())
+        table.remarks.append(
+            f"{name}: best L% of fedslim by the time it stopped: {tried}; "
+            f"median of {len(ours['runs'])} runs, one thread, each in a fresh process."
+        )
+        table.remarks += _noise(name, ours["runs"])
+    table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
+    return [table]
+
+
+def _convergence(results: Values) -> list[Table]:
+    table = Table(
+        "To convergence, plain greedy",
+        [
+            "data set",
+            "L%",
+            "itemsets",
+            "CPU s",
+            "wall s",
+            "wall s, default threads",
+            "C++ SLIM CPU s",
+            "times less",
+            "prototype CPU s",
+            "times less",
+        ],
+    )
+    for name, one in results["sets"].items():
+        original = one["original"]
+        table.rows.append(
+            [
+                name,
+                f"{one['L_percent']:.2f}",
+                f"{one['itemsets']:,}",
+                _s(one["cpu"]),
+                _s(one["wall"]),
+                _s(one["wall_default"]),
+                "-" if original is None else f"{original:g}",
+                "-" if original is None else _times(original / one["cpu"]),
+                f"{one['prototype']:g}",
+                _times(one["prototype"] / one["cpu"]),
+            ]
+        )
+        if not one["same"]:
+            table.remarks.append(f"{name}: the runs did NOT all give the same result.")
+        table.remarks += _noise(name, one["runs"])
+    runs = {name: len(one["runs"]) for name, one in results["sets"].items()}
+    table.remarks.append(
+        "CPU and wall are of one thread, median of "
+        + ", ".join(f"{count} ({name})" for name, count in runs.items())
+        + " runs, start-up apart."
+    )
+    table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
+    found = results["startup"]
+    startup = Table("Start-up of a process", ["what", "wall s", "CPU s"])
+    for what, key in (
+        ("import", "import"),
+        ("kernels, from the cache", "kernels"),
+        ("kernels, compiled (once)", "compile"),
+    ):
+        startup.rows.append([what, _s(found[f"{key}_wall"]), _s(found[f"{key}_cpu"])])
+    return [table, startup]
+
+
+def _large(results: Values) -> list[Table]:
+    dense = results["dense"]
+    growing = Table(
+        f"Accidents-like, {dense['transactions']:,} x {dense['items']:,}, as the table grows",
+        ["itemsets", "accepted", "wall s", "CPU s", "ms for each accepted", "candidates", "L%", "peak MB"],
+    )
+    before: Values = {"wall": 0.0, "accepted": 0}
+    for point in dense["points"]:
+        step = (point["wall"] - before["wall"]) / (point["accepted"] - before["accepted"])
+        growing.rows.append(
+            [
+                f"{point['itemsets']:,}",
+                f"{point['accepted']:,}",
+                _s(point["wall"]),
+                _s(point["cpu"]),
+                f"{1000 * step:.0f}",
+                f"{point['candidates']:,}",
+                f"{point['L_percent']:.2f}",
+                f"{point['peak_mb']:,.0f}",
+            ]
+        )
+        before = point
+    growing.remarks.append(
+        "Wall time for each accepted itemset is of the stretch since the row above; default threads. "
+        "Itemsets are fewer than accepted because pruning removes some."
+    )
+    table = Table(
+        "Large data: time and memory",
+        ["data set", "until", "wall s", "CPU s", "L%", "itemsets", "loading s", "peak MB, loaded", "peak MB"],
+    )
+    for name, key in (("accidents-like", "dense"), ("wide-sparse", "wide")):
+        if (one := results.get(key)) is None:
+            continue
+        until = "convergence" if one["converged"] else f"{one['itemsets']:,} itemsets"
+        table.rows.append(
+            [
+                f"{name} {one['transactions']:,} x {one['items']:,}",
+                until,
+                _s(one["wall"]),
+                _s(one["cpu"]),
+                f"{one['L_percent']:.2f}",
+                f"{one['itemsets']:,}",
+                _s(one["load"]["wall"]),
+                f"{one['peak_mb_loaded']:,.0f}",
+                f"{one['peak_mb']:,.0f}",
+            ]
+        )
+    return [growing, table]
+
+
+def _growth(results: Values) -> list[Table]:
+    table = Table(
+        f"Growth: accidents-like to {results['accepted']} accepted itemsets, one thread",
+        ["transactions", "CPU s", "wall s", "times the row above (CPU)", "candidates", "L%", "peak MB"],
+    )
+    before = None
+    for size, one in results["sizes"].items():
+        table.rows.append(
+            [
+                f"{int(size):,}",
+                _s(one["cpu"]),
+                _s(one["wall"]),
+                "-" if before is None else f"{one['cpu'] / before:.2f}",
+                f"{one['candidates']:,}",
+                f"{one['L_percent']:.2f}",
+                f"{one['peak_mb']:,.0f}",
+            ]
+        )
+        before = one["cpu"]
+        table.remarks += _noise(f"{int(size):,}", one["runs"])
+    counts = {len(one["runs"]) for one in results["sizes"].values()}
+    table.remarks.append(f"Median of {' or '.join(map(str, sorted(counts)))} runs.")
+    return [table]
+
+
+def _noise(name: str, runs: list[Values]) -> list[str]:
+    """What spoils a measurement."""
+    remarks = []
+    spoilt = sum(bool(run["compiled"]) for run in runs)
+    if spoilt:
+        remarks.append(f"{name}: in {spoilt} of {len(runs)} runs kernels were compiled while the clock ran.")
+    busy = [run for run in runs if run["wall"] > BUSY * run["cpu"]]
+    if busy:
+        worst = max(run["wall"] / run["cpu"] for run in busy)
+        remarks.append(
+            f"{name}: {len(busy)} of {len(runs)} runs waited for a core (wall up to {worst:.2f} times CPU); go by CPU."
+        )
+    return remarks
+
+
+def _s(seconds: float) -> str:
+    """Seconds with three digits or so."""
+    return f"{seconds:.3f}" if seconds < FINE / 10 else f"{seconds:.2f}" if seconds < COARSE else f"{seconds:.0f}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < FINE else f"{ratio:,.0f}"

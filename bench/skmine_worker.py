@@ -1,0 +1,63 @@
+"""One run of scikit-mine's SLIM; runs in the peers' environment.
+
+    python bench/skmine_worker.py mine '{"path": "chess.dat.gz", "seconds": 120, "marks": [10, 30, 60]}'
+
+Its `max_time` is looked at after each accepted itemset, so a run ends right after it reached what it then has.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wire import Clock, Teller, Values, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def mine(path: str, seconds: float, marks: Sequence[float]) -> Values:
+    """Mine one FIMI file; the tables as they were at the marks and at the end, with the time of each."""
+    importing = Clock()
+    from skmine.itemsets import SLIM  # noqa: PLC0415  # the import is measured
+
+    imported = importing.read()
+    with gzip.open(path, "rt") if path.endswith(".gz") else Path(path).open() as lines:
+        transactions = [[int(item) for item in line.split()] for line in lines]
+
+    class Watched(SLIM):  # type: ignore[misc]  # untyped
+        """Notes when it accepts."""
+
+        def update(self, *args: Any, **values: Any) -> None:
+            super().update(*args, **values)
+            now = clock.read()
+            self.accepted += 1
+            self.reached_ = now
+            tell(f"{self.accepted} accepted, {now['wall']:.0f} s of {seconds:.0f} s")
+            # A table was good enough at a mark if it was there before the next acceptance, which came after the mark.
+            while waiting and now["wall"] >= waiting[0]:
+                waiting.pop(0)
+                snapshots.append({**now, "table": self.usages()})
+
+        def usages(self) -> list[tuple[list[int], int]]:
+            return [(sorted(items), len(tids)) for items, tids in self.codetable_.items() if tids]
+
+    tell, waiting, snapshots = Teller(), sorted(marks), []
+    slim = Watched(pruning=True, max_time=seconds)
+    slim.accepted = 0
+    clock = Clock()
+    slim.fit(transactions)
+    ended = clock.read()
+    snapshots.append({**slim.reached_, "table": slim.usages()})
+    return {
+        "snapshots": snapshots,
+        "ended": ended,
+        "converged": ended["wall"] < seconds,
+        "accepted": slim.accepted,
+        "import": imported,
+    }
+
+
+if __name__ == "__main__":
+    serve({"mine": mine})

@@ -1,0 +1,65 @@
+"""What a measured process and the one that started it say to each other: JSON objects, one on each line of stdout.
+
+Imports nothing but the standard library: the peers' environment has no fedslim.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Values = dict[str, Any]
+
+PROGRESS_EVERY = 0.5
+"""Seconds between two lines of progress from one process."""
+
+
+class Clock:
+    """Wall time and CPU time (of all threads) since it was made."""
+
+    def __init__(self) -> None:
+        self._cpu = time.process_time()
+        self._wall = time.perf_counter()
+
+    def read(self) -> Values:
+        """Seconds so far."""
+        wall = time.perf_counter() - self._wall
+        return {"wall": wall, "cpu": time.process_time() - self._cpu}
+
+
+class Teller:
+    """Tells progress, but not too often."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, text: str) -> None:
+        """Say this, or not."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + PROGRESS_EVERY
+            _say({"progress": text})
+
+
+def serve(tasks: dict[str, Callable[..., Values]]) -> None:
+    """Do the task that the command line names, with its arguments as one JSON object, and say what came out."""
+    try:
+        result = tasks[sys.argv[1]](**json.loads(sys.argv[2]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    _say({"result": {**result, "peak_mb": peak_mb()}})
+
+
+def peak_mb() -> float:
+    """The largest resident size of this process so far, in MB (10^6 bytes)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _say(message: Values) -> None:
+    print(json.dumps(message), flush=True)

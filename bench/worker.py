@@ -1,0 +1,267 @@
+"""One measured run of fedslim in a process of its own.
+
+    python bench/worker.py mine '{"data": "chess", "threads": 1}'
+
+Times are for mining alone, from the database in memory; imports, kernels and loading come before the clock starts and
+are told apart. `compiled` names kernels that were compiled while the clock ran, which spoils a measurement.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba.core import event
+
+from fedslim.data import load, locate
+from fedslim.errors import DataError
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.driver import Progress, Stop, drive
+from fedslim.mdl.effort import policies
+from fedslim.mdl.mine import mine as mine_it
+from fedslim.mdl.mine import warm_up
+from fedslim.mdl.objective import description_length, standard_length, standard_lengths
+from fedslim.mdl.search import Policy, SlimSearch
+from wire import Clock, Teller, Values, peak_mb, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from fedslim.data import TransactionDatabase
+
+
+def look(names: Sequence[str]) -> Values:
+    """The machine, the versions, and for each public set where its file is or why there is none."""
+    found, missing = {}, {}
+    for name in names:
+        try:
+            load(name)
+            found[name] = str(locate(name))
+        except DataError as error:
+            missing[name] = str(error)
+    versions = {name: importlib.metadata.version(name) for name in ("fedslim", "numpy", "numba", "llvmlite")}
+    return {"found": found, "missing": missing, "versions": versions, "machine": _machine()}
+
+
+def mine(data: str, threads: int | None) -> Values:
+    """Plain greedy to convergence."""
+    database, before = _ready(data)
+    tell = Teller()
+    with _compilations() as compiled:
+        clock = Clock()
+        mined = mine_it(
+            database,
+            threads=threads,
+            on_progress=lambda p: tell(f"{p.itemsets} itemsets, {p.percent:.2f} %, {p.seconds:.0f} s"),
+        )
+        times = clock.read()
+    return {
+        **before,
+        **times,
+        "L_percent": mined.table.compression.L_percent,
+        "itemsets": len(mined.table),
+        "candidates": mined.tally.candidates,
+        "converged": mined.converged,
+        "compiled": compiled,
+    }
+
+
+def grow(data: str, threads: int | None, marks: Sequence[int]) -> Values:
+    """Plain greedy until the table has as many itemsets as the last mark; the time at every mark."""
+    database, before = _ready(data)
+    waiting, points = list(marks), []
+    tell, stop = Teller(), Stop()
+
+    def watch(now: Progress) -> None:
+        tell(f"{now.itemsets} itemsets, {now.percent:.2f} %, {now.seconds:.0f} s")
+        if waiting and now.itemsets >= waiting[0]:
+            while waiting and now.itemsets >= waiting[0]:
+                waiting.pop(0)
+            points.append(
+                {
+                    **clock.read(),
+                    "itemsets": now.itemsets,
+                    "accepted": now.accepted,
+                    "candidates": now.candidates,
+                    "L_percent": now.percent,
+                    "peak_mb": peak_mb(),
+                }
+            )
+            if not waiting:
+                stop.ask()
+
+    with _compilations() as compiled:
+        clock = Clock()
+        mined = mine_it(database, threads=threads, stop=stop, on_progress=watch)
+        times = clock.read()
+    return {
+        **before,
+        **times,
+        "points": points,
+        "L_percent": mined.table.compression.L_percent,
+        "itemsets": len(mined.table),
+        "converged": mined.converged,
+        "compiled": compiled,
+    }
+
+
+def accept(data: str, accepted: int) -> Values:
+    """Plain greedy, single thread, until so many itemsets were accepted."""
+    database, before = _ready(data)
+    with _compilations() as compiled:
+        clock = Clock()
+        search = SlimSearch(database.n_items, Policy())
+        source = CoverState(database)
+        prepared = clock.read()
+        tell = Teller()
+        result = drive(
+            search,
+            source,
+            stop=_until(lambda: search.tally.accepted >= accepted),
+            report=lambda: tell(f"{search.tally.accepted} accepted"),
+        )
+        times = clock.read()
+    return {
+        **before,
+        **times,
+        "prepared": prepared,
+        "accepted": search.tally.accepted,
+        "candidates": search.tally.candidates,
+        "L_percent": 100 * result.bits.total / result.bits_standard.total,
+        "compiled": compiled,
+    }
+
+
+def score(data: str, table: str) -> Values:
+    """L% of another system's table, from its usages, with our objective."""
+    database, _ = _loaded(data)
+    number = {label: item for item, label in enumerate(database.vocabulary)}
+    rows = [([number[str(label)] for label in labels], usage) for labels, usage in json.loads(Path(table).read_text())]
+    covered = [0] * database.n_items
+    for items, usage in rows:
+        for item in items:
+            covered[item] += usage
+    if covered != database.supports.tolist():
+        msg = f"{data}: the usages of this table do not give back the supports of the items"
+        raise ValueError(msg)
+    lengths = standard_lengths(database.supports)
+    bits = description_length([usage for _, usage in rows], [standard_length(items, lengths) for items, _ in rows])
+    standard = description_length(database.supports.tolist(), lengths)
+    return {
+        "L_percent": 100 * bits.total / standard.total,
+        "L_data_percent": 100 * bits.data / standard.data,
+        "bits": bits.total,
+        "itemsets": sum(len(items) > 1 for items, _ in rows),
+    }
+
+
+def reach(data: str, targets: Sequence[float], effort: int) -> Values:
+    """Single thread, until the table has at most as many bits as each target (a falling list); the time at each."""
+    database, before = _ready(data)
+    waiting, reached = list(targets), []
+    best: list[float] = []
+    tell = Teller()
+
+    def go(policy: Policy) -> SlimSearch:
+        search = SlimSearch(database.n_items, policy)
+
+        def there() -> bool:
+            while waiting and 0 < search.bits_now <= waiting[0]:
+                waiting.pop(0)
+                reached.append({**clock.read(), "bits": search.bits().total, "itemsets": search.itemsets})
+            return not waiting
+
+        drive(
+            search,
+            CoverState(database),
+            stop=_until(there),
+            report=lambda: tell(f"effort {effort}, {search.itemsets} itemsets"),
+        )
+        there()
+        return search
+
+    plan = policies(Policy(), effort)
+    with _compilations() as compiled:
+        clock = Clock()
+        while len(best) < len(plan) and waiting:
+            search = go(plan[len(best)])
+            best.append(100 * search.bits().total / search.bits_standard.total)
+        times = clock.read()
+    return {
+        **before,
+        **times,
+        "reached": reached,
+        "missed": len(waiting),
+        "policies": len(best),
+        "best_percent": min(best),
+        "compiled": compiled,
+    }
+
+
+# -- help ----------------------------------------------------------------------------------------------------------
+
+
+def _loaded(data: str) -> tuple[TransactionDatabase, Values]:
+    clock = Clock()
+    database = load(data)
+    return database, {"load": clock.read(), "transactions": database.transactions, "items": database.n_items}
+
+
+def _ready(data: str) -> tuple[TransactionDatabase, Values]:
+    """The database, with everything done that must not be measured."""
+    warm_up()
+    database, before = _loaded(data)
+    return database, {**before, "peak_mb_loaded": peak_mb(), "load_average": os.getloadavg()[0]}
+
+
+def _until(reached: Callable[[], bool]) -> Stop:
+    """Stops at the first question at which this holds."""
+
+    class Until(Stop):
+        def now(self) -> bool:
+            return reached() or super().now()
+
+    return Until()
+
+
+@contextmanager
+def _compilations() -> Iterator[list[str]]:
+    """What numba compiles inside: ideally nothing."""
+    compiled: list[str] = []
+    with event.install_recorder("numba:compile") as recorder:
+        yield compiled
+    compiled += [str(what.data["dispatcher"].py_func.__name__) for _, what in recorder.buffer if what.is_start]
+
+
+def _machine() -> Values:
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "look": look,
+            "mine": mine,
+            "grow": grow,
+            "accept": accept,
+            "score": score,
+            "reach": reach,
+        }
+    )

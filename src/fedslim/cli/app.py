@@ -1,0 +1,72 @@
+"""The commands put together, and one run of them from the arguments to the exit code."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from fedslim import __version__
+from fedslim.cli import data, mine, show
+from fedslim.cli.failures import exit_code
+from fedslim.cli.stream import forgiving_streams, print_text
+
+DEBUG = "--debug"
+
+app = typer.Typer(
+    name="fedslim",
+    help="Find the few itemsets that describe your data best: SLIM, by minimum description length.",
+    epilog="Start with: fedslim mine encounters",
+    add_completion=False,
+    rich_markup_mode=None,  # plain help reads well at any width and in any pipe, and needs no rich
+    pretty_exceptions_enable=False,
+)
+app.command("mine", short_help="Find the itemsets that compress your data best.")(mine.mine)
+app.command("show", short_help="Show a saved code table.")(show.show)
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print_text(f"fedslim {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def fedslim(
+    context: typer.Context,
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
+) -> None:
+    """What there is to say before the command; without a command, the help."""
+    del version, debug  # the one has answered already, and `run` has taken the other out
+    if context.invoked_subcommand is None:
+        print_text(context.get_help() + "\n")
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command in the arguments and give back the exit code; errors are told on stderr, as one line.
+
+    Typer's own main is left aside because it would tell errors in its way, and end the process.
+    """
+    arguments, debug = _without_debug(arguments)
+    forgiving_streams()
+    try:
+        command = get_command(app)
+        with command.make_context("fedslim", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except Exception as error:  # noqa: BLE001  # this is where every error ends
+        return exit_code(error, debug=debug)
+    return 0
+
+
+def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """Take --debug out wherever it stands: people add it to the end of the line that failed."""
+    options = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:options] if argument != DEBUG]
+    return kept + arguments[options:], len(kept) < options

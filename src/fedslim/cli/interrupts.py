@@ -1,0 +1,46 @@
+"""Ctrl-C while kernels are compiled."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Let no Ctrl-C get lost in the block.
+
+    Where the compiler calls back into Python, an exception is printed and dropped, a KeyboardInterrupt too. It is
+    raised again at the end of the block then, and not printed.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # somebody else decides what Ctrl-C means, or that it means nothing
+        return
+    lost = False
+
+    def note(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal lost
+        lost = True
+        raise KeyboardInterrupt
+
+    def drop(dropped: sys.UnraisableHookArgs) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            hook(dropped)
+
+    hook, sys.unraisablehook = sys.unraisablehook, drop
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = hook
+    if lost:
+        raise KeyboardInterrupt

@@ -1,0 +1,85 @@
+"""What goes to stdout and stderr: text from rich, JSON, single lines; and what happens if nobody takes it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fedslim.cli.text import printable
+from fedslim.errors import WriteError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+ENDLESS = 100_000
+"""The width of what is not a terminal: there a row is a line, and whoever reads it may cut it."""
+
+
+def forgiving_streams() -> None:
+    """Where the terminal's encoding lacks a character, write a mark instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def print_text(text: str) -> None:
+    """Write to stdout, all of it and now.
+
+    Raises:
+        WriteError: It cannot be written, the reader having gone away apart (that is a BrokenPipeError).
+    """
+    if sys.stdout is None:  # closed by whoever started us
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        msg = f"the output cannot be written ({error.strerror or error}); check where it goes"
+        raise WriteError(msg) from error
+
+
+def print_json(record: dict[str, Any]) -> None:
+    """Write one JSON object. In ASCII: right in every encoding, and nothing in it that a terminal obeys."""
+    print_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+
+def print_rich(*parts: RenderableType) -> None:
+    """Write to stdout what rich makes of the parts, a blank line between them; plain where stdout is no terminal."""
+    console = stdout_console()
+    with console.capture() as captured:
+        for place, part in enumerate(parts):
+            console.print(*([""] if place else []), part, sep="\n")
+    text = captured.get()
+    if not console.is_terminal:
+        text = "".join(line.rstrip() + "\n" for line in text.splitlines())  # rich fills rows up with blanks
+    print_text(text)
+
+
+def stdout_console() -> Console:
+    """Rich on stdout. Text is shown as it is: labels may have [brackets], :colons: and numbers."""
+    from rich.console import Console  # noqa: PLC0415  # see fedslim.cli
+
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = ENDLESS
+    return console
+
+
+def stderr_console() -> Console:
+    """Rich on stderr, for progress."""
+    from rich.console import Console  # noqa: PLC0415  # see fedslim.cli
+
+    return Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+def say(text: str) -> None:
+    """Write to stderr, line by line. That nobody listens there is no reason to fail."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write("".join(printable(line) + "\n" for line in text.split("\n")))
+            sys.stderr.flush()
