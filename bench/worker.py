@@ -23,10 +23,10 @@ from fedslim.errors import DataError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
 from fedslim.mdl.effort import policies
-from fedslim.mdl.mine import mine as mine_it
-from fedslim.mdl.mine import warm_up
+from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.search import Policy, SlimSearch
+from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _loaded(data: str) -> tuple[TransactionDatabase, Values]:
 
 def _ready(data: str) -> tuple[TransactionDatabase, Values]:
     """The database, with everything done that must not be measured."""
-    warm_up()
+    every_kernel()
     database, before = _loaded(data)
     return database, {**before, "peak_mb_loaded": peak_mb(), "load_average": os.getloadavg()[0]}
 

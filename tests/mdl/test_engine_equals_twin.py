@@ -20,7 +20,6 @@ from fedslim.mdl.search import Policy, SlimSearch
 sys.path.insert(0, str(Path(__file__).parent))
 from twin import Twin, cover
 
-
 PLAIN = Policy()
 
 
@@ -88,9 +87,7 @@ def databases(draw, *, max_items=12, max_transactions=40):
     seed = draw(st.integers(0, 2**32 - 1))
     rng = random.Random(seed)
     n = draw(st.integers(0, max_transactions))
-    patterns = [
-        rng.sample(range(n_items), rng.randint(1, min(n_items, 6))) for _ in range(draw(st.integers(0, 4)))
-    ]
+    patterns = [rng.sample(range(n_items), rng.randint(1, min(n_items, 6))) for _ in range(draw(st.integers(0, 4)))]
     noise = draw(st.sampled_from([0.0, 0.1, 0.3, 0.6]))
     rows = []
     for _ in range(n):

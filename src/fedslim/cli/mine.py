@@ -18,7 +18,7 @@ from fedslim.cli.text import count, duration, shown_label
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.mine import Mined
+    from fedslim.mdl.mining import Mined
 
 MOST_THREADS = 256
 
@@ -119,7 +119,7 @@ def _prepared(reading: Reading, report: Reporter) -> "TransactionDatabase":
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
     with report.stage("preparing the engine (compiled once per installation, about 15 s)"), interrupts_kept():
-        from fedslim.mdl.mine import warm_up  # noqa: PLC0415  # see fedslim.cli
+        from fedslim.mdl.mining import warm_up  # noqa: PLC0415  # see fedslim.cli
 
         warm_up()
     return database
@@ -130,7 +130,7 @@ def _mined(
 ) -> "Mined":
     """Mine with the clock and Ctrl-C in view."""
     from fedslim.mdl.driver import Stop, stopping_on_interrupt  # noqa: PLC0415  # see fedslim.cli
-    from fedslim.mdl.mine import mine  # noqa: PLC0415
+    from fedslim.mdl.mining import mine  # noqa: PLC0415
 
     stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
     with stopping_on_interrupt(stop), report.mining(name, stop) as on_progress:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
-from fedslim.cli.stream import print_rich, stdout_console
+from fedslim.cli.stream import is_terminal, print_rich
 from fedslim.cli.text import count, number, printable, shown_items
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int
     from rich import box  # noqa: PLC0415  # see fedslim.cli
     from rich.table import Table  # noqa: PLC0415
 
-    lines = box.SIMPLE_HEAD if stdout_console().is_terminal else None
+    lines = box.SIMPLE_HEAD if is_terminal(sys.stdout) else None
     table = Table(box=lines, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for place, title in enumerate(header):
         last = place == len(header) - 1

@@ -10,12 +10,13 @@ with report.mining("mushroom", stop) as on_progress:
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections import deque
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
-from fedslim.cli.stream import say, stderr_console
+from fedslim.cli.stream import is_terminal, say, stderr_console
 from fedslim.cli.text import count, duration, number, shown_label
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ def reporter(*, quiet: bool) -> Reporter:
     """The reporter that fits stderr."""
     if quiet:
         return Silent()
+    if not is_terminal(sys.stderr):
+        return Plain()
     console = stderr_console()
-    return Lively(console) if console.is_terminal and not console.is_dumb_terminal else Plain()
+    return Plain() if console.is_dumb_terminal else Lively(console)
 
 
 class Silent:
@@ -211,7 +214,7 @@ class Facts:
         if now is None:
             return []
         best = [f"best candidate now {number(now.best_gain, 1)} bits"] if math.isfinite(now.best_gain) else []
-        return best if now.remaining is None else [*best, f"about {duration(now.remaining)} to go"]
+        return best if now.remaining is None else [*best, f"about {duration(max(now.remaining, 1.0))} to go"]
 
     def _rate(self) -> float:
         (start, before), (end, after) = self._recent[0], self._recent[-1]

@@ -6,12 +6,14 @@ import contextlib
 import io
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fedslim.cli.text import printable
 from fedslim.errors import WriteError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console, RenderableType
 
 ENDLESS = 100_000
@@ -25,17 +27,11 @@ def forgiving_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def print_text(text: str) -> None:
-    """Write to stdout, all of it and now.
-
-    Raises:
-        WriteError: It cannot be written, the reader having gone away apart (that is a BrokenPipeError).
-    """
-    if sys.stdout is None:  # closed by whoever started us
-        return
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Tell what goes wrong with stdout; that its reader went away is no error, and passed on."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -43,19 +39,36 @@ def print_text(text: str) -> None:
         raise WriteError(msg) from error
 
 
+def print_text(text: str) -> None:
+    """Write to stdout, all of it and now.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    if sys.stdout is not None:  # it is None where whoever started us closed it
+        with _writing():
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+
 def print_json(record: dict[str, Any]) -> None:
     """Write one JSON object. In ASCII: right in every encoding, and nothing in it that a terminal obeys."""
     print_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person looks on. Rich would say yes as well where FORCE_COLOR asks for colours in a pipe."""
+    return stream is not None and stream.isatty()
+
+
 def print_rich(*parts: RenderableType) -> None:
     """Write to stdout what rich makes of the parts, a blank line between them; plain where stdout is no terminal."""
     console = stdout_console()
-    with console.capture() as captured:
+    with _writing(), console.capture() as captured:  # rich writes nothing then, but tries to
         for place, part in enumerate(parts):
             console.print(*([""] if place else []), part, sep="\n")
     text = captured.get()
-    if not console.is_terminal:
+    if not is_terminal(sys.stdout):
         text = "".join(line.rstrip() + "\n" for line in text.splitlines())  # rich fills rows up with blanks
     print_text(text)
 
@@ -65,7 +78,7 @@ def stdout_console() -> Console:
     from rich.console import Console  # noqa: PLC0415  # see fedslim.cli
 
     console = Console(markup=False, emoji=False, highlight=False)
-    if not console.is_terminal:
+    if not is_terminal(sys.stdout):
         console.width = ENDLESS
     return console
 

@@ -41,6 +41,8 @@ def count(of: int, what: str) -> str:
 
 def duration(seconds: float) -> str:
     """A time as people say it, to two or three figures."""
+    if seconds < 0.01:  # noqa: PLR2004  # what a person cannot tell from nothing
+        return "under 0.01 s"
     if seconds < 10:  # noqa: PLR2004  # where tenths begin to matter
         return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
     whole = round(seconds)

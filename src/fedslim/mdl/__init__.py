@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.mine import Mined, mine
+    from fedslim.mdl.mining import Mined, mine
     from fedslim.mdl.slim import Slim
 
 __all__ = ["CodeTable", "Mined", "Slim", "mine"]
 
 # Looked up when first used: a code table can be read without numba, and mined without scikit-learn.
-_HOME = {"CodeTable": "codetable", "Mined": "mine", "mine": "mine", "Slim": "slim"}
+_HOME = {"CodeTable": "codetable", "Mined": "mining", "mine": "mining", "Slim": "slim"}
 
 
 def __getattr__(name: str) -> Any:

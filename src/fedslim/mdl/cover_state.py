@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fedslim.mdl.kernels import cover as kernel
+from fedslim.mdl.kernels import counting, insertion, removal
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
 from fedslim.mdl.support import SupportIndex
@@ -51,7 +51,7 @@ def filled_lists(lists: Lists, table: WorkingTable) -> Lists:
     if table.item_count > len(lists.slots):
         room = np.zeros(table.item_count * 2, np.int32)
         lists = lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
-    kernel.build_lists(table.order, table.elements, lists)
+    counting.build_lists(table.order, table.elements, lists)
     return lists
 
 
@@ -102,7 +102,7 @@ class CoverState:
         usage = np.zeros(capacity, np.int64)
         usage[:n_items] = supports
         tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
-        kernel.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
+        counting.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
         # How long each list may get where it stands. A singleton's list never outgrows its support.
         self._room = usage.copy()
         self._pool_end = occurrences
@@ -136,21 +136,19 @@ class CoverState:
 
     def co_usage(self, slot: int) -> SlotCounts:
         """See `Source`."""
-        n = kernel.co_usage(slot, self._covers, self._work)
+        n = counting.co_usage(slot, self._covers, self._work)
         return SlotCounts(self._work.touched[:n].copy(), self._work.row[:n].copy())
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         self._stage(slot, itemset, entry)
-        n = kernel.try_insert(
-            slot, self.table.elements, self._lists, self._covers, self._index.vertical, self._work
-        )
+        n = insertion.try_insert(slot, self.table.elements, self._lists, self._covers, self._index.vertical, self._work)
         return self._remember(("insert", slot, itemset, entry), n)
 
     def try_remove(self, slot: int) -> Change:
         """See `Source`."""
         self.table.unstage()
-        n = kernel.try_remove(slot, self.table.elements, self._lists, self._covers, self._work)
+        n = removal.try_remove(slot, self.table.elements, self._lists, self._covers, self._work)
         return self._remember(("remove", slot), n)
 
     # -- moves --------------------------------------------------------------------------------------------------
@@ -164,7 +162,7 @@ class CoverState:
         change = self._trial[1]
         hits = int(change.won[change.slots == slot].sum())
         self._work.hits[:hits].sort()  # a list in the order of memory is walked over faster, many times
-        n = kernel.insert(slot, hits, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        n = insertion.insert(slot, hits, self._commits, self.table.elements, self._lists, self._covers, self._work)
         self.table.place(slot)
         self._trial = ((), NOTHING)
         self._rebuild_lists()
@@ -176,7 +174,7 @@ class CoverState:
             self.try_remove(slot)
         self._make_room(self._trial[1])
         self._commits += 1
-        n = kernel.remove(slot, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        n = removal.remove(slot, self._commits, self.table.elements, self._lists, self._covers, self._work)
         self.table.drop(slot)
         self._room[slot] = 0
         self._trial = ((), NOTHING)
@@ -211,7 +209,7 @@ class CoverState:
 
     def _change(self, n: int) -> Change:
         change = Change(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64))
-        kernel.hand_over(n, self._work, change.slots, change.lost, change.won)
+        counting.hand_over(n, self._work, change.slots, change.lost, change.won)
         return change
 
     def _rebuild_lists(self) -> None:
@@ -258,7 +256,7 @@ class CoverState:
         np.cumsum(self._room[:-1], out=starts[1:])
         end = int(self._room.sum())
         tids = np.empty(max(len(covers.tids), end + extra + (end + extra) // 4), np.int32)
-        kernel.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
+        counting.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
         self._covers = covers._replace(tids=tids, tid_start=starts)
         self._pool_end = end
 
@@ -279,7 +277,8 @@ class Summed:
 
     def supports(self) -> NDArray[np.int64]:
         """See `Source`."""
-        return np.sum(self._ask(lambda source: source.supports()), axis=0, dtype=np.int64)
+        total: NDArray[np.int64] = np.sum(self._ask(lambda source: source.supports()), axis=0, dtype=np.int64)
+        return total
 
     def support(self, itemset: Itemset) -> int:
         """See `Source`."""

@@ -9,7 +9,7 @@ import numpy as np
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
 from fedslim.mdl.cover_state import empty_lists, empty_work, filled_lists
-from fedslim.mdl.kernels import cover as kernel
+from fedslim.mdl.kernels import counting
 from fedslim.mdl.objective import code_length, log2
 from fedslim.mdl.table import WorkingTable
 
@@ -89,7 +89,5 @@ class Covering:
         slots = np.zeros(database.occurrences, np.int64)
         ends = np.zeros(database.transactions, np.int64)
         work = empty_work(self._working.capacity, database)
-        kernel.cover_all(
-            database.offsets, database.items, self._working.elements, self._lists, work, slots, ends
-        )
+        counting.cover_all(database.offsets, database.items, self._working.elements, self._lists, work, slots, ends)
         return ends, slots[: int(ends[-1]) if len(ends) else 0]

@@ -6,6 +6,7 @@ A file holds what determines the table and nothing else, so equal tables are equ
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -130,7 +131,7 @@ def load_code_table(path: str | Path) -> CodeTable:
             raise _bad(path, f"itemset {number} has an item twice")
         found.append((ids, itemset.usage, itemset.support, itemset.entry))
     keys = [order_key(ids, entry) for ids, _, _, entry in found]
-    if any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(keys)):
         raise _bad(path, "its itemsets are not in cover order, or one of them is there twice")
     supports = tuple(item.support for item in file.items)
     usages = tuple(item.usage for item in file.items)

@@ -132,9 +132,7 @@ class CandidateRanking:
             larger = _empty_rejected(len(self._rejected.key) * 4)
             kernel.rehash(self._rejected, larger)
             self._rejected = larger
-        self._rejected_count += kernel.reject(
-            candidate.x, candidate.y, candidate.together, self._facts, self._rejected
-        )
+        self._rejected_count += kernel.reject(candidate.x, candidate.y, candidate.together, self._facts, self._rejected)
         self._rows.exact[candidate.x] = kernel.NEVER
         self._rows.exact[candidate.y] = kernel.NEVER
 
@@ -189,7 +187,7 @@ class CandidateRanking:
 
         self._facts = self._facts._replace(birth=lengthened(self._facts.birth, capacity))
         rows = self._rows
-        fills = {"upper": -np.inf, "exact": kernel.NEVER, "partner": kernel.NEVER, "dropped": -np.inf}
+        fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
         per_slot = [name for name in Rows._fields if name not in {"partners", "counts"}]
         self._rows = rows._replace(
             **{name: lengthened(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Change, Question
     from fedslim.mdl.table import Itemset
 
-    Asking = Generator[Question, Any, "Returned"]
-
 Order = Literal["usage", "support"]
 
 

@@ -1,8 +1,8 @@
 """`Slim`, the scikit-learn estimator: a thin coat over `mine` and `Covering`.
 
-    slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
-    slim.codetable_          # itemset, usage, support, code_length as a DataFrame
-    slim.score_samples(X)    # bits for each transaction: many bits, unusual transaction
+slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
+slim.codetable_          # itemset, usage, support, code_length as a DataFrame
+slim.score_samples(X)    # bits for each transaction: many bits, unusual transaction
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedslim.data import TransactionDatabase, as_database
 from fedslim.errors import DataError, MissingExtraError
 from fedslim.mdl.covering import Covering
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.mine import mine
+from fedslim.mdl.mining import mine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numba
+
+
+def _drop_stale_cache() -> None:
+    """Remove compiled kernels that are older than any source they may contain.
+
+    numba compares a cached function with the file it stands in, not with the files of the functions it calls. That is
+    enough for an installed package, whose files all change at once, and a trap for whoever edits one of them.
+    """
+    here = Path(__file__).parent
+    newest = max(path.stat().st_mtime for path in [*here.glob("*.py"), here.parent / "objective.py"])
+    for cached in (here / "__pycache__").glob("*.nb[ci]"):
+        if cached.stat().st_mtime < newest:
+            cached.unlink(missing_ok=True)
+
+
+_drop_stale_cache()
 
 # No parallel=True (it does not go with the cache: two cores are used by two databases in two threads) and no
 # fastmath: results must be the same to the last bit on every machine. Without numba's runtime (_nrt) a kernel can

@@ -215,7 +215,9 @@ def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) ->
 
 
 @njit
-def add_row(x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> int:
+def add_row(
+    x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now
+) -> int:
     """Take in the answer for row `x`, at pool position `at`; returns the position after it."""
     rows.known[x] = 1
     rows.start[x] = at
@@ -291,7 +293,13 @@ def best(limit: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> 
                 # Among equals, whoever is not sure yet comes first, so that in the end all equals are exact.
                 row, top, top_exact = x, upper, exact
             elif top_exact and _prefer(
-                x, np.int64(rows.partner[x]), rows.together[x], row, np.int64(rows.partner[row]), rows.together[row], facts.rank
+                x,
+                np.int64(rows.partner[x]),
+                rows.together[x],
+                row,
+                np.int64(rows.partner[row]),
+                rows.together[row],
+                facts.rank,
             ):
                 row = x
         if row == NEVER:

@@ -1,7 +1,7 @@
 """Mining one database: the search, the source, the effort, and the code table that comes out.
 
-    mined = mine(db, max_time=60)
-    mined.table.compression.L_percent
+mined = mine(db, max_time=60)
+mined.table.compression.L_percent
 """
 
 from __future__ import annotations

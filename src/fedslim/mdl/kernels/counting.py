@@ -1,0 +1,133 @@
+"""Filling lists, handing counts over, and covering transactions from nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedslim.mdl.kernels._jit import njit
+from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
+from fedslim.mdl.kernels.cover import EMPTY, NONE, collect, fits, set_available, take_out
+
+
+@njit
+def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
+    """Fill `lists` from the slots in cover order."""
+    start, key_start, support = lists.start, lists.key_start, lists.support
+    start[:] = 0
+    key_start[:] = 0
+    keys = lists.keys
+    for k in range(len(order)):
+        s = np.int64(order[k])
+        key = np.int64(elements.items[elements.start[s]])
+        for j in range(elements.start[s], elements.start[s] + elements.size[s]):
+            item = np.int64(elements.items[j])
+            start[item + 1] += 1
+            if support[item] < support[key]:
+                key = item
+        keys[k] = key
+        key_start[key + 1] += 1
+    for i in range(1, len(start)):
+        start[i] += start[i - 1]
+        key_start[i] += key_start[i - 1]
+    # start[i] is now where item i begins; use it as the write position, then shift it back.
+    for k in range(len(order)):
+        s = np.int64(order[k])
+        for j in range(elements.start[s], elements.start[s] + elements.size[s]):
+            item = np.int64(elements.items[j])
+            lists.slots[start[item]] = s
+            start[item] += 1
+        lists.key_slots[key_start[keys[k]]] = s
+        key_start[keys[k]] += 1
+    for i in range(len(start) - 1, 0, -1):
+        start[i] = start[i - 1]
+        key_start[i] = key_start[i - 1]
+    start[0] = 0
+    key_start[0] = 0
+
+
+@njit
+def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, tids: np.ndarray) -> None:
+    """Fill the transaction lists of the singletons; position[i] is where item i's list begins, and then where it ends."""
+    for t in range(len(offsets) - 1):
+        for j in range(offsets[t], offsets[t + 1]):
+            item = np.int64(items[j])
+            tids[position[item]] = t
+            position[item] += 1
+
+
+@njit
+def hand_over(n_touched: int, work: Work, slots: np.ndarray, lost: np.ndarray, won: np.ndarray) -> None:
+    """Copy what `try_insert`, `insert`, `try_remove`, `remove` counted, and clean up after them."""
+    for k in range(n_touched):
+        s = np.int64(work.touched[k])
+        slots[k] = s
+        lost[k] = work.lost[s]
+        won[k] = work.won[s]
+        work.lost[s] = 0
+        work.won[s] = 0
+
+
+@njit
+def co_usage(x: int, covers: Covers, work: Work) -> int:
+    """Count how often each element is in a cover together with `x` (x itself included): `touched` and `row` say so."""
+    n_touched = NONE
+    for q in range(covers.tid_start[x], covers.tid_start[x] + covers.usage[x]):
+        base = covers.start[covers.tids[q]]
+        for k in range(base + 1, base + 1 + covers.slots[base]):
+            s = np.int64(covers.slots[k])
+            if work.won[s] == 0:
+                work.touched[n_touched] = s
+                n_touched += 1
+            work.won[s] += 1
+    for k in range(n_touched):
+        s = np.int64(work.touched[k])
+        work.row[k] = work.won[s]
+        work.won[s] = 0
+    return n_touched
+
+
+@njit
+def move_lists(
+    tid_start: np.ndarray, usage: np.ndarray, new_start: np.ndarray, old: np.ndarray, new: np.ndarray
+) -> None:
+    """Copy every transaction list to its new place in another pool."""
+    for s in range(len(usage)):
+        for k in range(usage[s]):
+            new[new_start[s] + k] = old[tid_start[s] + k]
+
+
+@njit
+def cover_all(
+    offsets: np.ndarray,
+    items: np.ndarray,
+    elements: Elements,
+    lists: Lists,
+    work: Work,
+    slots: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """The cover of every transaction, from nothing: the slots of transaction t end at ends[t]."""
+    end = NONE
+    for t in range(len(offsets) - 1):
+        n_free = NONE
+        for w in range(WORDS):
+            work.free_mask[w] = EMPTY
+        for j in range(offsets[t], offsets[t + 1]):
+            work.free[n_free] = items[j]
+            n_free += 1
+            for w in range(WORDS):
+                work.free_mask[w] |= elements.mask[items[j], w]
+        set_available(NONE, elements.mask, work)
+        n_fitting = collect(NONE, NONE, n_free, NONE, elements, lists, work)
+        for f in range(n_fitting):
+            s = np.int64(work.fitting[f])
+            if n_free == 0:
+                break
+            if fits(s, NONE, n_free, elements, work):
+                slots[end] = s
+                end += 1
+                n_free = take_out(s, n_free, elements, work)
+        for k in range(n_free):
+            slots[end] = work.free[k]
+            end += 1
+        ends[t] = end

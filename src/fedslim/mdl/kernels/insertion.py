@@ -1,0 +1,189 @@
+"""Inserting an itemset Z into the covers, on trial or for good.
+
+Z is used where all its items are covered by elements that come after it in the cover order. Those elements break,
+and their other items become free.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedslim.mdl.kernels._jit import inlined, inner, njit
+from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Vertical, Work
+from fedslim.mdl.kernels.cover import (
+    BIT,
+    COMMIT,
+    EMPTY,
+    NONE,
+    NOT,
+    ONCE,
+    TRIAL,
+    UNKNOWN,
+    first_at,
+    forget,
+    lose,
+    mark,
+    recover,
+    win,
+)
+
+
+@inlined
+def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) -> int:
+    """The item of `z` that elements after `z` cover in the fewest transactions: where to look for uses of `z`."""
+    best = NOT
+    best_count = NONE
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        item = np.int64(elements.items[j])
+        count = usage[item]
+        for k in range(
+            first_at(lists.start, lists.slots, item, elements.rank, elements.rank[z]), lists.start[item + 1]
+        ):
+            count += usage[lists.slots[k]]
+        if best < 0 or count < best_count:
+            best = item
+            best_count = count
+    return best
+
+
+@inner
+def _insert_into(
+    t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
+) -> int:
+    """Use `z` in the cover of `t`; returns the number of touched slots, or -1 if `z` cannot be used there."""
+    rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
+    base = covers.start[t]
+    end = base + 1 + covers.slots[base]
+    n_items = len(work.marked)
+    n_broken = NONE
+    broken_items = NONE
+    hits = NONE
+    for k in range(base + 1, end):
+        s = np.int64(covers.slots[k])
+        common = NONE
+        if s < n_items:
+            # a single item; at first covers are long and have little else
+            common += work.marked[s]
+        elif rank[s] >= rank[z]:
+            shared = EMPTY
+            for w in range(WORDS):
+                shared |= mask[s, w] & mask[z, w]
+            if shared != EMPTY:
+                for j in range(start[s], start[s] + size[s]):
+                    common += work.marked[items[j]]
+        if common > 0:
+            work.broken[n_broken] = k
+            n_broken += 1
+            broken_items += size[s]
+            hits += common
+            if hits == size[z]:
+                break
+    if hits != size[z]:
+        return NOT
+    for b in range(n_broken):
+        n_touched = lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
+    n_touched = win(z, ONCE, t, commit, n_touched, covers, work)
+    if broken_items == size[z]:
+        # z is exactly a union of what covered it: nothing is freed, so nothing else changes.
+        if commit:
+            for b in range(n_broken - 1, -1, -1):
+                end -= 1
+                covers.slots[work.broken[b]] = covers.slots[end]
+            covers.slots[end] = z
+            covers.slots[base] = end - base
+        return n_touched
+    n_free = NONE
+    n_alive = NONE
+    n_kept = ONCE
+    work.kept[0] = z
+    for w in range(WORDS):
+        work.free_mask[w] = EMPTY
+    b = NONE
+    for k in range(base + 1, end):
+        s = np.int64(covers.slots[k])
+        if b < n_broken and work.broken[b] == k:
+            b += 1
+            for j in range(start[s], start[s] + size[s]):
+                if work.marked[items[j]] == 0:
+                    work.free[n_free] = items[j]
+                    n_free += 1
+                    for w in range(WORDS):
+                        work.free_mask[w] |= mask[items[j], w]
+        elif rank[s] < rank[z]:
+            work.kept[n_kept] = s
+            n_kept += 1
+        else:
+            work.alive[n_alive] = s
+            n_alive += 1
+    # From z's own rank on: while z is on trial, the element that z would push back still has that rank.
+    return recover(
+        t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, elements, lists, covers, work
+    )
+
+
+@inlined
+def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertical: Vertical, work: Work) -> int:
+    """Put the bitmap rows of z's other common items into `probes`, rarest first; returns how many there are."""
+    probes, support = work.probes, lists.support
+    n = NONE
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        item = np.int64(elements.items[j])
+        if item == pivot or vertical.row[item] < 0:
+            continue
+        k = n
+        while k > 0 and support[probes[k - 1]] > support[item]:
+            probes[k] = probes[k - 1]
+            k -= 1
+        probes[k] = item
+        n += 1
+    for k in range(n):
+        probes[k] = vertical.row[probes[k]]
+    return n
+
+
+@njit
+def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work) -> int:
+    """Count what inserting `z` changes and note in `hits` where it is used; returns the number of touched slots.
+
+    `elements` already holds `z` at its rank; `lists` does not.
+    """
+    n_touched = NONE
+    n_hits = NONE
+    mark(z, ONCE, elements, work)
+    pivot = _cheapest_item(z, elements, lists, covers.usage)
+    n_probes = _gather_probes(z, pivot, elements, lists, vertical, work)
+    first = first_at(lists.start, lists.slots, pivot, elements.rank, elements.rank[z])
+    for k in range(first, lists.start[pivot + 1] + 1):
+        s = pivot if k == lists.start[pivot + 1] else np.int64(lists.slots[k])
+        for q in range(covers.tid_start[s], covers.tid_start[s] + covers.usage[s]):
+            t = np.int64(covers.tids[q])
+            # Most transactions seen here do not even contain z; a few bits tell that before the cover is looked at.
+            bit = np.uint64(t & 63)
+            inside = BIT
+            for p in range(n_probes):
+                inside = (vertical.bitmaps[work.probes[p], t >> 6] >> bit) & BIT
+                if inside == EMPTY:
+                    break
+            if inside == EMPTY:
+                continue
+            after = _insert_into(t, z, TRIAL, n_touched, elements, lists, covers, work)
+            if after >= 0:
+                n_touched = after
+                work.hits[n_hits] = t
+                n_hits += 1
+    mark(z, NONE, elements, work)
+    return n_touched
+
+
+@njit
+def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Carry out what was just tried; returns the number of touched slots."""
+    n_touched = NONE
+    mark(z, ONCE, elements, work)
+    for k in range(n_hits):
+        t = np.int64(work.hits[k])
+        n_touched = _insert_into(t, z, COMMIT, n_touched, elements, lists, covers, work)
+        covers.changed[t] = stamp
+    mark(z, NONE, elements, work)
+    forget(z, n_touched, stamp, elements, covers, work)
+    return n_touched

@@ -1,0 +1,243 @@
+"""Removing an itemset Z from the covers, on trial or for good.
+
+Only the transactions that use Z change. Many of them have the same elements after Z, and what happens depends on
+nothing else: they make a group, and a trial does the work once for each group.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedslim.mdl.kernels._jit import inlined, inner, njit
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, Work
+from fedslim.mdl.kernels.cover import (
+    COMMIT,
+    EMPTY,
+    NONE,
+    NOT,
+    ONCE,
+    TRIAL,
+    forget,
+    lose,
+    mark,
+    recover,
+    set_available,
+    take_in,
+    within_available,
+)
+
+
+@inlined
+def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64:
+    """A hash of the set of elements in the cover of `t` that come after `z` (z's own bit is not in it)."""
+    h = EMPTY
+    base = covers.start[t]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = np.int64(covers.slots[k])
+        if elements.rank[s] >= elements.rank[z] and s != z:
+            x = np.uint64(s + 1) * np.uint64(0x9E3779B97F4A7C15)
+            x ^= x >> np.uint64(29)
+            x *= np.uint64(0xBF58476D1CE4E5B9)
+            h ^= x ^ (x >> np.uint64(32))
+    return h
+
+
+@inlined
+def _same_later(t: int, u: int, z: int, elements: Elements, covers: Covers) -> bool:
+    """Whether the covers of two transactions have the same elements after `z`."""
+    surplus = NONE
+    base = covers.start[u]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        surplus += elements.rank[covers.slots[k]] >= elements.rank[z]
+    base = covers.start[t]
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = np.int64(covers.slots[k])
+        if elements.rank[s] < elements.rank[z]:
+            continue
+        surplus -= 1
+        found = False
+        other = np.int64(covers.start[u])
+        for j in range(other + 1, other + 1 + covers.slots[other]):
+            if covers.slots[j] == s:
+                found = True
+                break
+        if not found:
+            return False
+    return surplus == 0
+
+
+@inlined
+def _group(t: int, z: int, n_groups: int, elements: Elements, covers: Covers, work: Work) -> tuple[int, int]:
+    """The place of the group of `t` and the number of groups: new groups have the count 0.
+
+    What removing `z` does to a cover depends on nothing but the elements in it that come after `z`, and many
+    transactions have the same ones. They make a group, and the work is done once for each group. (Insertions need no
+    groups: z is nearly always a union of elements, and then there is no work to share.)
+    """
+    h = _hash_later(t, z, elements, covers)
+    place = np.int64(h & np.uint64(GROUP_PLACES - 1))
+    while work.group_tid[place] != NO_GROUP:
+        if work.group_hash[place] == h and _same_later(t, np.int64(work.group_tid[place]), z, elements, covers):
+            return place, n_groups
+        place = (place + 1) & (GROUP_PLACES - 1)
+    work.group_hash[place] = h
+    work.group_tid[place] = t
+    work.group_count[place] = 0
+    work.groups[n_groups] = place
+    return place, n_groups + 1
+
+
+@inner
+def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
+    """Sort out which elements could take over from `z`: those that come after it and share an item with it.
+
+    The ones within z go to `inside` and fit always. Each other one goes into the bucket of its rarest item outside z,
+    and is looked at only where that item is available. Returns how many are inside.
+    """
+    rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
+    n_inside = NONE
+    for i in range(start[z], start[z] + size[z]):
+        item = np.int64(items[i])
+        for j in range(lists.start[item + 1] - 1, lists.start[item] - 1, -1):
+            s = np.int64(lists.slots[j])
+            if rank[s] <= rank[z]:
+                break
+            first = NOT
+            key = NOT
+            for q in range(start[s], start[s] + size[s]):
+                other = np.int64(items[q])
+                if work.marked[other] == 0:
+                    if key < 0 or lists.support[other] < lists.support[key]:
+                        key = other
+                elif first < 0:
+                    first = other
+            if first != item:
+                continue  # it was seen in the list of its first item
+            if key < 0:
+                n_inside = take_in(s, n_inside, rank, work.inside)
+            else:
+                work.chain[s] = work.bucket[key]
+                work.bucket[key] = s
+    return n_inside
+
+
+@inner
+def _clear_buckets(z: int, elements: Elements, lists: Lists, work: Work) -> None:
+    for i in range(elements.start[z], elements.start[z] + elements.size[z]):
+        item = np.int64(elements.items[i])
+        for j in range(lists.start[item + 1] - 1, lists.start[item] - 1, -1):
+            s = np.int64(lists.slots[j])
+            if elements.rank[s] <= elements.rank[z]:
+                break
+            for q in range(elements.start[s], elements.start[s] + elements.size[s]):
+                work.bucket[elements.items[q]] = NO_ELEMENT
+
+
+@inlined
+def _remove_from(
+    t: int,
+    z: int,
+    times: int,
+    commit: bool,
+    n_inside: int,
+    n_touched: int,
+    elements: Elements,
+    lists: Lists,
+    covers: Covers,
+    work: Work,
+) -> int:
+    """Cover `t` without `z`; returns the number of touched slots."""
+    rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
+    base = covers.start[t]
+    n_kept = NONE
+    n_alive = NONE
+    for k in range(base + 1, base + 1 + covers.slots[base]):
+        s = np.int64(covers.slots[k])
+        if rank[s] < rank[z]:
+            work.kept[n_kept] = s
+            n_kept += 1
+        elif s != z:
+            work.alive[n_alive] = s
+            n_alive += 1
+    n_free = NONE
+    for j in range(start[z], start[z] + size[z]):
+        work.free[n_free] = items[j]
+        n_free += 1
+    for k in range(n_inside):
+        work.fitting[k] = work.inside[k]
+    n_fitting = n_inside
+    for w in range(WORDS):
+        work.free_mask[w] = elements.mask[z, w]
+    set_available(n_alive, elements.mask, work)
+    for k in range(n_alive):
+        for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
+            s = np.int64(work.bucket[items[j]])
+            while s != NO_ELEMENT:
+                if within_available(s, elements.mask, work):
+                    n_fitting = take_in(s, n_fitting, rank, work.fitting)
+                s = np.int64(work.chain[s])
+    n_touched = lose(z, times, n_touched, work)
+    return recover(
+        t,
+        np.int64(rank[z]) + 1,
+        n_alive,
+        n_free,
+        n_kept,
+        n_fitting,
+        times,
+        commit,
+        n_touched,
+        elements,
+        lists,
+        covers,
+        work,
+    )
+
+
+@inner
+def _remove_groups(
+    z: int, n_groups: int, n_inside: int, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
+) -> int:
+    for k in range(n_groups):
+        place = np.int64(work.groups[k])
+        t = np.int64(work.group_tid[place])
+        work.group_tid[place] = NO_GROUP
+        n_touched = _remove_from(
+            t, z, work.group_count[place], TRIAL, n_inside, n_touched, elements, lists, covers, work
+        )
+    return n_touched
+
+
+@njit
+def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Count what removing `z` changes; returns the number of touched slots."""
+    mark(z, ONCE, elements, work)
+    n_inside = _sort_out(z, elements, lists, work)
+    n_touched = NONE
+    n_groups = NONE
+    for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
+        place, n_groups = _group(np.int64(covers.tids[q]), z, n_groups, elements, covers, work)
+        work.group_count[place] += 1
+        if n_groups == GROUP_PLACES // 2:
+            n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
+            n_groups = NONE
+    n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
+    _clear_buckets(z, elements, lists, work)
+    mark(z, NONE, elements, work)
+    return n_touched
+
+
+@njit
+def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+    """Carry out the removal of `z`; returns the number of touched slots."""
+    mark(z, ONCE, elements, work)
+    n_inside = _sort_out(z, elements, lists, work)
+    n_touched = NONE
+    for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
+        t = np.int64(covers.tids[q])
+        n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, elements, lists, covers, work)
+        covers.changed[t] = stamp
+    _clear_buckets(z, elements, lists, work)
+    mark(z, NONE, elements, work)
+    forget(z, n_touched, stamp, elements, covers, work)
+    return n_touched

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fedslim import __version__
+from fedslim.cli import mine
+from fedslim.mdl import effort
+
+MINE_OPTIONS = """--out --top --max-time --effort --json --min-support --max-itemset-size --order --no-pruning --threads
+--format --bins --transaction-column --item-column --from --seed --quiet""".split()
+
+
+def test_help_names_every_command(fedslim):
+    ran = fedslim("--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert all(command in ran.out for command in ("mine", "show", "data", "--version", "--debug"))
+
+
+def test_without_a_command_there_is_the_help(fedslim):
+    assert fedslim() == fedslim("--help")
+    assert fedslim("data") == fedslim("data", "--help")
+
+
+def test_help_of_mine_names_every_option(fedslim):
+    ran = fedslim("mine", "--help")
+    assert ran.code == 0
+    assert [option for option in MINE_OPTIONS if option not in ran.out] == []
+
+
+def test_help_has_no_completion_noise(fedslim):
+    assert "completion" not in fedslim("--help").out
+
+
+def test_version(fedslim):
+    assert fedslim("--version").out == f"fedslim {__version__}\n"
+
+
+def test_the_highest_effort_is_the_engines():
+    assert mine.HIGHEST_EFFORT == effort.HIGHEST_EFFORT
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["mine", "--help"], ["--version"], ["data", "get", "--help"]])
+def test_help_loads_nothing_heavy(arguments):
+    heavy = "numpy numba llvmlite sklearn scipy pandas polars pyarrow msgspec".split()
+    code = f"""
+import sys
+from fedslim.cli import main
+assert main({arguments!r}) == 0
+sys.exit(", ".join(sorted(set({heavy!r}) & set(sys.modules))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "\n")  # an empty list of names
+
+
+def test_python_dash_m_is_the_command(process):
+    assert process("--version").out == f"fedslim {__version__}\n"

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedslim.cli.text import MOST_SHOWN, count, duration, number, printable, shown_items, shown_label
+
+
+@given(st.text(st.characters(codec=None)))
+def test_nothing_printable_has_control_characters(text):
+    shown = printable(text)
+    assert not any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in shown)
+    shown.encode()
+    assert printable(shown) == shown
+
+
+@pytest.mark.parametrize("text", ["[bold]x[/bold]", "a=[20, 30)", "é ü 日本", "می‌خواهم", ":smile:"])
+def test_what_people_write_stays(text):
+    assert printable(text) == text
+
+
+def test_blanks_become_one_blank():
+    assert printable("two\r\nlines\tand more") == "two lines and more"
+
+
+def test_a_label_without_end_is_cut():
+    assert len(shown_label("x" * 10**7)) == MOST_SHOWN
+    assert shown_label("x" * MOST_SHOWN) == "x" * MOST_SHOWN
+
+
+def test_items_with_commas_are_told_apart():
+    assert shown_items(("a", "b c")) == "a, b c"
+    assert shown_items(("age=[20, 30)", "b")) == "age=[20, 30) | b"
+
+
+def test_numbers():
+    assert number(1234567.6) == "1,234,568"
+    assert number(-0.2) == "0"
+    assert number(-1234.56, 1) == "-1,234.6"
+    assert [count(n, "item") for n in (0, 1, 2000)] == ["0 items", "1 item", "2,000 items"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.001, "under 0.01 s"),
+        (0.123, "0.12 s"),
+        (1.26, "1.3 s"),
+        (59.6, "60 s"),
+        (99.4, "99 s"),
+        (125, "2 min 05 s"),
+        (5999, "99 min 59 s"),
+        (7325, "2 h 02 min"),
+        (10_000_000, "2,777 h 46 min"),
+    ],
+)
+def test_durations(seconds, told):
+    assert duration(seconds) == told

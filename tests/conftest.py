@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Deadlines are timed assertions in disguise: the first example of a test compiles kernels.
+settings.register_profile("fedslim", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fedslim")
+
+BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
+FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.pathsep))), BESIDE_THE_CHECKOUT]
+
+
+@pytest.fixture(scope="session")
+def public_data() -> Path:
+    """The folder of already downloaded public sets; tests that need it are skipped where there is none."""
+    found = next((folder for folder in FOLDERS if (folder / "chess.dat.gz").is_file()), None)
+    if found is None:
+        pytest.skip("the public data sets are not here; set FEDSLIM_DATA to their folder")
+    return found

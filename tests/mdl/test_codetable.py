@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedslim.data import TransactionDatabase
+from fedslim.errors import CodeTableError, FedslimError, MissingExtraError, WriteError
+from fedslim.mdl import CodeTable, mine
+
+ROWS = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"], ["tea"], []] * 6
+
+
+@pytest.fixture(scope="module")
+def table():
+    return mine(TransactionDatabase.from_transactions(ROWS)).table
+
+
+@pytest.fixture
+def saved(table, tmp_path):
+    path = tmp_path / "table.json"
+    table.save(path)
+    return path
+
+
+def test_a_saved_table_comes_back_equal(table, saved):
+    assert CodeTable.load(saved) == table
+
+
+def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
+    again = tmp_path / "folder" / "that" / "is" / "made" / "again.json"
+    CodeTable.load(saved).save(again)
+    assert again.read_bytes() == saved.read_bytes()
+
+
+def test_a_saved_table_has_one_itemset_on_a_line(table, saved):
+    lines = saved.read_text().splitlines()
+    assert sum('"items": ["' in line for line in lines) == len(table)
+    assert json.loads(saved.read_text())["format"] == "fedslim-code-table"
+
+
+def test_bits_saved_are_what_the_itemset_is_worth_against_spelling_it_out(table):
+    best = table.top(1)[0]
+    assert best.labels == ("bread", "milk")
+    assert best.bits_saved > 0
+    assert [e.bits_saved for e in table.top()] == sorted((e.bits_saved for e in table.itemsets), reverse=True)
+
+
+def test_compression_is_reported_with_both_ratios(table):
+    c = table.compression
+    assert c.after.total < c.before.total
+    assert c.L_percent == pytest.approx(100 * c.after.total / c.before.total)
+    assert c.L_data_percent == pytest.approx(100 * c.after.data / c.before.data)
+
+
+def test_nothing_to_compress_is_a_hundred_percent():
+    empty = mine(TransactionDatabase.from_transactions([[], []])).table
+    assert (len(empty), empty.compression.L_percent, empty.compression.L_data_percent) == (0, 100.0, 100.0)
+
+
+def test_the_frame_has_the_columns_people_expect(table):
+    frame = table.to_frame()
+    assert list(frame.columns) == ["itemset", "usage", "support", "code_length", "bits_saved"]
+    assert len(frame) == len(list(table))
+
+
+def test_without_pandas_a_polars_frame_and_without_both_a_clear_error(table, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert type(table.to_frame()).__module__.startswith("polars")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'fedslim\[tables\]'"):
+        table.to_frame()
+
+
+def test_the_notebook_view_escapes_labels():
+    rows = [["<script>", "b"]] * 9
+    html = mine(TransactionDatabase.from_transactions(rows)).table._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+def edited(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    return path
+
+
+BAD = {
+    "its format is 'other'": lambda c: c.update(format="other"),
+    "version 99": lambda c: c.update(version=99),
+    "Invalid enum value 'alphabet'": lambda c: c.update(order="alphabet"),
+    "missing required field `items`": lambda c: c.pop("items"),
+    "unknown field `extra`": lambda c: c.update(extra=1),
+    "listed twice": lambda c: c["items"].append(c["items"][0]),
+    "'cheese', which is not in its list": lambda c: c["itemsets"][0]["items"].append("cheese"),
+    "has an item twice": lambda c: c["itemsets"][0]["items"].append(c["itemsets"][0]["items"][0]),
+    "not in cover order": lambda c: c["itemsets"].append(c["itemsets"][0]),
+    "add up to": lambda c: c["itemsets"][0].update(usage=c["itemsets"][0]["usage"] + 1),
+    "itemsets\\[0\\].usage": lambda c: c["itemsets"][0].update(usage=0),
+    "transactions": lambda c: c.update(transactions=-1),
+    "Expected `int`": lambda c: c.update(transactions="many"),
+}
+
+
+@pytest.mark.parametrize(("message", "change"), BAD.items())
+def test_a_file_that_is_wrong_is_refused_with_the_reason(saved, message, change):
+    with pytest.raises(CodeTableError, match=message) as caught:
+        CodeTable.load(edited(saved, change))
+    assert str(saved) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path):
+    for path in (tmp_path / "nothing.json", tmp_path):
+        with pytest.raises(CodeTableError, match="cannot be read"):
+            CodeTable.load(path)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused_cleanly(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "table.json"
+    path.write_bytes(content)
+    with pytest.raises(FedslimError):
+        CodeTable.load(path)
+
+
+@given(st.data())
+def test_a_damaged_file_is_refused_or_equal(table, tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("fuzz") / "table.json"
+    table.save(path)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        loaded = CodeTable.load(path)
+    except CodeTableError:
+        return
+    assert len(loaded) == len(table)
+
+
+def test_a_table_that_cannot_be_written_leaves_nothing_behind(table, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(WriteError, match="cannot be made"):
+        table.save(tmp_path / "file" / "table.json")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from fedslim.data import PLANTED, builtin_database, builtin_sites, generate, load
+from fedslim.mdl import CodeTable, mine
+from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
+
+GREEDY = {  # L% at most, with the plain greedy
+    "ionosphere": 49.7,
+    "chess": 14.95,
+    "mushroom": 18.85,
+    "pendigits": 39.75,
+    "letter": 33.7,
+    "adult": 22.85,
+    "connect": 12.35,
+    "accidents_head": 31.8,
+}
+PUBLISHED = {  # SLIM's published results
+    "ionosphere": 49.70,
+    "chess": 14.70,
+    "mushroom": 18.50,
+    "pendigits": 39.40,
+    "letter": 33.40,
+    "adult": 22.80,
+    "connect": 12.30,
+}
+QUICK = {"ionosphere", "chess", "mushroom", "pendigits", "adult"}
+
+
+def marked(names):
+    return [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", marked(GREEDY))
+def test_the_plain_greedy_compresses_as_well_as_it_should(public_data, name):
+    mined = mine(load(name, folder=public_data))
+    assert mined.converged
+    assert round(mined.table.compression.L_percent, 3) <= GREEDY[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_highest_effort_reaches_the_published_compression(public_data, name):
+    assert mine(load(name, folder=public_data), effort=4).table.compression.L_percent <= PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ["ionosphere", "chess"])
+def test_a_higher_effort_never_ends_worse(public_data, name):
+    db = load(name, folder=public_data)
+    bits = [mine(db, effort=effort).table.compression.after.total for effort in (1, 2, 3, 4)]
+    assert bits == sorted(bits, reverse=True)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_the_result_does_not_depend_on_the_number_of_threads(threads, tmp_path):
+    db = builtin_database("encounters")
+    mine(db, threads=1).table.save(tmp_path / "one.json")
+    mine(db, threads=threads).table.save(tmp_path / "many.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
+
+
+def test_more_threads_than_transactions_are_no_harm():
+    db = builtin_database("encounters").take(range(3))
+    assert mine(db, threads=16).table == mine(db, threads=1).table
+
+
+def test_the_built_in_syndromes_are_found_together_and_the_thin_ones_at_no_site():
+    found = {frozenset(e.labels) for e in mine(builtin_database("encounters")).table.itemsets}
+    assert {s.name for s in PLANTED if not any(frozenset(s.items) <= x for x in found)} == set()
+    thin = [frozenset(s.items) for s in PLANTED if s.kind == "thin"]
+    assert thin
+    for _, site in builtin_sites("encounters"):
+        local = [frozenset(e.labels) for e in mine(site).table.itemsets]
+        assert not any(syndrome <= itemset for syndrome in thin for itemset in local)
+
+
+def test_when_the_time_is_up_the_table_is_valid_and_not_converged(tmp_path):
+    db = generate("accidents-like", transactions=20_000)
+    mined = mine(db, max_time=1.0)
+    assert (mined.converged, mined.ending) == (False, "out of time")
+    assert 0 < mined.table.compression.L_percent < 100
+    mined.table.save(tmp_path / "table.json")
+    assert CodeTable.load(tmp_path / "table.json") == mined.table
+
+
+def test_somebody_else_may_ask_to_stop():
+    stop = Stop()
+    seen = []
+
+    def on_progress(progress):
+        seen.append(progress)
+        stop.ask()
+
+    mined = mine(generate("accidents-like", transactions=5_000), stop=stop, on_progress=on_progress)
+    assert mined.ending == "interrupted"
+    assert len(seen) == 1
+    assert seen[0].percent < 100
+    assert (seen[0].policy, seen[0].policies) == (1, 1)
+
+
+def test_the_first_interrupt_asks_and_the_second_one_interrupts():
+    stop = Stop()
+    with stopping_on_interrupt(stop):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_leave_signals_alone():
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def other():
+        with stopping_on_interrupt(Stop()):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_progress_guesses_the_time_left_from_how_fast_gains_fall():
+    trend = Trend()
+    assert trend.remaining(1.0, 1024.0) is None
+    # halved every second: from 512 bits it takes nine more seconds to get to one
+    assert trend.remaining(2.0, 512.0) == pytest.approx(9.0)
+    assert trend.remaining(3.0, 0.0) is None
