@@ -9,8 +9,12 @@ from fedslim import __version__
 from fedslim.cli import mine
 from fedslim.mdl import effort
 
-MINE_OPTIONS = """--out --top --max-time --effort --json --min-support --max-itemset-size --order --no-pruning --threads
---format --bins --transaction-column --item-column --from --seed --quiet""".split()
+MINE_OPTIONS = (
+    *("--out", "--top", "--max-time", "--effort", "--json", "--min-support", "--max-itemset-size", "--order"),
+    *("--no-pruning", "--threads", "--format", "--bins", "--transaction-column", "--item-column", "--from"),
+    *("--seed", "--quiet"),
+)
+HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec"}
 
 
 def test_help_names_every_command(fedslim):
@@ -44,12 +48,11 @@ def test_the_highest_effort_is_the_engines():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["mine", "--help"], ["--version"], ["data", "get", "--help"]])
 def test_help_loads_nothing_heavy(arguments):
-    heavy = "numpy numba llvmlite sklearn scipy pandas polars pyarrow msgspec".split()
     code = f"""
 import sys
 from fedslim.cli import main
 assert main({arguments!r}) == 0
-sys.exit(", ".join(sorted(set({heavy!r}) & set(sys.modules))))
+sys.exit(", ".join(sorted({HEAVY!r} & set(sys.modules))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "\n")  # an empty list of names

@@ -240,7 +240,7 @@ class CoverState:
         slots, needed = change.slots[short], wanted[short]
         needed += needed // 4 + 8
         if self._pool_end + int(needed.sum()) > len(self._covers.tids):
-            self._compact(int(needed.sum()))
+            self.compact(int(needed.sum()))
         covers = self._covers
         for slot, room in zip(slots.tolist(), needed.tolist(), strict=True):
             begin, used = int(covers.tid_start[slot]), int(covers.usage[slot])
@@ -249,7 +249,7 @@ class CoverState:
             self._room[slot] = room
             self._pool_end += room
 
-    def _compact(self, extra: int) -> None:
+    def compact(self, extra: int = 0) -> None:
         """Move all lists together, so that the holes they left in the pool can be used again."""
         covers = self._covers
         starts = np.zeros_like(covers.tid_start)

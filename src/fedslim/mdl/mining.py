@@ -113,7 +113,13 @@ def code_table(database: TransactionDatabase, result: SearchResult, order: Order
 def warm_up() -> None:
     """Compile the kernels, or load them from the cache: some ten seconds the first time, half a second after."""
     database = TransactionDatabase.from_transactions([[1, 2, 3], [1, 2, 3], [1, 2], [3]] * 3)
-    mine(database, threads=1)
+    source, search = CoverState(database), SlimSearch(database.n_items, Policy())
+    drive(search, source)
+    # What only larger data need.
+    source.compact()
+    search.ranking.compact()
+    search.ranking.widen()
+    source.support((0, 1))
 
 
 def _reporter(

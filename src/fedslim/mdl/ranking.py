@@ -121,7 +121,7 @@ class CandidateRanking:
     def learn(self, slot: int, row: SlotCounts) -> None:
         """Take in the answer to the question for a row."""
         if self._pool_end + len(row.slots) > len(self._rows.partners):
-            self._make_room(len(row.slots))
+            self.compact(len(row.slots))
         self._pool_end = kernel.add_row(
             slot, row.slots, row.counts, self._pool_end, self._rows, self._facts, self._rejected, self._now
         )
@@ -129,12 +129,16 @@ class CandidateRanking:
     def reject(self, candidate: Candidate) -> None:
         """Do not propose this pair again until one of its three counts changes."""
         if self._rejected_count * 2 >= len(self._rejected.key):
-            larger = _empty_rejected(len(self._rejected.key) * 4)
-            kernel.rehash(self._rejected, larger)
-            self._rejected = larger
+            self.widen()
         self._rejected_count += kernel.reject(candidate.x, candidate.y, candidate.together, self._facts, self._rejected)
         self._rows.exact[candidate.x] = kernel.NEVER
         self._rows.exact[candidate.y] = kernel.NEVER
+
+    def widen(self) -> None:
+        """Make the table of rejected candidates larger."""
+        larger = _empty_rejected(len(self._rejected.key) * 4)
+        kernel.rehash(self._rejected, larger)
+        self._rejected = larger
 
     def forgive(self, candidate: Candidate) -> None:
         """Take a rejection back."""
@@ -193,7 +197,8 @@ class CandidateRanking:
             **{name: lengthened(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
         )
 
-    def _make_room(self, extra: int) -> None:
+    def compact(self, extra: int = 0) -> None:
+        """Move all rows together, so that the space of forgotten ones can be used again."""
         rows = self._rows
         used = int(rows.length[: self._limit][rows.known[: self._limit] == 1].sum())
         size = max(len(rows.partners), 2 * (used + extra))

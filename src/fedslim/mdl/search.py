@@ -139,11 +139,11 @@ class SlimSearch:
         supports = yield Supports()
         self._start(np.asarray(supports, np.int64))
         for charge in self.policy.charges:
-            self._ranking.recharge(charge)
+            self.ranking.recharge(charge)
             while (yield from self._step()):
                 pass
             while self.policy.sweep and (yield from self._prune(set(self._table))):
-                self._ranking.forget_rejected()
+                self.ranking.forget_rejected()
                 while (yield from self._step()):
                     pass
         self.converged = True
@@ -160,7 +160,7 @@ class SlimSearch:
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
         self.bits_now = self.bits_standard.total
-        self._ranking = CandidateRanking(
+        self.ranking = CandidateRanking(
             self._table,
             self._usage,
             self._standard,
@@ -183,19 +183,19 @@ class SlimSearch:
                 found.append((trial[0], tried, candidate, trial[1]))
                 if self.policy.look_ahead == 1:
                     break
-            self._ranking.reject(candidate)
+            self.ranking.reject(candidate)
         if not found:
             return False
         for _, _, candidate, _ in found[: self.policy.look_ahead > 1 and len(found)]:
-            self._ranking.forgive(candidate)  # they were put aside only to see what comes after them
+            self.ranking.forgive(candidate)  # they were put aside only to see what comes after them
         bits, _, _, move = min(found, key=lambda trial: trial[:2])
         yield from self._accept(move, bits)
         return True
 
     def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:
-        while isinstance(best := self._ranking.best(), UnknownRow):
+        while isinstance(best := self.ranking.best(), UnknownRow):
             self.tally.rows += 1
-            self._ranking.learn(best.slot, (yield CoUsage(best.slot)))
+            self.ranking.learn(best.slot, (yield CoUsage(best.slot)))
         return best
 
     def _try(self, candidate: Candidate) -> Generator[Question, Any, tuple[float, Insert] | None]:
@@ -222,7 +222,7 @@ class SlimSearch:
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
         self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-        self._ranking.welcome(move.slot, self._usage, self._standard)
+        self.ranking.welcome(move.slot, self._usage, self._standard)
         self.tally.accepted += 1
         shrunk = yield from self._apply(change, bits)
         if self.policy.pruning:
@@ -254,7 +254,7 @@ class SlimSearch:
         self._total += int(net.sum())
         self._log_total = log2(self._total)
         self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
-        self._ranking.changed(change.slots, self._total, self._in_use)
+        self.ranking.changed(change.slots, self._total, self._in_use)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
         for slot in sorted(s for s in shrunk if self._usage[s] == 0):
             # An itemset without usage is in no cover: it can go, and nothing else changes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numba
 
@@ -25,9 +26,13 @@ _drop_stale_cache()
 # No parallel=True (it does not go with the cache: two cores are used by two databases in two threads) and no
 # fastmath: results must be the same to the last bit on every machine. Without numba's runtime (_nrt) a kernel can
 # allocate nothing, but passing arrays around is free: counting references to them took most of the time.
-njit = numba.njit(cache=True, nogil=True, _nrt=False)
+OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
+
+njit = numba.njit(cache=True, **OPTIONS)
 
 # For what only kernels call. Every distinct combination of argument types is compiled anew, and compiling is part of
 # a user's first minute: callers make their integers int64.
-inlined = numba.njit(nogil=True, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-inner = numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+INNER = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+inner = numba.njit(**INNER)
+inlined = numba.njit(forceinline=True, **INNER)

@@ -47,7 +47,7 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
 
 @njit
 def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, tids: np.ndarray) -> None:
-    """Fill the transaction lists of the singletons; position[i] is where item i's list begins, and then where it ends."""
+    """Fill the transaction lists of the singletons; position[i] is where item i's list begins, then where it ends."""
     for t in range(len(offsets) - 1):
         for j in range(offsets[t], offsets[t + 1]):
             item = np.int64(items[j])

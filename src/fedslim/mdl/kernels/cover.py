@@ -28,6 +28,7 @@ UNKNOWN = np.int64(-1)
 
 @inlined
 def touch(s: int, n_touched: int, work: Work) -> int:
+    """Put `s` on the list of touched slots unless it is there; returns how many there are."""
     if work.lost[s] == 0 and work.won[s] == 0:
         work.touched[n_touched] = s
         return n_touched + 1
@@ -36,6 +37,7 @@ def touch(s: int, n_touched: int, work: Work) -> int:
 
 @inlined
 def lose(s: int, times: int, n_touched: int, work: Work) -> int:
+    """Count `times` covers that lose `s`."""
     n = touch(s, n_touched, work)
     work.lost[s] += times
     return n
@@ -43,6 +45,7 @@ def lose(s: int, times: int, n_touched: int, work: Work) -> int:
 
 @inlined
 def win(s: int, times: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
+    """Count `times` covers that win `s`; the cover of `t` is meant where it is carried out."""
     n = touch(s, n_touched, work)
     work.won[s] += times
     if commit:
@@ -54,6 +57,7 @@ def win(s: int, times: int, t: int, commit: bool, n_touched: int, covers: Covers
 
 @inlined
 def mark(z: int, value: int, elements: Elements, work: Work) -> None:
+    """Set the mark of every item of `z`."""
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         work.marked[elements.items[j]] = value
 
@@ -74,6 +78,7 @@ def first_at(start: np.ndarray, slots: np.ndarray, item: int, rank: np.ndarray, 
 
 @inlined
 def contains(s: int, item: int, elements: Elements) -> bool:
+    """Whether an item is in an element."""
     for j in range(elements.start[s], elements.start[s] + elements.size[s]):
         if elements.items[j] == item:
             return True
@@ -141,6 +146,7 @@ def take_in(s: int, n_fitting: int, rank: np.ndarray, fitting: np.ndarray) -> in
 
 @inlined
 def within_available(s: int, mask: np.ndarray, work: Work) -> bool:
+    """Whether the mask of `s` asks for nothing but available items."""
     missing = EMPTY
     for w in range(WORDS):
         missing |= mask[s, w] & ~work.available[w]
@@ -228,10 +234,10 @@ def recover(
 
     Everything counts `times` times: for all transactions of a group (and once where it is carried out).
 
-    The caller has set `free_mask`. A newly used element breaks those of the elements in `alive` that it overlaps: all of them come after it. What
-    breaks frees only items that were available before, so one look through the lists finds all that can ever fit.
-    A caller that knows all elements with a free item that fit says so with `n_fitting` (otherwise UNKNOWN); should
-    something break, its items need a look of their own.
+    The caller has set `free_mask`. A newly used element breaks those of the elements in `alive` that it overlaps: all
+    of them come after it. What breaks frees only items that were available before, so one look through the lists finds
+    all that can ever fit. A caller that knows all elements with a free item that fit says so with `n_fitting`
+    (otherwise UNKNOWN); should something break, its items need a look of their own.
     """
     rank, mask, size, start, items = elements.rank, elements.mask, elements.size, elements.start, elements.items
     alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
