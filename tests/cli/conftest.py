@@ -70,13 +70,33 @@ def process():
     return run
 
 
+@pytest.fixture
+def loaded_by():
+    """The names of the packages that a successful command loads, in a process of its own."""
+    code = """
+import sys
+from fedslim.cli import main
+code = main(sys.argv[1:])
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+sys.exit(code)
+"""
+
+    def run(*arguments):
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, done.stderr
+        return set(done.stderr.split())
+
+    return run
+
+
 class Terminal:
     """A command with stderr, and stdout if wanted, on a terminal of this test's making."""
 
-    def __init__(self, arguments, *, columns, stdout):
+    def __init__(self, arguments, *, columns, term, stdout):
         self._ours, theirs = pty.openpty()
         os.set_blocking(self._ours, False)
-        surroundings = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
+        surroundings = {**os.environ, "TERM": term, "COLUMNS": str(columns), "LINES": "40"}
         self.process = subprocess.Popen(
             [*COMMAND, *map(str, arguments)], stdin=theirs, stdout=stdout or theirs, stderr=theirs, env=surroundings
         )
@@ -121,8 +141,8 @@ def terminal():
     """Starts a command on a terminal."""
     with contextlib.ExitStack() as stack:
 
-        def start(*arguments, columns=100, stdout=None):
-            started = Terminal(arguments, columns=columns, stdout=stdout)
+        def start(*arguments, columns=100, term="xterm-256color", stdout=None):
+            started = Terminal(arguments, columns=columns, term=term, stdout=stdout)
             stack.callback(started.close)
             return started
 

@@ -180,7 +180,7 @@ def test_left_out_options_are_the_engines_defaults(fedslim, baskets, asked):
 
 def test_reader_options_reach_the_reader(fedslim, tmp_path):
     path = tmp_path / "sales.data"
-    path.write_text("order\tproduct\n1\tmilk\n1\tbread\n2\tmilk\n2\tbread\n" * 2)
+    path.write_text("order\tproduct\n1\tmilk\n1\tbread\n2\tmilk\n2\tbread\n")
     given = ("--format", "tsv", "--transaction-column", "order", "--item-column", "product")
     record = json.loads(fedslim("mine", path, "--json", *given).out)
     assert (record["transactions"], record["items"]) == (2, 2)

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.data import TransactionDatabase
-from fedslim.mdl.cover_state import CoverState, Summed
+from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.effort import CHEAPER, FREE, HALF
 from fedslim.mdl.objective import EXACT, data_terms, model_terms, standard_length
 from fedslim.mdl.questions import Insert
 from fedslim.mdl.search import Policy, SlimSearch
+from fedslim.mdl.sharded import Sharded
 
 sys.path.insert(0, str(Path(__file__).parent))
 from twin import Twin, cover
@@ -54,11 +55,14 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
     )
     twin.run(steps)
     search = SlimSearch(n_items, policy)
-    states = [CoverState(database(rows[k::sources], n_items)) for k in range(sources)]
-    source = states[0] if sources == 1 else Summed(states)
-    result = run_engine(search, source, steps)
-    if sources > 1:
-        source.close()
+    db = database(rows, n_items)
+    if sources == 1:
+        states = [CoverState(db)]
+        result = run_engine(search, states[0], steps)
+    else:
+        with Sharded(db, sources) as source:
+            result = run_engine(search, source, steps)
+        states = source.shards
     assert [(e.items, e.usage, e.entry) for e in result.entries] == twin.result()
     assert (result.tally.accepted, result.tally.pruned) == (twin.accepted, twin.pruned)
     if steps is None:

@@ -9,27 +9,21 @@ Memory is linear in the data: about 16 bytes for each item occurrence.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedslim.mdl.kernels import counting, insertion, removal
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
-from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
+from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.mdl.support import SupportIndex
 from fedslim.mdl.table import WorkingTable, lengthened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.questions import Source
     from fedslim.mdl.table import Itemset
-
-Answer = TypeVar("Answer")
 
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -259,47 +253,3 @@ class CoverState:
         counting.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
         self._covers = covers._replace(tids=tids, tid_start=starts)
         self._pool_end = end
-
-
-class Summed:
-    """Several sources as one: every answer is the sum of theirs. The sources are asked at the same time."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = tuple(sources)
-        self._pool = ThreadPoolExecutor(len(self._sources), thread_name_prefix="fedslim-cover")
-
-    def close(self) -> None:
-        """Let the threads go."""
-        self._pool.shutdown()
-
-    def _ask(self, question: Callable[[Source], Answer]) -> list[Answer]:
-        return list(self._pool.map(question, self._sources))
-
-    def supports(self) -> NDArray[np.int64]:
-        """See `Source`."""
-        total: NDArray[np.int64] = np.sum(self._ask(lambda source: source.supports()), axis=0, dtype=np.int64)
-        return total
-
-    def support(self, itemset: Itemset) -> int:
-        """See `Source`."""
-        return sum(self._ask(lambda source: source.support(itemset)))
-
-    def co_usage(self, slot: int) -> SlotCounts:
-        """See `Source`."""
-        return add_counts(self._ask(lambda source: source.co_usage(slot)))
-
-    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
-        """See `Source`."""
-        return add_changes(self._ask(lambda source: source.try_insert(slot, itemset, entry)))
-
-    def try_remove(self, slot: int) -> Change:
-        """See `Source`."""
-        return add_changes(self._ask(lambda source: source.try_remove(slot)))
-
-    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
-        """See `Source`."""
-        return add_changes(self._ask(lambda source: source.insert(slot, itemset, entry)))
-
-    def remove(self, slot: int) -> Change:
-        """See `Source`."""
-        return add_changes(self._ask(lambda source: source.remove(slot)))

@@ -7,22 +7,23 @@ mined.table.compression.L_percent
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
 from fedslim.mdl.codetable import CodeTable
-from fedslim.mdl.cover_state import CoverState, Summed
+from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
 from fedslim.mdl.search import Policy, SlimSearch, Tally
+from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.support import SupportIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from fedslim.mdl.questions import Source
     from fedslim.mdl.search import Order, SearchResult
@@ -71,16 +72,13 @@ def mine(
     stop = stop or Stop(max_time)
     best: SearchResult | None = None
     tally = Tally()
-    source: Source | None = None
     for number, policy in enumerate(plans, 1):
         if best is not None and stop.now():
             break
-        source = _source(database, threads)
         search = SlimSearch(database.n_items, policy)
         report = None if on_progress is None else _reporter(search, number, len(plans), stop, on_progress)
-        result = drive(search, source, stop=stop, report=report)
-        if isinstance(source, Summed):
-            source.close()
+        with _source(database, threads) as source:
+            result = drive(search, source, stop=stop, report=report)
         tally += search.tally
         if best is None or result.bits.total < best.bits.total:
             best = result
@@ -151,15 +149,12 @@ def _reporter(
     return report
 
 
-def _source(database: TransactionDatabase, threads: int | None) -> Source:
+def _source(database: TransactionDatabase, threads: int | None) -> AbstractContextManager[Source]:
     """One cover state, or as many as threads, which is the same to the search."""
     if threads is None:
         threads = min(os.cpu_count() or 1, 4) if database.occurrences >= PAYS_IN_THREADS else 1
     threads = max(1, min(threads, database.transactions))
-    if threads == 1:
-        return CoverState(database)
-    parts = np.array_split(np.arange(database.transactions), threads)
-    return Summed([CoverState(database.take(part)) for part in parts])
+    return nullcontext(CoverState(database)) if threads == 1 else Sharded(database, threads)
 
 
 def _check(

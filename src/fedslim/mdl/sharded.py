@@ -1,0 +1,83 @@
+"""One database as several sources, so that more than one core can count. The search cannot tell.
+
+with Sharded(database, threads=2) as source:
+    drive(search, source)
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import numpy as np
+
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.questions import add_changes, add_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.questions import Change, SlotCounts
+    from fedslim.mdl.table import Itemset
+
+Answer = TypeVar("Answer")
+
+WORTH_A_THREAD = 1500
+"""Transactions of a shard that a question must be about before handing it to other threads costs less than it saves."""
+
+
+class Sharded:
+    """Implements `questions.Source`: every answer is the sum of the shards' answers."""
+
+    def __init__(self, database: TransactionDatabase, threads: int) -> None:
+        parts = np.array_split(np.arange(database.transactions), threads)
+        self.shards = tuple(CoverState(database.take(part)) for part in parts)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fedslim-cover")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def _ask(self, transactions: int, question: Callable[[CoverState], Answer]) -> list[Answer]:
+        if transactions < WORTH_A_THREAD:
+            return [question(shard) for shard in self.shards]
+        return list(self._pool.map(question, self.shards))
+
+    def _usage(self, slot: int) -> int:
+        return int(self.shards[0].usages[slot])
+
+    def supports(self) -> NDArray[np.int64]:
+        """See `Source`."""
+        total: NDArray[np.int64] = np.sum([shard.supports() for shard in self.shards], axis=0, dtype=np.int64)
+        return total
+
+    def support(self, itemset: Itemset) -> int:
+        """See `Source`."""
+        return sum(shard.support(itemset) for shard in self.shards)
+
+    def co_usage(self, slot: int) -> SlotCounts:
+        """See `Source`."""
+        return add_counts(self._ask(self._usage(slot), lambda shard: shard.co_usage(slot)))
+
+    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """See `Source`."""
+        expected = entry // len(self.shards)
+        return add_changes(self._ask(expected, lambda shard: shard.try_insert(slot, itemset, entry)))
+
+    def try_remove(self, slot: int) -> Change:
+        """See `Source`."""
+        return add_changes(self._ask(self._usage(slot), lambda shard: shard.try_remove(slot)))
+
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+        """See `Source`."""
+        expected = entry // len(self.shards)
+        return add_changes(self._ask(expected, lambda shard: shard.insert(slot, itemset, entry)))
+
+    def remove(self, slot: int) -> Change:
+        """See `Source`."""
+        return add_changes(self._ask(self._usage(slot), lambda shard: shard.remove(slot)))
