@@ -133,3 +133,19 @@ def test_progress_guesses_the_time_left_from_how_fast_gains_fall():
     # halved every second: from 512 bits it takes nine more seconds to get to one
     assert trend.remaining(2.0, 512.0) == pytest.approx(9.0)
     assert trend.remaining(3.0, 0.0) is None
+
+
+def test_warming_up_leaves_nothing_to_compile(public_data):
+    """Otherwise the first run would stand still in the middle, with nothing on the screen to say why."""
+    from fedslim.mdl.kernels import counting, insertion, ranking, removal, vertical
+    from fedslim.mdl.mining import warm_up
+
+    def compiled():
+        modules = (counting, insertion, ranking, removal, vertical)
+        kernels = [f for m in modules for f in vars(m).values() if hasattr(f, "signatures")]
+        return [(f.__name__, list(f.signatures)) for f in kernels if f.__name__ != "cover_all"]
+
+    warm_up()
+    before = compiled()
+    mine(load("chess", folder=public_data))
+    assert compiled() == before

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.cli.output import grid, summary
-from fedslim.cli.stream import print_rich
+from fedslim.cli.stream import print_rich, stdout_console
 from fedslim.cli.text import shown_label
 from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, generate, locate, public_sets
 from fedslim.data.registry import did_you_mean
@@ -16,6 +16,9 @@ from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from fedslim.data import PublicSet, TransactionDatabase
+
+ROOM_FOR_ALL = 100
+"""The width from which on the list has room for all its columns."""
 
 TITLES = {"encounters": "Patient encounters of six hospitals, with planted syndromes; made up"}
 
@@ -79,29 +82,35 @@ def _path(name: str, folder: str | None) -> str | None:
 
 def print_known(sets: list[dict[str, Any]]) -> None:
     """Show the list, with the licences below it: they are long, and few."""
-    licences = list(dict.fromkeys(record["licence"] for record in sets if "licence" in record))
-    rows = [
-        (
-            record["name"],
-            f"{record['transactions']:,}",
-            f"{record['items']:,}",
-            record["length"],
-            ("yes" if record["path"] else "no") if record["kind"] == "public" else record["kind"],
-            str(licences.index(record["licence"]) + 1) if "licence" in record else "",
-            record["title"],
-        )
-        for record in sets
+    columns = {
+        "name": [record["name"] for record in sets],
+        "transactions": [f"{record['transactions']:,}" for record in sets],
+        "items": [f"{record['items']:,}" for record in sets],
+        "length": [record["length"] for record in sets],
+        "at hand": [_at_hand(record) for record in sets],
+        "what it is": [record["title"] for record in sets],
+    }
+    if stdout_console().width < ROOM_FOR_ALL:
+        del columns["length"]
+    licences = [
+        ("licence", f"{licence} ({', '.join(r['name'] for r in sets if r.get('licence') == licence)})")
+        for licence in dict.fromkeys(record["licence"] for record in sets if "licence" in record)
     ]
-    header = ("name", "transactions", "items", "length", "at hand", "licence", "what it is")
-    notes = [(f"licence {place}", licence) for place, licence in enumerate(licences, 1)]
     ways = [
         (
-            "public sets",
-            "fedslim data get NAME fetches and checks one; --from FOLDER or FEDSLIM_DATA says where files are",
+            "public",
+            "fedslim data get NAME fetches and checks a set; --from FOLDER or FEDSLIM_DATA says where files are",
         ),
         ("generated", "a size may follow the name: fedslim mine wide-sparse:20000"),
     ]
-    print_rich(grid(header, rows, left=1, right=3), summary([*notes, *ways]))
+    rows = zip(*columns.values(), strict=True)
+    print_rich(grid(tuple(columns), rows, left=1, right=3), summary([*ways, *licences]))
+
+
+def _at_hand(record: dict[str, Any]) -> str:
+    if record["kind"] != "public":
+        return str(record["kind"])
+    return "yes" if record["path"] else "no"
 
 
 def description(source: str, database: TransactionDatabase, top: int) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int
     from rich import box  # noqa: PLC0415  # see fedslim.cli
     from rich.table import Table  # noqa: PLC0415
 
-    lines = box.SIMPLE_HEAD if is_terminal(sys.stdout) else None
-    table = Table(box=lines, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    lines, gap = (box.SIMPLE_HEAD, 1) if is_terminal(sys.stdout) else (None, 2)  # the lines take a column themselves
+    table = Table(box=lines, show_edge=False, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     for place, title in enumerate(header):
         last = place == len(header) - 1
         table.add_column(title, justify="right" if left <= place < right else "left", no_wrap=not last, overflow="fold")

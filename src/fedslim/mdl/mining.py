@@ -1,7 +1,9 @@
-"""Mining one database: the search, the source, the effort, and the code table that comes out.
+"""Mining one database.
 
-mined = mine(db, max_time=60)
-mined.table.compression.L_percent
+    mined = mine(db, max_time=60)
+    mined.table.compression.L_percent
+
+Here the search, the source and the effort come together, and the code table comes out.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
+from fedslim.mdl.ranking import Candidate
 from fedslim.mdl.search import Policy, SlimSearch, Tally
 from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.support import SupportIndex
@@ -113,11 +116,15 @@ def warm_up() -> None:
     database = TransactionDatabase.from_transactions([[1, 2, 3], [1, 2, 3], [1, 2], [3]] * 3)
     source, search = CoverState(database), SlimSearch(database.n_items, Policy())
     drive(search, source)
-    # What only larger data need.
-    source.compact()
-    search.ranking.compact()
+    # What only larger data come to.
+    search.ranking.reject(Candidate(0, 1, 1, 0.0))
     search.ranking.widen()
+    search.ranking.compact()
+    source.compact()
     source.support((0, 1))
+    slot = next(iter(source.table))
+    source.try_remove(slot)
+    source.remove(slot)
 
 
 def _reporter(

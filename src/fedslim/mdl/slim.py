@@ -1,8 +1,10 @@
-"""`Slim`, the scikit-learn estimator: a thin coat over `mine` and `Covering`.
+"""`Slim`, the scikit-learn estimator.
 
-slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
-slim.codetable_          # itemset, usage, support, code_length as a DataFrame
-slim.score_samples(X)    # bits for each transaction: many bits, unusual transaction
+    slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
+    slim.codetable_          # itemset, usage, support, code_length as a DataFrame
+    slim.score_samples(X)    # bits for each transaction: many bits, unusual transaction
+
+A thin coat over `mine` and `Covering`.
 """
 
 from __future__ import annotations
