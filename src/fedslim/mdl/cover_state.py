@@ -116,6 +116,7 @@ class CoverState:
             np.zeros(n, np.int32),
         )
         self._lists = empty_lists(n_items, supports)
+        self._lists_are_old = False
         self._work = empty_work(capacity, database)
 
     # -- questions ----------------------------------------------------------------------------------------------
@@ -136,13 +137,15 @@ class CoverState:
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         self._stage(slot, itemset, entry)
-        n = insertion.try_insert(slot, self.table.elements, self._lists, self._covers, self._index.vertical, self._work)
+        n = insertion.try_insert(
+            slot, self.table.elements, self._ready_lists(), self._covers, self._index.vertical, self._work
+        )
         return self._remember(("insert", slot, itemset, entry), n)
 
     def try_remove(self, slot: int) -> Change:
         """See `Source`."""
         self.table.unstage()
-        n = removal.try_remove(slot, self.table.elements, self._lists, self._covers, self._work)
+        n = removal.try_remove(slot, self.table.elements, self._ready_lists(), self._covers, self._work)
         return self._remember(("remove", slot), n)
 
     # -- moves --------------------------------------------------------------------------------------------------
@@ -156,23 +159,26 @@ class CoverState:
         change = self._trial[1]
         hits = int(change.won[change.slots == slot].sum())
         self._work.hits[:hits].sort()  # a list in the order of memory is walked over faster, many times
-        n = insertion.insert(slot, hits, self._commits, self.table.elements, self._lists, self._covers, self._work)
+        n = insertion.insert(
+            slot, hits, self._commits, self.table.elements, self._ready_lists(), self._covers, self._work
+        )
         self.table.place(slot)
         self._trial = ((), NOTHING)
-        self._rebuild_lists()
+        self._lists_are_old = True
         return self._change(n)
 
     def remove(self, slot: int) -> Change:
         """See `Source`."""
+        if self._covers.usage[slot] == 0:
+            # In no cover: nothing changes but the table.
+            self._drop(slot)
+            return NOTHING
         if self._trial[0] != ("remove", slot):
             self.try_remove(slot)
         self._make_room(self._trial[1])
         self._commits += 1
-        n = removal.remove(slot, self._commits, self.table.elements, self._lists, self._covers, self._work)
-        self.table.drop(slot)
-        self._room[slot] = 0
-        self._trial = ((), NOTHING)
-        self._rebuild_lists()
+        n = removal.remove(slot, self._commits, self.table.elements, self._ready_lists(), self._covers, self._work)
+        self._drop(slot)
         return self._change(n)
 
     # -- looking inside -----------------------------------------------------------------------------------------
@@ -196,6 +202,12 @@ class CoverState:
         if self.table.capacity > len(self._room):
             self._grow(self.table.capacity)
 
+    def _drop(self, slot: int) -> None:
+        self.table.drop(slot)
+        self._room[slot] = 0
+        self._trial = ((), NOTHING)
+        self._lists_are_old = True
+
     def _remember(self, trial: tuple[object, ...], n: int) -> Change:
         change = self._change(n)
         self._trial = (trial, change)
@@ -206,8 +218,12 @@ class CoverState:
         counting.hand_over(n, self._work, change.slots, change.lost, change.won)
         return change
 
-    def _rebuild_lists(self) -> None:
-        self._lists = filled_lists(self._lists, self.table)
+    def _ready_lists(self) -> Lists:
+        """The lists of elements by item, made anew if the table has changed since they were last needed."""
+        if self._lists_are_old:
+            self._lists = filled_lists(self._lists, self.table)
+            self._lists_are_old = False
+        return self._lists
 
     def _grow(self, capacity: int) -> None:
         covers, work = self._covers, self._work
