@@ -113,6 +113,15 @@ def test_the_first_interrupt_asks_and_the_second_one_interrupts():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_ignored_interrupt_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stopping_on_interrupt(Stop()):
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_other_threads_leave_signals_alone():
     before = signal.getsignal(signal.SIGINT)
     seen = []

@@ -53,9 +53,11 @@ class Stop:
 def stopping_on_interrupt(stop: Stop) -> Iterator[None]:
     """Make the first Ctrl-C ask for a stop, which keeps the best table so far; the second one interrupts.
 
-    The search must not be interrupted in the middle of a move. Only the main thread may handle signals.
+    The search must not be interrupted in the middle of a move. Only the main thread may handle signals, and whoever
+    chose to ignore them goes on doing so.
     """
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in a background job
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
 
