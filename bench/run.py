@@ -42,6 +42,7 @@ def main() -> int:
         settings = Settings(options.quick, options.seconds or (10.0 if options.quick else 120.0), here["missing"])
         for part in options.parts or PARTS:
             print(f"{part} ({datetime.now(UTC):%H:%M} UTC)", file=sys.stderr)
+            runner.begin()
             try:
                 results = PARTS[part](runner, settings)
             except RunError as error:
@@ -84,6 +85,8 @@ def _write_docs() -> int:
         print("there are no results yet; run `make bench` first", file=sys.stderr)
         return 1
     blocks = [table.markdown() for part, results in found.items() for table in report.tables(part, results)]
+    if any(results["changed"] for results in found.values()) or len({one["source"] for one in found.values()}) > 1:
+        blocks.insert(0, "Some of these are results of different versions of the sources; run everything again.")
     page = DOCS.read_text()
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -39,6 +40,7 @@ class Runner:
             self._environment["FEDSLIM_DATA"] = data
         elif "FEDSLIM_DATA" not in os.environ and shared.is_dir():
             self._environment["FEDSLIM_DATA"] = str(shared)
+        self._source = source()
         results.mkdir(parents=True, exist_ok=True)
 
     # -- processes ----------------------------------------------------------------------------------------------
@@ -92,7 +94,11 @@ class Runner:
 
     def save(self, part: str, values: Values) -> None:
         """Write the results of a part, whole or not at all."""
-        save_json(self.results / f"{part}.json", values)
+        save_json(self.results / f"{part}.json", values | {"source": self._source, "changed": source() != self._source})
+
+    def begin(self) -> None:
+        """Note which sources the next part measures."""
+        self._source = source()
 
 
 class ProgressLine:
@@ -123,6 +129,14 @@ class ProgressLine:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
         else:
             print(f"  {self._label}  {time.monotonic() - self._started:.1f} s in all", file=sys.stderr, flush=True)
+
+
+def source() -> str:
+    """A short name for the package's sources as they are now, so that results can be told to be of the same code."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def median(runs: Iterable[Values], *keys: str) -> float:

@@ -7,7 +7,7 @@ import pytest
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.objective import description_length, estimated_gain, standard_lengths
-from fedslim.mdl.questions import CoUsage, Insert, TryInsert
+from fedslim.mdl.questions import CoUsages, Insert, TryInsert
 from fedslim.mdl.search import Policy, SlimSearch
 
 ROWS = ["abc"] * 3 + ["ae"] * 2 + ["abd"] * 4 + ["ce"]
@@ -32,7 +32,7 @@ def test_usages_and_lengths_of_the_standard_code_table(toy):
 def test_every_estimated_gain(toy, pair, gain):
     state = CoverState(toy)
     x, y = (toy.vocabulary.index(label) for label in pair)
-    row = state.co_usage(x)
+    (row,) = state.co_usages((x,))
     together = dict(zip(row.slots.tolist(), row.counts.tolist(), strict=True))[y]
     usages = toy.supports.tolist()
     lengths = standard_lengths(usages)
@@ -52,7 +52,7 @@ def test_the_first_step_accepts_ab(toy):
     trial, move = [q for q in asked if isinstance(q, (TryInsert, Insert))]
     assert (trial.itemset, trial.entry) == ((0, 1), 7)
     assert (move.itemset, move.entry) == ((0, 1), 7)
-    assert {q.slot for q in asked if isinstance(q, CoUsage)} == set(range(5))
+    assert [q.slots for q in asked if isinstance(q, CoUsages)] == [(0, 1, 2, 3, 4)]
     result = search.result()
     usages = {"".join(toy.vocabulary[i] for i in e.items): e.usage for e in result.entries}
     assert usages == {"ab": 7, "c": 4, "d": 4, "e": 3, "a": 2}

@@ -129,8 +129,11 @@ class CoverState:
         """See `Source`."""
         return self._index.support(itemset)
 
-    def co_usage(self, slot: int) -> SlotCounts:
+    def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
+        return tuple(self._co_usage(slot) for slot in slots)
+
+    def _co_usage(self, slot: int) -> SlotCounts:
         n = counting.co_usage(slot, self._covers, self._work)
         return SlotCounts(self._work.touched[:n].copy(), self._work.row[:n].copy())
 
@@ -142,8 +145,11 @@ class CoverState:
         )
         return self._remember(("insert", slot, itemset, entry), n)
 
-    def try_remove(self, slot: int) -> Change:
+    def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """See `Source`."""
+        return tuple(self._try_remove(slot) for slot in slots)
+
+    def _try_remove(self, slot: int) -> Change:
         self.table.unstage()
         n = removal.try_remove(slot, self.table.elements, self._ready_lists(), self._covers, self._work)
         return self._remember(("remove", slot), n)
@@ -174,7 +180,7 @@ class CoverState:
             self._drop(slot)
             return NOTHING
         if self._trial[0] != ("remove", slot):
-            self.try_remove(slot)
+            self._try_remove(slot)
         self._make_room(self._trial[1])
         self._commits += 1
         n = removal.remove(slot, self._commits, self.table.elements, self._ready_lists(), self._covers, self._work)

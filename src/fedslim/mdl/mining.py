@@ -123,7 +123,6 @@ def warm_up() -> None:
     source.compact()
     source.support((0, 1))
     slot = next(iter(source.table))
-    source.try_remove(slot)
     source.remove(slot)
 
 

@@ -6,7 +6,8 @@ them two (insert, remove). A question knows how to be put to a source; the searc
     search ──Question──▶ driver ──▶ one database                       centralised SLIM
                                 ──▶ several, answers added up          threads, and federations
 
-Every answer is a vector of counts over slots, so answers of several sources are added up entry by entry.
+Every answer is made of counts over slots, so answers of several sources are added up entry by entry. What can be asked
+at once is asked at once: across a network a question is a round.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Source(Protocol):
     def support(self, itemset: Itemset) -> int:
         """In how many transactions all these items occur together."""
 
-    def co_usage(self, slot: int) -> SlotCounts:
-        """How often each element is used together with this one (itself included)."""
+    def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
+        """For each of these elements, how often each element is used together with it (itself included)."""
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """What would change if the itemset entered the table."""
 
-    def try_remove(self, slot: int) -> Change:
-        """What would change if the element left the table."""
+    def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
+        """For each of these elements, what would change if it alone left the table."""
 
     def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """Insert, and say what changed."""
@@ -89,14 +90,14 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True)
-class CoUsage:
-    """A row of the pair matrix: how often is this element used together with each other one?"""
+class CoUsages:
+    """Rows of the pair matrix: how often are these elements used together with each other one?"""
 
-    slot: int
+    slots: tuple[int, ...]
 
-    def put_to(self, source: Source) -> SlotCounts:
+    def put_to(self, source: Source) -> tuple[SlotCounts, ...]:
         """Ask."""
-        return source.co_usage(self.slot)
+        return source.co_usages(self.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,14 @@ class TryInsert:
 
 
 @dataclass(frozen=True, slots=True)
-class TryRemove:
-    """What if this element were not in the table?"""
+class TryRemovals:
+    """What if this element were not in the table? Asked of several at once, each by itself."""
 
-    slot: int
+    slots: tuple[int, ...]
 
-    def put_to(self, source: Source) -> Change:
+    def put_to(self, source: Source) -> tuple[Change, ...]:
         """Ask."""
-        return source.try_remove(self.slot)
+        return source.try_removals(self.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class Remove:
         return source.remove(self.slot)
 
 
-Question = Supports | Support | CoUsage | TryInsert | TryRemove | Insert | Remove
+Question = Supports | Support | CoUsages | TryInsert | TryRemovals | Insert | Remove
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

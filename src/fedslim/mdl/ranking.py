@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30
+MOST_ROWS = 1024
+"""Rows in one question: on wide data there are many, and somebody may want to stop in between."""
+
 MARGIN = 32.0
 """Pairs estimated to cost more than this many bits are not kept: rows stay short, and rarely need asking again."""
 
@@ -35,10 +38,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownRow:
-    """The best candidate may be in a row that must be asked for first."""
+class UnknownRows:
+    """The best candidate may be in one of these rows, which must be asked for first."""
 
-    slot: int
+    slots: tuple[int, ...]
 
 
 class CandidateRanking:
@@ -110,16 +113,24 @@ class CandidateRanking:
             MARGIN,
         )
 
-    def best(self) -> Candidate | UnknownRow | None:
+    def best(self) -> Candidate | UnknownRows | None:
         """The candidate with the highest estimated gain above zero, or what must be known to tell."""
         what, row = kernel.best(self._limit, self._rows, self._facts, self._rejected, self._now)
         if what == kernel.CANDIDATE:
             rows = self._rows
             return Candidate(row, int(rows.partner[row]), int(rows.together[row]), float(rows.upper[row]))
-        return UnknownRow(row) if what == kernel.ASK_FOR_ROW else None
+        if what == kernel.NO_CANDIDATE:
+            return None
+        # All rows of which nothing is known: each of them has to be asked for before any candidate is sure.
+        unknown = np.flatnonzero(np.isposinf(self._rows.upper[: self._limit]) & (self._rows.known[: self._limit] == 0))
+        return UnknownRows(tuple(unknown[:MOST_ROWS].tolist()))
 
-    def learn(self, slot: int, row: SlotCounts) -> None:
-        """Take in the answer to the question for a row."""
+    def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts, ...]) -> None:
+        """Take in the answers to the question for rows."""
+        for slot, row in zip(slots, answers, strict=True):
+            self._learn(slot, row)
+
+    def _learn(self, slot: int, row: SlotCounts) -> None:
         if self._pool_end + len(row.slots) > len(self._rows.partners):
             self.compact(len(row.slots))
         self._pool_end = kernel.add_row(

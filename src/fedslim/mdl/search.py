@@ -25,8 +25,8 @@ from fedslim.mdl.objective import (
     standard_length,
     standard_lengths,
 )
-from fedslim.mdl.questions import CoUsage, Insert, Remove, Support, Supports, TryInsert, TryRemove
-from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRow
+from fedslim.mdl.questions import CoUsages, Insert, Remove, Support, Supports, TryInsert, TryRemovals
+from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.table import WorkingTable, lengthened
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.table import Itemset
 
 Order = Literal["usage", "support"]
+
+MOST_TRIALS = 8
+"""Removals tried in one question: after one that succeeds the others have to be asked about again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +196,9 @@ class SlimSearch:
         return True
 
     def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:
-        while isinstance(best := self.ranking.best(), UnknownRow):
-            self.tally.rows += 1
-            self.ranking.learn(best.slot, (yield CoUsage(best.slot)))
+        while isinstance(best := self.ranking.best(), UnknownRows):
+            self.tally.rows += len(best.slots)
+            self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
         return best
 
     def _try(self, candidate: Candidate) -> Generator[Question, Any, tuple[float, Insert] | None]:
@@ -231,18 +234,21 @@ class SlimSearch:
     def _prune(self, pending: set[int]) -> Generator[Question, Any, int]:
         """Remove the elements that no longer pay, smallest usage first; returns how many went."""
         gone = 0
-        rank = self._table.elements.rank
         while pending := {s for s in pending if s in self._table.itemsets}:
-            slot = min(pending, key=lambda s: (self._usage[s], rank[s]))
-            pending.remove(slot)
-            change = yield TryRemove(slot)
-            bits = self._bits_changed(change)
-            if bits < 0:
-                change = yield Remove(slot)
-                self._table.drop(slot)
-                gone += 1
-                self.tally.pruned += 1
-                pending |= yield from self._apply(change, bits)
+            rank = self._table.elements.rank
+            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MOST_TRIALS]
+            trials = yield TryRemovals(tuple(queue))
+            # One after the other, as if each had been asked for when its turn came: until one goes, nothing changes.
+            for slot, trial in zip(queue, trials, strict=True):
+                pending.remove(slot)
+                bits = self._bits_changed(trial)
+                if bits < 0:
+                    change = yield Remove(slot)
+                    self._table.drop(slot)
+                    gone += 1
+                    self.tally.pruned += 1
+                    pending |= yield from self._apply(change, bits)
+                    break
         return gone
 
     def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:

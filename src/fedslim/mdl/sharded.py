@@ -48,8 +48,8 @@ class Sharded:
             return [question(shard) for shard in self.shards]
         return list(self._pool.map(question, self.shards))
 
-    def _usage(self, slot: int) -> int:
-        return int(self.shards[0].usages[slot])
+    def _usage(self, slots: tuple[int, ...]) -> int:
+        return int(self.shards[0].usages[list(slots)].sum())
 
     def supports(self) -> NDArray[np.int64]:
         """See `Source`."""
@@ -60,18 +60,20 @@ class Sharded:
         """See `Source`."""
         return sum(shard.support(itemset) for shard in self.shards)
 
-    def co_usage(self, slot: int) -> SlotCounts:
+    def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        return add_counts(self._ask(self._usage(slot), lambda shard: shard.co_usage(slot)))
+        rows = self._ask(self._usage(slots), lambda shard: shard.co_usages(slots))
+        return tuple(add_counts(row) for row in zip(*rows, strict=True))
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         expected = entry // len(self.shards)
         return add_changes(self._ask(expected, lambda shard: shard.try_insert(slot, itemset, entry)))
 
-    def try_remove(self, slot: int) -> Change:
+    def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """See `Source`."""
-        return add_changes(self._ask(self._usage(slot), lambda shard: shard.try_remove(slot)))
+        trials = self._ask(self._usage(slots), lambda shard: shard.try_removals(slots))
+        return tuple(add_changes(trial) for trial in zip(*trials, strict=True))
 
     def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
@@ -80,4 +82,4 @@ class Sharded:
 
     def remove(self, slot: int) -> Change:
         """See `Source`."""
-        return add_changes(self._ask(self._usage(slot), lambda shard: shard.remove(slot)))
+        return add_changes(self._ask(self._usage((slot,)), lambda shard: shard.remove(slot)))
