@@ -44,3 +44,23 @@ class MissingExtraError(FedslimError, ImportError):
 
 class RunError(FedslimError, RuntimeError):
     """A run started and could not be finished."""
+
+
+class SecureAggregationError(RunError):
+    """A masked sum cannot be made, or must not be used."""
+
+
+class RingError(SecureAggregationError):
+    """A value or a sum does not fit the ring it was promised to fit."""
+
+
+class KeyAgreementError(SecureAggregationError):
+    """Two members cannot agree on a secret: a key is malformed, weak, or somebody else's."""
+
+
+class MaskReuseError(SecureAggregationError):
+    """A mask would be used a second time, which would give the difference of two answers away."""
+
+
+class MembershipError(SecureAggregationError):
+    """A sum has a contribution missing, twice, or from somebody who is not a member of the round."""
