@@ -26,6 +26,9 @@ from fedslim.mdl.kernels.cover import (
     within_available,
 )
 
+PATIENCE = 64
+"""So many transactions are tried to be put into groups before that is given up."""
+
 
 @inlined
 def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64:
@@ -215,8 +218,14 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
     n_inside = _sort_out(z, elements, lists, work)
     n_touched = NONE
     n_groups = NONE
-    for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
-        place, n_groups = _group(np.int64(covers.tids[q]), z, n_groups, elements, covers, work)
+    begin = covers.tid_start[z]
+    for q in range(begin, begin + covers.usage[z]):
+        t = np.int64(covers.tids[q])
+        if q - begin >= PATIENCE and n_groups > 3 * PATIENCE // 4 and n_groups <= PATIENCE:
+            # Nearly everybody is a group of its own, as where covers are long: looking for groups does not pay.
+            n_touched = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
+            continue
+        place, n_groups = _group(t, z, n_groups, elements, covers, work)
         work.group_count[place] += 1
         if n_groups == GROUP_PLACES // 2:
             n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
