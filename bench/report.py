@@ -152,12 +152,8 @@ def _convergence(results: Values) -> list[Table]:
         if not one["same"]:
             table.remarks.append(f"{name}: the runs did NOT all give the same result.")
         table.remarks += _noise(name, one["runs"])
-    runs = {name: len(one["runs"]) for name, one in results["sets"].items()}
-    table.remarks.append(
-        "CPU and wall are of one thread, median of "
-        + ", ".join(f"{count} ({name})" for name, count in runs.items())
-        + " runs, start-up apart."
-    )
+    counts = ", ".join(f"{len(one['runs'])} ({name})" for name, one in results["sets"].items())
+    table.remarks.append(f"CPU and wall are of one thread, start-up apart; median of so many runs: {counts or 'none'}.")
     table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
     found = results["startup"]
     startup = Table("Start-up of a process", ["what", "wall s", "CPU s"])
@@ -217,6 +213,7 @@ def _large(results: Values) -> list[Table]:
                 f"{one['peak_mb']:,.0f}",
             ]
         )
+        table.remarks += _noise(name, [one])
     return [growing, table]
 
 

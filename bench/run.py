@@ -66,7 +66,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="less of everything; results kept apart")
     parser.add_argument("--data", metavar="FOLDER", help="where the public data sets are (default: FEDSLIM_DATA)")
     parser.add_argument(
-        "--seconds", type=float, metavar="S", help=f"how long scikit-mine gets on each of {', '.join(PEER_SETS)} (120)"
+        "--seconds",
+        type=float,
+        metavar="S",
+        help=f"CPU seconds that scikit-mine gets on each of {', '.join(PEER_SETS)} (120)",
     )
     parser.add_argument("--markdown", action="store_true", help="put the last results into docs/benchmarks.md")
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedslim.data import load
-from fedslim.mdl.mining import mine, warm_up
+from fedslim.mdl.mining import mine, prepare
 from wire import Clock, Values
 
 
@@ -11,6 +11,6 @@ def every_kernel() -> Values:
     """Use every kernel once; how long that took."""
     database = load("encounters")
     clock = Clock()
-    warm_up()
+    prepare()
     mine(database, threads=1)
     return clock.read()

@@ -21,9 +21,13 @@ PROGRESS_EVERY = 0.5
 
 
 class Clock:
-    """Wall time and CPU time (of all threads) since it was made."""
+    """Wall time and CPU time (of all threads) since it was made or started anew."""
 
     def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Start at zero."""
         self._cpu = time.process_time()
         self._wall = time.perf_counter()
 

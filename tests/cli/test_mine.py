@@ -29,7 +29,7 @@ def asked(monkeypatch):
         return real(database, stop=given["stop"], min_support=10**6)
 
     monkeypatch.setattr(mining, "mine", mine)
-    monkeypatch.setattr(mining, "warm_up", lambda: None)
+    monkeypatch.setattr(mining, "prepare", lambda: None)
     return how
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +52,35 @@ def test_numbers_are_ordered_by_value_and_come_before_texts():
     assert TransactionDatabase.from_transactions([[10, 9, "a"]]).vocabulary == ("9", "10", "a")
 
 
+equals = st.sampled_from([1, 1.0, True, np.int8(1), np.float32(1), np.True_, 0, -0.0, False, 2.5, 2**53, 2.0**53])
+
+
+@given(st.lists(st.lists(equals, max_size=4), max_size=6), st.randoms(use_true_random=False))
+def test_labels_do_not_depend_on_which_of_the_equals_came_first(rows, random):
+    order = random.sample(range(len(rows)), len(rows))
+    db = TransactionDatabase.from_transactions(rows)
+    shuffled = TransactionDatabase.from_transactions([rows[t][::-1] for t in order])
+    assert shuffled == db.take(order)
+
+
+def test_numbers_are_written_by_value_and_booleans_and_dates_by_text():
+    day = dt.date(2024, 5, 1)
+    db = TransactionDatabase.from_transactions([[1.0, True, day, np.float64(2.5)], np.array([1, 3]), [1e20, "x"]])
+    assert db.vocabulary == ("1", "2.5", "3", str(10**20), "2024-05-01", "True", "x")
+    assert list(db)[1] == ("1", "3")
+
+
+def test_missing_values_of_pandas_are_no_items():
+    for missing in (pd.NaT, pd.NA):
+        with pytest.raises(DataError, match="transaction 1 holds a missing value"):
+            TransactionDatabase.from_transactions([[missing]])
+
+
+def test_items_are_looked_up_in_a_vocabulary_by_what_is_written():
+    db = TransactionDatabase.from_transactions([[1.0, True], ["1"]], vocabulary=["True", "1"])
+    assert list(db) == [("True", "1"), ("1",)]
+
+
 def test_empty_transactions_are_kept():
     db = TransactionDatabase.from_transactions([[], ["a"], []])
     assert (db.transactions, db.occurrences) == (3, 1)
@@ -79,7 +111,15 @@ def test_taking_transactions_keeps_their_order_and_the_vocabulary():
         ([[1, "1"]], "both written '1'"),
         ([["a"], ["b", None]], "transaction 2 holds a missing value"),
         ([["a", float("nan")]], "transaction 1 holds a missing value"),
-        ([[["a"]]], "cannot be told apart"),
+        ([[["a"]]], "transaction 1 holds a value of type list, which is no item; items are texts, numbers"),
+        ([["a"], [object()]], "transaction 2 holds a value of type object"),
+        ([[frozenset("ab")]], "transaction 1 holds a value of type frozenset"),
+        ([["a", b"a"]], "transaction 1 holds a value of type bytes"),
+        ([[1j]], "transaction 1 holds a value of type complex"),
+        ([[np.datetime64("NaT")]], "transaction 1 holds a missing value"),
+        ([["a"], ["b", "\ud800"]], r"transaction 2 holds the text '\\ud800', which has half a character"),
+        ([["a"], [10**5000]], "transaction 2 holds a number with thousands of digits"),
+        ([["a"], [-(10**5000), 0.5]], "transaction 2 holds a number with thousands of digits"),
     ],
 )
 def test_rows_that_are_no_transactions_are_named(rows, says):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedslim.data import read, textstream
 from fedslim.data.columns import MISSING_TEXTS
+from fedslim.data.delimited import _records
 from fedslim.errors import DataError, ParameterError
 
 PEOPLE = "name,age,city\nann,30,Bonn\nbob,4,\ncy,NA,Ulm\n"
@@ -111,12 +112,48 @@ def test_what_the_csv_module_writes_is_read_as_its_cells(rows, mark, write):
             r"a\.csv:1: the header is a single column 'a;b;c', which looks like several separated by ';'",
         ),
         ("a=b,a\nc,b=c\n", r"a\.csv: two columns make the same item 'a=b=c'; rename"),
-        ("a,b\n1," + "x" * 200_000 + "\n", r"a\.csv:2: cannot be taken apart \(field larger than field limit"),
     ],
 )
 def test_tables_that_cannot_be_read_are_told_with_file_and_line(write, text, says):
     with pytest.raises(DataError, match=says):
         read(write("a.csv", text))
+
+
+def test_a_field_may_be_as_long_as_a_line(write):
+    before = csv.field_size_limit()
+    path = write("a.csv", "a,b\n1," + "x" * 200_000 + "\n")
+    assert read(path).vocabulary == ("a=1", "b=" + "x" * 200_000)
+    assert csv.field_size_limit() == before
+
+
+def test_the_limit_of_the_csv_module_is_restored_by_the_last_reader_only(write):
+    before = csv.field_size_limit()
+    path = write("a.csv", "a\n1\n")
+    first, second = _records(path, ","), _records(path, ",")
+    next(first)
+    next(second)
+    first.close()
+    assert csv.field_size_limit() == textstream.LINE_LIMIT
+    second.close()
+    assert csv.field_size_limit() == before
+
+
+def test_a_limit_that_somebody_sets_meanwhile_stays(write):
+    before = csv.field_size_limit()
+    try:
+        reading = _records(write("a.csv", "a\n1\n"), ",")
+        next(reading)
+        csv.field_size_limit(5000)
+        reading.close()
+        assert csv.field_size_limit() == 5000
+    finally:
+        csv.field_size_limit(before)
+
+
+def test_a_row_of_a_long_table_is_named_by_its_line(write):
+    path = write("a.csv", 't,i\n1,"a\nb"\n\n2,c\n?,d\n')
+    with pytest.raises(DataError, match=r"a\.csv:6: the row has no value in 't'; every row must name"):
+        read(path, transaction_column="t", item_column="i")
 
 
 def test_a_row_that_quotes_spread_over_the_whole_file_is_told(write, monkeypatch):
@@ -160,7 +197,7 @@ def test_a_long_table_is_the_same_as_its_sets(pairs, write):
             "there is no column 'x'; the columns are 't', 'i'",
         ),
         ({"transaction_column": "t", "item_column": "t"}, ParameterError, "two different ones"),
-        ({"transaction_column": "t", "item_column": "i"}, DataError, "row 2 has no value in 't'"),
+        ({"transaction_column": "t", "item_column": "i"}, DataError, r"a\.csv:3: the row has no value in 't'"),
     ],
 )
 def test_long_tables_that_cannot_be_read_are_told(write, options, error, says):

@@ -13,8 +13,9 @@ finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 def cut(values, bins):
     distinct, counts = np.unique(values, return_counts=True)
-    interval, labels = equal_frequency(distinct, counts, bins)
-    return distinct, counts, interval, labels
+    intervals = equal_frequency(distinct, counts, bins)
+    labels = list(intervals.labels)
+    return distinct, counts, np.array([labels.index(intervals.label(value)) for value in distinct.tolist()]), labels
 
 
 @given(st.sets(finite, min_size=3, max_size=60), st.integers(2, 10), st.randoms(use_true_random=False))

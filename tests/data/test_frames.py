@@ -104,6 +104,32 @@ def test_categories_stay_whole_even_if_they_are_many_numbers():
     assert from_dataframe(pl.DataFrame({"zip": pl.Series(codes, dtype=pl.Categorical)})).n_items == 30
 
 
+def test_values_of_several_types_are_named_alike_in_any_order():
+    values = [1, 1.0, True, "1", None, 0.5, np.float32(0.5)]
+    db = from_dataframe(pd.DataFrame({"x": pd.Series(values, dtype=object)}))
+    other = from_dataframe(pd.DataFrame({"x": pd.Series(values[::-1], dtype=object)}))
+    assert list(db) == [("x=1",), ("x=1",), ("x=True",), ("x=1",), (), ("x=0.5",), ("x=0.5",)]
+    assert list(other) == list(db)[::-1]
+
+
+@pytest.mark.parametrize("value", [object(), frozenset("a"), b"a", "\ud800", 10**5000, {"a": 1}], ids=type)
+def test_cells_that_cannot_be_written_are_told(value):
+    with pytest.raises(DataError, match=r"column 'x' holds .* in row 2; make it text or numbers"):
+        from_dataframe(pd.DataFrame({"x": pd.Series(["a", value], dtype=object)}))
+
+
+def test_column_names_that_cannot_be_written_are_told():
+    with pytest.raises(DataError, match=r"column 1 is called by the text .* half a character"):
+        from_dataframe(pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype=object)))
+
+
+def test_integers_of_128_bits_are_taken_exactly():
+    df = pl.DataFrame({"n": pl.Series([2**100, None, 7], dtype=pl.Int128)})
+    assert list(from_dataframe(df)) == [(f"n={2**100}",), (), ("n=7",)]
+    many = pl.DataFrame({"n": pl.Series(range(40), dtype=pl.Int128)})
+    assert from_dataframe(many, bins=4).vocabulary == ("n=[0, 10)", "n=[10, 20)", "n=[20, 30)", "n=[30, 39]")
+
+
 def test_a_missing_flag_of_pandas_is_not_set():
     df = pd.DataFrame({"a": pd.array([True, None], dtype="boolean"), "b": [True, True]})
     assert list(from_dataframe(df)) == [("a", "b"), ("b",)]
@@ -201,3 +227,20 @@ def test_a_library_that_is_not_installed_is_not_found(monkeypatch):
 def test_bins_are_checked_for_tables():
     with pytest.raises(ParameterError, match="bins is 1"):
         from_dataframe(pd.DataFrame({"a": ["x"]}), bins=1)
+
+
+@pytest.mark.usefixtures("library")
+def test_the_index_of_pandas_makes_no_items(tmp_path):
+    df = pd.DataFrame({"a": ["x", "y", "x"], "b": ["p", "q", "q"]})
+    pairs = pd.MultiIndex.from_tuples([(1, "r"), (2, "s"), (3, "t")], names=["n", None])
+    for number, index in enumerate((None, [5, 9, 7], pd.Index(["u", "v", "w"], name="id"), pairs)):
+        df.set_axis(range(3) if index is None else index, axis=0).to_parquet(tmp_path / f"{number}.parquet")
+        assert read(tmp_path / f"{number}.parquet") == from_dataframe(df)
+
+
+@pytest.mark.usefixtures("library")
+def test_the_index_of_pandas_may_be_asked_for_by_name(tmp_path):
+    df = pd.DataFrame({"thing": ["b", "a", "a"]}, index=pd.Index([7, 3, 7], name="order"))
+    df.to_parquet(tmp_path / "a.parquet")
+    db = read(tmp_path / "a.parquet", transaction_column="order", item_column="thing")
+    assert list(db) == [("a", "b"), ("a",)]

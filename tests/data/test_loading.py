@@ -62,5 +62,16 @@ def test_options_for_files_make_no_sense_for_made_data():
         load("encounters", format="csv")
 
 
+@pytest.mark.parametrize("options", [{"format": "csv"}, {"transaction_column": "t"}, {"item_column": "i"}])
+def test_options_for_tables_make_no_sense_for_public_sets(options):
+    with pytest.raises(DataError, match="mushroom is a public set, and those are FIMI files; leave out the format"):
+        load("mushroom", **options)
+
+
+def test_the_format_that_a_public_set_has_may_be_named():
+    with pytest.raises(DataError, match="mushroom is not here"):
+        load("mushroom", format="fimi")
+
+
 def test_all_names_are_listed():
     assert {"encounters", "mushroom", "accidents", "accidents-like", "wide-sparse"} <= set(data_names())

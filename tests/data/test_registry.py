@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from fedslim.data import load, public_set, public_sets
+from fedslim.data import get, load, locate, public_set, public_sets
 from fedslim.data.registry import UNPACKED_LIMIT, PublicSet, verify
 from fedslim.errors import DataError
 
@@ -80,3 +80,18 @@ def test_an_unknown_set_is_told_with_its_likes():
         public_set("mushrom")
     with pytest.raises(DataError, match="the names are ionosphere, chess"):
         public_set("zzz")
+
+
+@pytest.mark.parametrize("find", [public_set, get, locate])
+def test_data_that_need_no_fetching_are_told(find):
+    with pytest.raises(DataError, match=r"^encounters is built in, so there is nothing to fetch; .*mine encounters$"):
+        find("encounters")
+    with pytest.raises(DataError, match=r"^wide-sparse:300 is made, so there is nothing to fetch"):
+        find("wide-sparse:300")
+
+
+@pytest.mark.parametrize("name", ["letters to the editor", "counter", "cheese", "ionic"])
+def test_only_close_names_are_suggested(name):
+    with pytest.raises(DataError, match="the names are ionosphere, chess") as caught:
+        public_set(name)
+    assert "did you mean" not in str(caught.value)

@@ -63,7 +63,7 @@ def test_nothing_to_compress_is_a_hundred_percent():
 def test_the_frame_has_the_columns_people_expect(table):
     frame = table.to_frame()
     assert list(frame.columns) == ["itemset", "usage", "support", "code_length", "bits_saved"]
-    assert len(frame) == len(list(table))
+    assert len(frame) == len(table.itemsets) + len(table.singletons)
 
 
 def test_without_pandas_a_polars_frame_and_without_both_a_clear_error(table, monkeypatch):
@@ -100,9 +100,11 @@ BAD = {
     "'cheese', which is not in its list": lambda c: c["itemsets"][0]["items"].append("cheese"),
     "has an item twice": lambda c: c["itemsets"][0]["items"].append(c["itemsets"][0]["items"][0]),
     "not in cover order": lambda c: c["itemsets"].append(c["itemsets"][0]),
-    "add up to": lambda c: c["itemsets"][0].update(usage=c["itemsets"][0]["usage"] + 1),
+    "add up to": lambda c: c["itemsets"][0].update(usage=c["itemsets"][0]["usage"] - 1),
     "itemsets\\[0\\].usage": lambda c: c["itemsets"][0].update(usage=0),
     "transactions": lambda c: c.update(transactions=-1),
+    "an item with more than that": lambda c: (c.update(transactions=3), c["itemsets"].clear()),
+    "is used 12 times and supported by 3": lambda c: c["itemsets"][0].update(support=3),
     "Expected `int`": lambda c: c.update(transactions="many"),
 }
 
@@ -117,6 +119,18 @@ def test_a_file_that_is_wrong_is_refused_with_the_reason(saved, message, change)
 def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path):
     for path in (tmp_path / "nothing.json", tmp_path):
         with pytest.raises(CodeTableError, match="cannot be read"):
+            CodeTable.load(path)
+
+
+def test_a_file_of_a_later_version_is_told_apart_from_a_damaged_one(saved):
+    with pytest.raises(CodeTableError, match="it is of version 2, and this fedslim reads version 1"):
+        CodeTable.load(edited(saved, lambda c: c.update(version=2, something_new=True)))
+
+
+def test_a_file_without_end_is_not_read_to_its_end(saved, monkeypatch):
+    monkeypatch.setattr("fedslim.mdl.files.MOST_BYTES", 100)
+    for path in ("/dev/zero", saved):
+        with pytest.raises(CodeTableError, match="larger than 100 bytes"):
             CodeTable.load(path)
 
 

@@ -51,7 +51,9 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
         policy.order,
         policy.max_itemset_size,
         policy.min_support,
-        policy.charges[0],
+        policy.charges,
+        policy.look_ahead,
+        policy.sweep,
     )
     twin.run(steps)
     search = SlimSearch(n_items, policy)
@@ -109,14 +111,27 @@ policies = st.builds(
     order=st.sampled_from(["usage", "support"]),
     max_itemset_size=st.sampled_from([None, None, 2, 3]),
     min_support=st.sampled_from([1, 1, 3]),
-    charges=st.sampled_from([(EXACT,), (HALF,), (CHEAPER,), (FREE,)]),
+    charges=st.sampled_from([(EXACT,), (EXACT,), (HALF,), (CHEAPER,), (FREE,), (EXACT, FREE), (CHEAPER, HALF, FREE)]),
+    look_ahead=st.sampled_from([1, 1, 2, 5]),
+    sweep=st.booleans(),
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=400)
 @given(databases(), policies, st.integers(1, 3))
 def test_engine_and_twin_find_the_same_table_step_for_step(case, policy, sources):
     compare(*case, policy, sources)
+
+
+@settings(max_examples=60)
+@given(databases(), policies, st.sampled_from([1, 2, 3, 7]), st.sampled_from([1, 3]))
+def test_the_result_does_not_depend_on_how_much_room_there_was_at_first(case, policy, spare, short):
+    """Arrays that must grow at once, and rows of the pair matrix of which only the best pairs are kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedslim.mdl.table.SPARE_SLOTS", spare)
+        patch.setattr("fedslim.mdl.ranking.SHORT_ROW", short)
+        patch.setattr("fedslim.mdl.ranking.PAIRS_FOR_EACH_OCCURRENCE", 0)
+        compare(*case, policy)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -131,7 +146,8 @@ def test_engine_and_twin_agree_where_covers_cascade(seed):
         for pattern in rng.sample(patterns, rng.randint(1, 3)):
             row.update(i for i in pattern if rng.random() < 0.95)
         rows.append(row)
-    result = compare(rows, n_items, sources=1 + seed % 3)
+    polished = Policy(charges=(EXACT, FREE), look_ahead=1 + seed % 4, sweep=True)
+    result = compare(rows, n_items, PLAIN if seed % 2 else polished, sources=1 + seed % 3)
     assert result.tally.accepted > 5
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -56,9 +56,22 @@ def test_covers_have_named_columns():
 
 def test_reconstructing_anything_else_is_refused():
     slim = Slim().fit(ROWS)
-    for covers in (np.ones((2, 2)), csr_array((3, 1))):
+    for covers in (np.ones((2, 2)), csr_array((3, 1)), coo_array(np.array([1, 0, 0]))):
         with pytest.raises(DataError, match="takes what transform returns"):
             slim.reconstruct(covers)
+
+
+def test_a_stored_zero_is_no_use():
+    slim = Slim().fit(ROWS)
+    n = slim.transform(ROWS).shape[1]
+    assert list(slim.reconstruct(csr_array(([0], [0], [0, 1]), shape=(1, n)))) == [()]
+
+
+def test_the_bits_of_a_transaction_do_not_depend_on_the_others():
+    db = builtin_database("encounters")
+    slim = Slim().fit(db)
+    together = slim.score_samples(db)
+    assert together[::500].tolist() == [slim.score_samples(db.take([t]))[0] for t in range(0, len(db), 500)]
 
 
 def test_unusual_transactions_take_more_bits():
@@ -113,9 +126,14 @@ def test_before_fitting_it_says_so():
         ({"order": "size"}, "order must be 'usage' or 'support'"),
         ({"max_time": 0}, "max_time must be a positive number"),
         ({"max_time": float("nan")}, "max_time must be a positive number"),
-        ({"max_itemset_size": 0}, "max_itemset_size must be at least 1"),
-        ({"min_support": 0}, "min_support must be at least 1"),
-        ({"threads": 0}, "threads must be at least 1"),
+        ({"max_time": "5"}, "max_time must be a positive number"),
+        ({"max_itemset_size": 0}, "max_itemset_size must be a whole number of at least 1 or None"),
+        ({"max_itemset_size": 2.5}, "max_itemset_size must be a whole number"),
+        ({"min_support": 0}, "min_support must be a whole number of at least 1, not 0"),
+        ({"min_support": None}, "min_support must be a whole number"),
+        ({"threads": 0}, "threads must be a whole number"),
+        ({"threads": True}, "threads must be a whole number"),
+        ({"pruning": "no"}, "pruning must be True or False"),
     ],
 )
 def test_parameters_that_make_no_sense_are_named(parameters, message):
@@ -134,3 +152,63 @@ def test_limits_are_kept():
     slim = Slim(max_itemset_size=2, min_support=9).fit(ROWS)
     assert all(len(e) <= 2 and e.support >= 9 for e in slim.table_.itemsets)
     assert Slim(max_itemset_size=1).fit(ROWS).table_.itemsets == ()
+
+
+mixed = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.floats(-100, 100)),
+        st.integers(0, 50),
+        st.one_of(st.none(), st.sampled_from(["a", "b", "c"])),
+        st.booleans(),
+    ),
+    min_size=12,
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=mixed, size=st.integers(0, 12), library=st.sampled_from(["pandas", "polars"]), every=st.booleans())
+def test_the_scores_of_a_slice_are_the_slice_of_the_scores(rows, size, library, every):
+    table = dict(zip(("x", "n", "word", "flag"), map(list, zip(*rows, strict=True)), strict=True))
+    table = table if every else {"flag": table["flag"], "bit": [n % 2 for n in table["n"]]}
+    df = pd.DataFrame(table) if library == "pandas" else pl.DataFrame(table, strict=False)
+    slim = Slim().fit(df)
+    assert slim.score_samples(df.head(size)) == pytest.approx(slim.score_samples(df)[:size])
+    assert (slim.transform(df.head(size)) != slim.transform(df)[:size]).nnz == 0
+    assert slim.score_samples(df).tolist() == slim.score_samples(slim.reconstruct(slim.transform(df))).tolist()
+
+
+PEOPLE = pd.DataFrame({"age": [*range(20, 60)], "city": ["Bonn", "Ulm"] * 20})
+
+
+def test_a_pickled_estimator_remembers_how_rows_became_items():
+    slim = Slim().fit(PEOPLE)
+    again = pickle.loads(pickle.dumps(slim))  # noqa: S301  # our own bytes
+    assert again.encoding_ == slim.encoding_
+    assert again.score_samples(PEOPLE[3:5]).tolist() == slim.score_samples(PEOPLE[3:5]).tolist()
+
+
+def test_a_file_is_scored_as_the_frame_was_fitted(tmp_path):
+    slim = Slim().fit(PEOPLE)
+    PEOPLE[7:9].to_csv(tmp_path / "some.csv", index=False)
+    PEOPLE[7:9].to_parquet(tmp_path / "some.parquet")
+    for name in ("some.csv", "some.parquet"):
+        assert slim.score_samples(tmp_path / name) == pytest.approx(slim.score_samples(PEOPLE)[7:9])
+
+
+def test_a_value_never_seen_is_scored_but_has_no_cover():
+    slim = Slim().fit(PEOPLE)
+    strange = pd.DataFrame({"age": [99, 20], "city": ["Rom", "Ulm"]})
+    assert slim.score_samples(strange)[0] > slim.score_samples(strange)[1]
+    with pytest.raises(DataError, match="transaction 1 has the item 'city=Rom', which the code table does not know"):
+        slim.transform(strange)
+
+
+def test_data_of_another_shape_than_in_fitting_are_refused():
+    slim = Slim().fit(PEOPLE)
+    for use in (slim.transform, slim.score_samples):
+        with pytest.raises(DataError, match="there is no column 'age'"):
+            use(PEOPLE[["city"]])
+        with pytest.raises(DataError, match="the model was fitted on lists of items"):
+            getattr(Slim().fit(ROWS), use.__name__)(PEOPLE)
+    assert slim.score_samples([["age=[20, 24)", "city=Bonn"]]) == pytest.approx(slim.score_samples(PEOPLE)[:1])

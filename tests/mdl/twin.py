@@ -38,7 +38,9 @@ class Twin:
     order: str = "usage"
     max_itemset_size: int | None = None
     min_support: int = 1
-    charge: Charge = EXACT
+    charges: tuple[Charge, ...] = (EXACT,)
+    look_ahead: int = 1
+    sweep: bool = False
     entries: dict[Itemset, int] = field(default_factory=dict)
     candidates: int = 0
     accepted: int = 0
@@ -59,6 +61,7 @@ class Twin:
         return sum(t.issuperset(itemset) for t in self.transactions)
 
     def __post_init__(self) -> None:
+        self.charge = self.charges[0]
         self.lengths = standard_lengths([self.support((i,)) for i in range(self.n_items)])
 
     def terms(self, usages: dict[Itemset, int]) -> list[float]:
@@ -89,34 +92,48 @@ class Twin:
 
     def run(self, steps: int | None = None) -> None:
         rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]] = {}
-        while self.accepted != steps and self.step(rejected):
-            pass
+        for charge in self.charges:
+            self.charge = charge
+            while self.accepted != steps and self.step(rejected):
+                pass
+            while self.sweep and self.prune(set(self.entries)):
+                rejected.clear()
+                while self.step(rejected):
+                    pass
 
     def step(self, rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]]) -> bool:
         usages = self.usages()
+        found: list[tuple[float, int, dict[Itemset, int], dict[Itemset, int]]] = []
+        tried = 0
         for _, c, x, y in self.ranked(usages):
+            if found and tried >= self.look_ahead:
+                break
             pair = (min(x, y), max(x, y))
             counts = (usages[pair[0]], usages[pair[1]], c)
             if rejected.get(pair) == counts:
                 continue
             self.candidates += 1
+            tried += 1
             itemset = tuple(sorted(x + y))
             support = self.support(itemset)
             trial = self.entries | {itemset: c if self.order == "usage" else support}
             after = self.usages(trial)
-            if support < self.min_support or self.bits_changed(usages, after) >= 0:
+            bits = self.bits_changed(usages, after)
+            if support < self.min_support or bits >= 0:
                 rejected[pair] = counts
-                continue
-            self.entries = trial
-            self.accepted += 1
-            shrunk = self.clean(usages, after)
-            if self.pruning:
-                self.prune(shrunk)
-            # An itemset that comes back after it was dropped is a new one: nothing is held against it.
-            for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
-                del rejected[old]
-            return True
-        return False
+            else:
+                found.append((bits, tried, trial, after))
+        if not found:
+            return False
+        _, _, self.entries, after = min(found, key=lambda trial: trial[:2])
+        self.accepted += 1
+        shrunk = self.clean(usages, after)
+        if self.pruning:
+            self.prune(shrunk)
+        # An itemset that comes back after it was dropped is a new one: nothing is held against it.
+        for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
+            del rejected[old]
+        return True
 
     def clean(self, before: dict[Itemset, int], after: dict[Itemset, int]) -> set[Itemset]:
         """Drop itemsets without usage; returns those that are used less than before."""
@@ -124,7 +141,8 @@ class Twin:
             del self.entries[itemset]
         return {x for x in self.entries if x in before and after[x] < before[x]}
 
-    def prune(self, pending: set[Itemset]) -> None:
+    def prune(self, pending: set[Itemset]) -> int:
+        gone = 0
         while pending := {x for x in pending if x in self.entries}:
             usages, table = self.usages(), self.table()
             worst = min(pending, key=lambda x: (usages[x], table.index(x)))
@@ -134,7 +152,9 @@ class Twin:
             if self.bits_changed(usages, after | {worst: 0}) < 0:
                 self.entries = trial
                 self.pruned += 1
+                gone += 1
                 pending |= self.clean(usages, after)
+        return gone
 
     def result(self) -> list[tuple[Itemset, int, int]]:
         usages = self.usages()

@@ -119,9 +119,9 @@ def _prepared(reading: Reading, report: Reporter) -> "TransactionDatabase":
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
     with report.stage("preparing the engine (compiled once per installation, about 15 s)"), interrupts_kept():
-        from fedslim.mdl.mining import warm_up  # noqa: PLC0415  # see fedslim.cli
+        from fedslim.mdl.mining import prepare  # noqa: PLC0415  # see fedslim.cli
 
-        warm_up()
+        prepare()
     return database
 
 

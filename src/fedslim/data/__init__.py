@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from fedslim.data.builtin import BUILTIN_NAMES, PLANTED, Syndrome, builtin_database, builtin_sites
-from fedslim.data.coerce import as_database
+from fedslim.data.coerce import as_database, encode
 from fedslim.data.database import TransactionDatabase
+from fedslim.data.encoding import Encoding
 from fedslim.data.fimi import write_fimi
 from fedslim.data.frames import from_dataframe
 from fedslim.data.generators import KINDS, generate
 from fedslim.data.loading import data_names, load
+from fedslim.data.partition import (
+    PAPER_UNEVEN_SIZES,
+    Partition,
+    dirichlet,
+    iid,
+    sized,
+    support_quantity_skew,
+    support_skew,
+)
 from fedslim.data.readers import FORMATS, read
 from fedslim.data.registry import PublicSet, public_set, public_sets
 from fedslim.data.store import cache_folder, get, locate
@@ -17,7 +27,10 @@ __all__ = [
     "BUILTIN_NAMES",
     "FORMATS",
     "KINDS",
+    "PAPER_UNEVEN_SIZES",
     "PLANTED",
+    "Encoding",
+    "Partition",
     "PublicSet",
     "Syndrome",
     "TransactionDatabase",
@@ -26,13 +39,19 @@ __all__ = [
     "builtin_sites",
     "cache_folder",
     "data_names",
+    "dirichlet",
+    "encode",
     "from_dataframe",
     "generate",
     "get",
+    "iid",
     "load",
     "locate",
     "public_set",
     "public_sets",
     "read",
+    "sized",
+    "support_quantity_skew",
+    "support_skew",
     "write_fimi",
 ]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import os
 import secrets
+import stat
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from fedslim.errors import DataError, WriteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextmanager
@@ -20,21 +21,41 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
     """A stream into a new file beside `path`, and that file's path.
 
     The new file takes the place of `path` if the block succeeds, and is removed otherwise: whoever looks
-    at `path` sees the old content or the new, never a part.
+    at `path` sees the old content or the new, never a part. A link stays a link: what it points to is replaced,
+    and a file that was there keeps its permissions.
     """
-    if path.exists() and not path.is_file():
+    target = Path(os.path.realpath(path))
+    if not _replaceable(path, target):
         msg = f"{path}: this is not an ordinary file and will not be replaced; name another"
         raise DataError(msg)
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    partial = target.with_name(f".fedslim-{secrets.token_hex(8)}.part")  # short, however long the name is
     try:
-        with partial.open("xb") as stream:
+        with _created(partial, target) as stream:
             yield stream, partial
-        partial.replace(path)
+        partial.replace(target)
     except OSError as error:
         msg = f"{path}: cannot be written ({error.strerror or error}); check the folder and the disk"
         raise WriteError(msg) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _replaceable(path: Path, target: Path) -> bool:
+    """Whether there is nothing at all or an ordinary file; no folder, device or pipe, and no link in a circle."""
+    if os.path.exists(path):  # noqa: PTH110  # pathlib raises for a name that is too long, which is told later
+        return path.is_file()
+    return not os.path.lexists(target)
+
+
+def _created(partial: Path, target: Path) -> IO[bytes]:
+    """A new file with the permissions of the one it replaces, from its first byte on: it may hold the same secrets."""
+    if not target.exists():
+        return partial.open("xb")
+    mode = stat.S_IMODE(target.stat().st_mode) & 0o777
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    stream = os.fdopen(descriptor, "wb")
+    partial.chmod(mode)  # what the umask took away
+    return stream
 
 
 @contextmanager

@@ -6,13 +6,17 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.frames import from_dataframe, is_dataframe
+from fedslim.data.encoding import ITEMS, Encoding, encode_table
+from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
+from fedslim.data.readers import read_table
+from fedslim.data.textstream import is_file
 from fedslim.errors import DataError
 
 _TAKEN = (
@@ -30,16 +34,41 @@ def as_database(X: Any, *, name: str | None = None) -> TransactionDatabase:  # n
     Raises:
         DataError: `X` is none of the things that can be taken; the message lists them.
     """
+    return encode(X, name=name)[0]
+
+
+def encode(
+    X: Any,  # noqa: N803  # scikit-learn's name
+    encoding: Encoding | None = None,
+    *,
+    name: str | None = None,
+) -> tuple[TransactionDatabase, Encoding]:
+    """Make a transaction database of `X`, and say how: apply that to other data and equal rows have equal items.
+
+    Without `encoding`, a table decides for itself whether it is one-hot and where its numbers are cut. With the
+    encoding of a table, another table is taken in the same way: numbers beyond the outermost bounds belong to the
+    outermost interval, and a value never seen is the item `column=value`. The vocabulary is that of `X` all the same.
+    Lists of items, databases and FIMI files are taken by their labels, whatever the encoding.
+
+    Raises:
+        DataError: `X` cannot be taken, or not in the way of the encoding; the message names the column.
+    """
+    if isinstance(X, (str, os.PathLike)):
+        table = read_table(X, name=name) if is_file(Path(X)) else None
+        return (load(X, name=name), encoding or ITEMS) if table is None else encode_table(table, encoding=encoding)
+    if is_dataframe(X):
+        return encode_table(dataframe_table(X, name=name), encoding=encoding)
+    if _is_sparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS"):
+        return _from_matrix(X, encoding, name or "data")
+    return _from_items(X, name), encoding or ITEMS
+
+
+def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803  # as above
     if isinstance(X, TransactionDatabase):
         return X if name is None or name == X.name else replace(X, name=name)
-    if isinstance(X, (str, os.PathLike)):
-        return load(X, name=name)
-    if is_dataframe(X):
-        return from_dataframe(X, name=name)
     if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype != object):
-        return _from_array(X, name or "data")
-    if _is_sparse(X):
-        return _from_sparse(X, name or "data")
+        _two_dimensions(X)
+        return TransactionDatabase.from_transactions(X.tolist(), name=name or "data")  # a row of texts is a transaction
     if isinstance(X, Iterable) and not isinstance(X, (bytes, bytearray)):
         return TransactionDatabase.from_transactions(X, name=name or "data")
     msg = f"cannot take transactions from {type(X).__name__}; give {_TAKEN}"
@@ -52,25 +81,38 @@ def _is_sparse(value: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(value))
 
 
-def _from_array(array: np.ndarray[Any, Any], name: str) -> TransactionDatabase:
+def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[TransactionDatabase, Encoding]:  # noqa: N803
+    """A matrix is a one-hot table whose columns are called after their positions."""
+    _two_dimensions(X)
+    own = Encoding("one-hot", tuple(str(column) for column in range(X.shape[1])))
+    if encoding is not None and encoding != own:
+        fitted = "lists of items" if encoding.kind == "items" else f"a table with {len(encoding.columns)} columns"
+        called = f" the first of which is {encoding.columns[0]!r}" if encoding.columns else ""
+        msg = (
+            f"the matrix has {X.shape[1]} columns without names, but the model was fitted on {fitted}{called}; "
+            "give the same kind of data as in fitting"
+        )
+        raise DataError(msg)
+    rows, columns = _positions(X)
+    return TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name), own
+
+
+def _two_dimensions(array: Any) -> None:
     if array.ndim != _MATRIX_DIMENSIONS:
         msg = f"the array has {array.ndim} dimension(s); give one row for each transaction and one column for each item"
         raise DataError(msg)
-    if array.dtype.kind in "OUS":  # texts: each row is a transaction of as many items
-        return TransactionDatabase.from_transactions(array.tolist(), name=name)
-    _only_flags(array)
-    rows, columns = np.nonzero(array)
-    return _from_positions(rows, columns, array.shape, name)
 
 
-def _from_sparse(matrix: Any, name: str) -> TransactionDatabase:
+def _positions(matrix: Any) -> tuple[Any, Any]:
+    """The rows and columns of all ones."""
+    if isinstance(matrix, np.ndarray):
+        _only_flags(matrix)
+        rows, columns = np.nonzero(matrix)
+        return rows, columns
     pairs = matrix.tocoo()
-    if pairs.ndim != _MATRIX_DIMENSIONS:
-        msg = "the sparse array has one dimension; give one row for each transaction and one column for each item"
-        raise DataError(msg)
     _only_flags(pairs.data)
     here = pairs.data.astype(bool)
-    return _from_positions(pairs.row[here], pairs.col[here], pairs.shape, name)
+    return pairs.row[here], pairs.col[here]
 
 
 def _only_flags(values: np.ndarray[Any, Any]) -> None:
@@ -80,8 +122,3 @@ def _only_flags(values: np.ndarray[Any, Any]) -> None:
             "a list of lists of items, or a DataFrame whose columns are attributes"
         )
         raise DataError(msg)
-
-
-def _from_positions(rows: Any, columns: Any, shape: tuple[int, int], name: str) -> TransactionDatabase:
-    labels = [str(column) for column in range(shape[1])]
-    return TransactionDatabase.from_pairs(rows, columns, labels, transactions=shape[0], name=name)

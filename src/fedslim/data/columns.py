@@ -1,7 +1,7 @@
-"""From a table of columns to items: the one place where `column=value` is made.
+"""The columns of a table, and which value of them each row has.
 
 CSV, Parquet and DataFrames differ in how their columns come; each brings them into one of the two forms here,
-and everything after that (missing values, intervals, order, one-hot tables) is decided once.
+and missing values, intervals and order are decided once. `fedslim.data.encoding` makes items of them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fedslim.data.database import TransactionDatabase, first_repeat
-from fedslim.data.discretise import check_bins, equal_frequency, number_label
+from fedslim.data.database import TransactionDatabase
+from fedslim.data.discretise import Intervals, equal_frequency, number_label
+from fedslim.data.labels import unwritable
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +29,7 @@ MISSING = -1
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
 """What people write where a value is missing; compared after blanks are stripped."""
 
+_FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -37,6 +39,7 @@ class Coded:
 
     codes: NDArray[np.int32]
     labels: list[str]
+    intervals: Intervals | None = None  # how the values were cut, if they were
 
 
 class Column(Protocol):
@@ -51,12 +54,16 @@ class Column(Protocol):
         """Whether this can be a column of a one-hot table."""
         ...
 
-    def flags(self) -> NDArray[np.bool_]:
-        """Where the flag is set; a missing flag is not."""
+    def flags(self) -> NDArray[np.bool_] | None:
+        """Where the flag is set (a missing flag is not), or None if there are values that are no flags."""
         ...
 
     def coded(self, bins: int | None) -> Coded:
         """The column's values in order; numbers with more than `bins` values are cut, unless `bins` is None."""
+        ...
+
+    def placed(self, intervals: Intervals) -> Coded:
+        """The column's values in intervals that were cut before; values that are no numbers stay as they are."""
         ...
 
 
@@ -73,9 +80,11 @@ class TextColumn:
         """Never: texts that look like flags are values of an attribute."""
         return False
 
-    def flags(self) -> NDArray[np.bool_]:
-        """None is set, for these are no flags."""
-        return np.zeros(len(self.codes), bool)
+    def flags(self) -> NDArray[np.bool_] | None:
+        """Texts may still stand for flags where a table of flags is expected: a file has nothing but texts."""
+        coded = self.coded(None)
+        known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
+        return None if None in known else np.array([*known, False], bool)[coded.codes]
 
     def coded(self, bins: int | None) -> Coded:
         """By value if every text is a number, else by text; blanks around a value do not count."""
@@ -91,6 +100,12 @@ class TextColumn:
         if bins is None or numbers is None or not self.cut or len(set(numbers.values())) <= bins:
             return coded
         return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins)
+
+    def placed(self, intervals: Intervals) -> Coded:
+        """A text that is a number goes to its interval, however the number is written."""
+        whole = self.coded(None)
+        labels = [intervals.label(float(t)) if _NUMBER.fullmatch(t) else t for t in whole.labels]
+        return _relabelled(whole.codes, labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +123,34 @@ class NumberColumn:
         here = self.values[~self._gone()]
         return self.values.dtype.kind in "iu" and bool(np.isin(here, (0, 1)).all())
 
-    def flags(self) -> NDArray[np.bool_]:
-        """Set where it is there and not 0."""
-        return self.values.astype(bool) & ~self._gone()
+    def flags(self) -> NDArray[np.bool_] | None:
+        """Set where it is there and not 0; a column of integers with gaps may have become one of floats."""
+        gone = self._gone()
+        if not bool(np.isin(self.values[~gone], (0, 1)).all()):
+            return None
+        return self.values.astype(bool) & ~gone
 
     def coded(self, bins: int | None) -> Coded:
         """By value, written as people write numbers."""
+        distinct, codes = self._distinct()
+        if distinct.dtype == bool:
+            return Coded(codes, [str(bool(value)) for value in distinct])
+        if bins is not None and len(distinct) > bins:
+            return _cut(codes, distinct, bins)
+        return Coded(codes, [number_label(value) for value in distinct])
+
+    def placed(self, intervals: Intervals) -> Coded:
+        """Each number in its interval."""
+        distinct, codes = self._distinct()
+        return _relabelled(codes, [intervals.label(value) for value in distinct.tolist()])
+
+    def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
+        """The distinct values, ascending, and for each row the place of its value among them."""
         gone = self._gone()
         distinct, codes = np.unique(self.values[~gone], return_inverse=True)
         spread = np.full(len(self.values), MISSING, np.int32)
         spread[~gone] = codes
-        if distinct.dtype == bool:
-            return Coded(spread, [str(bool(value)) for value in distinct])
-        if bins is not None and len(distinct) > bins:
-            return _cut(spread, distinct, bins)
-        return Coded(spread, [number_label(value) for value in distinct])
+        return distinct, spread
 
     def _gone(self) -> NDArray[np.bool_]:
         gone = np.zeros(len(self.values), bool) if self.missing is None else self.missing
@@ -141,56 +169,33 @@ def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
     """Replace codes of ascending values by codes of intervals; equal values (1 and 1.0) stay together."""
     distinct, same = np.unique(values, return_inverse=True)
     counts = np.bincount(same[codes[codes != MISSING]], minlength=len(distinct))
-    interval, labels = equal_frequency(distinct, counts, bins)
-    return Coded(np.append(interval[same], np.int32(MISSING))[codes], labels)
+    intervals = equal_frequency(distinct, counts, bins)
+    coded = _relabelled(codes, [intervals.label(value) for value in values.tolist()])
+    return Coded(coded.codes, coded.labels, intervals)
 
 
-def table_to_database(
-    columns: Sequence[Column], *, bins: int, name: str, source: str, one_hot: bool = True
+def _relabelled(codes: NDArray[np.int32], labels: Sequence[str]) -> Coded:
+    """The rows under other labels, one for each code; codes with the same label become one."""
+    distinct = list(dict.fromkeys(labels))
+    place = {label: code for code, label in enumerate(distinct)}
+    recode = np.array([*(place[label] for label in labels), MISSING], np.int32)
+    return Coded(recode[codes], distinct)
+
+
+def long_to_database(
+    transaction: Column, item: Column, *, name: str, source: str, place: Callable[[int], str] | None = None
 ) -> TransactionDatabase:
-    """Make each row a transaction; `source` is what messages call the table.
-
-    With `one_hot`, a table of flags only has its column names as items; any other has `column=value`.
-    """
-    check_bins(bins)
-    check_names([column.name for column in columns], source)
-    if one_hot and all(column.is_flag() for column in columns):
-        coded = [Coded(np.where(column.flags(), 0, MISSING).astype(np.int32), [column.name]) for column in columns]
-    else:
-        coded = [_prefixed(column.name, column.coded(bins)) for column in columns]
-    vocabulary = [label for part in coded for label in part.labels]
-    if (twin := first_repeat(vocabulary)) is not None:
-        msg = f"{source}: two columns make the same item {twin!r}; rename one of them"
-        raise DataError(msg)
-    return _rows_from_codes(coded, vocabulary, name)
-
-
-def _prefixed(name: str, coded: Coded) -> Coded:
-    return Coded(coded.codes, [f"{name}={label}" for label in coded.labels])
-
-
-def _rows_from_codes(coded: Sequence[Coded], vocabulary: list[str], name: str) -> TransactionDatabase:
-    """Collect (row, item) pairs column by column: memory grows with the items that are there."""
-    tids, ids, first = [], [], 0
-    for part in coded:
-        rows = np.flatnonzero(part.codes != MISSING)
-        tids.append(rows)
-        ids.append(part.codes[rows].astype(np.int64) + first)
-        first += len(part.labels)
-    return TransactionDatabase.from_pairs(
-        np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=len(coded[0].codes), name=name
-    )
-
-
-def long_to_database(transaction: Column, item: Column, *, name: str, source: str) -> TransactionDatabase:
     """Make a table of (transaction, item) rows a database: transactions as they first appear, items in order.
 
     A row with a transaction and no item says that the transaction is there; a row without a transaction is an error.
+    `place` says where row 0, 1, ... stands in a file that has lines.
     """
     rows, items = transaction.coded(None), item.coded(None)
     gone = np.flatnonzero(rows.codes == MISSING)
     if gone.size:
-        msg = f"{source}: row {gone[0] + 1} has no value in {transaction.name!r}; every row must name its transaction"
+        row = int(gone[0])
+        where = f"{source}: row {row + 1}" if place is None else f"{place(row)}: the row"
+        msg = f"{where} has no value in {transaction.name!r}; every row must name its transaction"
         raise DataError(msg)
     _, first, number = np.unique(rows.codes, return_index=True, return_inverse=True)
     appearance = np.argsort(np.argsort(first))  # the n-th transaction to appear has number n
@@ -210,18 +215,17 @@ def check_names(names: Sequence[str], source: str) -> None:
         if not name.strip():
             msg = f"{source}: column {position} has no name; name every column in the header"
             raise DataError(msg)
+        if (wrong := unwritable(name)) is not None:
+            msg = f"{source}: column {position} is called by {wrong}; rename it"
+            raise DataError(msg)
         if name in seen:
             msg = f"{source}: columns {seen[name]} and {position} are both called {name!r}; rename one of them"
             raise DataError(msg)
         seen[name] = position
 
 
-def long_columns(
-    names: Sequence[str], transaction: str | None, item: str | None, source: str
-) -> tuple[int, int] | None:
-    """Where the two columns of a long table stand, or None if the table is not asked to be long."""
-    if transaction is None and item is None:
-        return None
+def long_columns(names: Sequence[str], transaction: str | None, item: str | None, source: str) -> tuple[int, int]:
+    """Where the two columns of a long table stand."""
     if transaction is None or item is None:
         msg = "a long table needs both columns; give transaction_column and item_column, or neither"
         raise ParameterError(msg)

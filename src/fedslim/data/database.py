@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedslim.data.labels import plain_rows
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
@@ -106,18 +107,20 @@ class TransactionDatabase:
     ) -> TransactionDatabase:
         """Build from any iterable of iterables of items.
 
+        Items are texts, numbers, booleans or dates. Numbers are written by their value, whatever their type: 1, 1.0
+        and numpy's 1 are the item '1', while True is the item 'True'.
         Without a vocabulary the items are put in order: numbers by value, anything else by its text.
         """
-        rows = [_row(number, row) for number, row in enumerate(transactions, 1)]
+        rows = plain_rows([_row(number, row) for number, row in enumerate(transactions, 1)])
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         if vocabulary is None:
             distinct = _distinct(rows)
-            labels = tuple(str(item) for item in distinct)
+            labels = tuple(map(str, distinct))
             index = {item: position for position, item in enumerate(distinct)}
         else:
             labels = tuple(str(label) for label in vocabulary)
             index = {label: position for position, label in enumerate(labels)}
-            rows = [[str(item) for item in row] for row in rows]
+            rows = [list(map(str, row)) for row in rows]
         try:
             ids = np.fromiter(map(index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
         except KeyError as error:
@@ -190,13 +193,6 @@ class TransactionDatabase:
         return TransactionDatabase(offsets, self.items[source], self.vocabulary, name=name or self.name)
 
 
-def ordered_items(items: set[Any]) -> list[Any]:
-    """Numbers by value, anything else by its text, numbers first: an order that every machine agrees on."""
-    numbers = sorted(i for i in items if isinstance(i, (int, float, np.integer, np.floating)))
-    others = sorted((i for i in items if not isinstance(i, (int, float, np.integer, np.floating))), key=str)
-    return [*numbers, *others]
-
-
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
     """One transaction as a list; whatever cannot be one is named by its number, counted from 1."""
     if isinstance(row, (str, bytes)):
@@ -205,6 +201,8 @@ def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
             "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
         )
         raise DataError(msg)
+    if isinstance(row, np.ndarray) and row.ndim == 1 and row.dtype.kind in "biufU":
+        return row.tolist()  # type: ignore[no-any-return]  # Python's own numbers are taken faster
     try:
         return list(row)
     except TypeError:
@@ -212,30 +210,16 @@ def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
         raise DataError(msg) from None
 
 
-def _distinct(rows: list[list[Hashable]]) -> list[Any]:
-    """All items in order, provided that they can be told apart by what is written."""
-    try:
-        items = set(chain.from_iterable(rows))
-    except TypeError as error:
-        msg = f"an item cannot be told apart from others ({error}); use texts or numbers as items"
-        raise DataError(msg) from None
-    if any(map(_missing, items)):
-        number = next(number for number, row in enumerate(rows, 1) if any(map(_missing, row)))
-        msg = f"transaction {number} holds a missing value (None or NaN); leave it out of the transaction"
-        raise DataError(msg)
-    distinct = ordered_items(items)
+def _distinct(rows: list[list[Any]]) -> list[Any]:
+    """All items, numbers by value before texts, provided that they can be told apart by what is written."""
+    items = set(chain.from_iterable(rows))
+    texts = sorted(item for item in items if isinstance(item, str))
+    distinct = [*sorted(item for item in items if not isinstance(item, str)), *texts]
     twin = first_repeat([str(item) for item in distinct])
     if twin is not None:
         msg = f"two different items are both written {twin!r} (say 1 and '1'); make all items of one type"
         raise DataError(msg)
     return distinct
-
-
-def _missing(item: Hashable) -> bool:
-    """None, NaN, and pandas' own missing values, which are known by name so that pandas need not be here."""
-    if isinstance(item, (float, np.floating)):
-        return bool(np.isnan(item))
-    return item is None or type(item).__name__ in {"NAType", "NaTType"}
 
 
 def first_repeat(labels: Sequence[str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import threading
 from array import array
 from collections import defaultdict
 from itertools import islice
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.data import textstream
-from fedslim.data.columns import TextColumn, check_names, long_columns, long_to_database, table_to_database
+from fedslim.data.columns import TextColumn, check_names, long_columns, long_to_database
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
+from fedslim.data.encoding import Table, encode_table
 from fedslim.data.fimi import stem
 from fedslim.errors import DataError
 
@@ -59,8 +61,43 @@ class _Lines:
         self._held = 0
 
 
+class _LongFields:
+    """Lets fields be as long as lines while a file is read; `_Lines` has the bound that counts.
+
+    The csv module has one limit for the whole process. It is raised when the first reader begins, and lowered
+    again by the last, unless somebody else has set it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._before = self._ours = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._readers:
+                self._before = csv.field_size_limit()
+                self._ours = max(self._before, textstream.LINE_LIMIT)
+                csv.field_size_limit(self._ours)
+            self._readers += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._readers -= 1
+            if not self._readers and csv.field_size_limit() == self._ours:
+                csv.field_size_limit(self._before)
+
+
+_LONG_FIELDS = _LongFields()
+
+
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of a file with the line on which each begins; blank lines are no rows."""
+    with _LONG_FIELDS:
+        yield from _parsed(path, delimiter)
+
+
+def _parsed(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     lines = _Lines(path)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
@@ -106,14 +143,24 @@ def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
     """Read a table with a header; see `fedslim.data.read` for what the options mean."""
     path = Path(path)
     check_bins(bins)
+    if transaction_column is None and item_column is None:
+        return encode_table(delimited_table(path, delimiter=delimiter, name=name), bins=bins)[0]
     records = _records(path, delimiter)
     names = _header(path, records)
     chosen = long_columns(names, transaction_column, item_column, str(path))
-    wanted = range(len(names)) if chosen is None else chosen
-    columns = _columns(path, names, records, wanted)
-    if chosen is None:
-        return table_to_database(columns, bins=bins, name=name or stem(path), source=str(path), one_hot=False)
-    return long_to_database(*columns, name=name or stem(path), source=str(path))
+    lines = array("q")  # eight bytes for each row, to name the line of one that is wrong
+    transaction, item = _columns(path, names, _noted(records, lines), chosen)
+    return long_to_database(
+        transaction, item, name=name or stem(path), source=str(path), place=lambda row: f"{path}:{lines[row]}"
+    )
+
+
+def delimited_table(path: str | os.PathLike[str], *, delimiter: str = ",", name: str | None = None) -> Table:
+    """Read a table with a header that has a transaction in each row."""
+    path = Path(path)
+    records = _records(path, delimiter)
+    names = _header(path, records)
+    return Table(_columns(path, names, records, range(len(names))), name or stem(path), str(path))
 
 
 def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
@@ -145,6 +192,13 @@ def _columns(
         msg = f"{path}: there is a header but no row below it; add the data, or check that the file is complete"
         raise DataError(msg)
     return [part.column(names[position]) for part, position in zip(growing, wanted, strict=True)]
+
+
+def _noted(records: Iterator[tuple[int, list[str]]], lines: array[int]) -> Iterator[tuple[int, list[str]]]:
+    """The same records; the line of each is noted as it passes."""
+    for line, row in records:
+        lines.append(line)
+        yield line, row
 
 
 def _checked(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +27,35 @@ def check_bins(bins: int) -> int:
     return int(bins)
 
 
-def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) -> tuple[NDArray[np.int32], list[str]]:
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How a numeric attribute was cut: the inner bounds, ascending, and the labels of the intervals around them.
+
+    Plain numbers in tuples, so that it can be kept with a model, pickled, and applied to rows never seen.
+    """
+
+    cuts: tuple[float, ...]
+    labels: tuple[str, ...]
+
+    def label(self, value: float) -> str:
+        """The interval of a value; what lies outside the outermost bounds belongs to the outermost interval."""
+        return self.labels[bisect_right(self.cuts, value)]
+
+
+def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) -> Intervals:
     """Cut distinct ascending `values`, which occur `counts` times, into `bins` intervals.
 
-    Gives each value's interval and the intervals' labels. A value is never split, so a heavy value fills
-    an interval by itself, and what is left is shared out afresh among the intervals that are left: ties cost
-    evenness, never intervals. There must be more values than bins.
+    A value is never split, so a heavy value fills an interval by itself, and what is left is shared out
+    afresh among the intervals that are left: ties cost evenness, never intervals. There must be more values
+    than bins.
     """
-    ends = _interval_ends(np.cumsum(counts), bins)
-    starts = [0, *ends[:-1]]
-    cuts = [_shortest_between(values[s - 1], values[s]) for s in starts[1:]]
+    starts = _interval_ends(np.cumsum(counts), bins)[:-1]
+    cuts = [_shortest_between(values[s - 1], values[s]) for s in starts]
     bounds = [number_label(values[0]), *map(number_label, cuts), number_label(values[-1])]
     labels = [f"[{low}, {high})" for low, high in pairwise(bounds[:-1])]
     labels.append(f"[{bounds[-2]}, {bounds[-1]}]")
-    interval = np.repeat(np.arange(bins, dtype=np.int32), np.diff([0, *ends]))
-    return interval, labels
+    # Python's own numbers compare exactly; numpy would turn large integers into floats
+    return Intervals(tuple(np.asarray(cut).item() for cut in cuts), tuple(labels))
 
 
 def _interval_ends(cumulative: NDArray[np.int64], bins: int) -> list[int]:

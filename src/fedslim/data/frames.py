@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,19 +18,34 @@ from fedslim.data.columns import (
     check_names,
     long_columns,
     long_to_database,
-    table_to_database,
 )
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
+from fedslim.data.encoding import Table, encode_table
 from fedslim.data.fimi import stem
+from fedslim.data.labels import value_text
 from fedslim.data.textstream import open_bytes
 from fedslim.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from fedslim.data.columns import Column
     from fedslim.data.database import TransactionDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """Named columns as a library has them, and the way to take one."""
+
+    named: Sequence[tuple[str, Any]]
+    to_column: Callable[[str, Any], Column]
+    name: str
+    source: str
+
+    def table(self) -> Table:
+        check_names([label for label, _ in self.named], self.source)
+        return Table([self.to_column(*pair) for pair in self.named], self.name, self.source)
 
 
 def from_dataframe(
@@ -45,6 +62,16 @@ def from_dataframe(
     otherwise every column is a categorical attribute, as in a CSV file. With `transaction_column` and
     `item_column` the rows are (transaction, item) pairs.
     """
+    raw = _dataframe(df, name)
+    return _database(raw, transaction_column, item_column, bins)
+
+
+def dataframe_table(df: Any, *, name: str | None = None) -> Table:
+    """The columns of a DataFrame that has a transaction in each row."""
+    return _dataframe(df, name).table()
+
+
+def _dataframe(df: Any, name: str | None) -> _Raw:
     to_column = _adapter(df)
     if to_column is None:
         msg = f"{type(df).__name__} is not a pandas or polars DataFrame; convert it, or use fedslim.data.as_database"
@@ -52,9 +79,7 @@ def from_dataframe(
     named = [
         (str(label), df.iloc[:, i] if to_column is _from_pandas else df[label]) for i, label in enumerate(df.columns)
     ]
-    return _from_columns(
-        named, to_column, transaction_column, item_column, bins=bins, name=name or "data", source="the DataFrame"
-    )
+    return _Raw(named, to_column, name or "data", "the DataFrame")
 
 
 def is_dataframe(value: Any) -> bool:
@@ -71,7 +96,17 @@ def read_parquet(
     name: str | None = None,
 ) -> TransactionDatabase:
     """Read a Parquet file with pyarrow, or with polars where only that is installed."""
-    path = Path(path)
+    raw = _parquet(Path(path), name, {transaction_column, item_column})
+    return _database(raw, transaction_column, item_column, bins)
+
+
+def parquet_table(path: str | os.PathLike[str], *, name: str | None = None) -> Table:
+    """The columns of a Parquet file that has a transaction in each row."""
+    return _parquet(Path(path), name, set()).table()
+
+
+def _parquet(path: Path, name: str | None, wanted: set[str | None]) -> _Raw:
+    """The columns of a file without those of a pandas index, which is no attribute unless it is asked for by name."""
     with open_bytes(path):  # a folder, a missing or an empty file is told in the same words as for text
         pass
     library = next((found for found in ("pyarrow", "polars") if _found(found)), None)
@@ -80,17 +115,16 @@ def read_parquet(
         raise MissingExtraError(msg)
     read, to_column = (_arrow_table, _from_arrow) if library == "pyarrow" else (_polars_table, _from_polars)
     try:
-        named = read(path)
+        named, index = read(path)
     except Exception as error:  # noqa: BLE001  # each library has its own exceptions for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         msg = f"{path}: cannot be read as Parquet ({reason:.200}); check that the file is complete, or name its format"
         raise DataError(msg) from None
-    called = name or stem(path)
-    db = _from_columns(named, to_column, transaction_column, item_column, bins=bins, name=called, source=str(path))
-    if not len(db):
+    if named and not len(named[0][1]):
         msg = f"{path}: the table has no rows; check that the file is complete"
         raise DataError(msg)
-    return db
+    kept = [(label, column) for label, column in named if label not in index - wanted]
+    return _Raw(kept, to_column, name or stem(path), str(path))
 
 
 def _found(library: str) -> bool:
@@ -101,34 +135,34 @@ def _found(library: str) -> bool:
     return True
 
 
-def _arrow_table(path: Path) -> list[tuple[str, Any]]:
+def _arrow_table(path: Path) -> tuple[list[tuple[str, Any]], set[str]]:
     table = import_module("pyarrow.parquet").read_table(path)
-    return list(zip(table.column_names, table.columns, strict=True))
+    about = (table.schema.metadata or {}).get(b"pandas")
+    return list(zip(table.column_names, table.columns, strict=True)), _index_columns(about)
 
 
-def _polars_table(path: Path) -> list[tuple[str, Any]]:
-    table = import_module("polars").read_parquet(path)
-    return [(series.name, series) for series in table.get_columns()]
+def _polars_table(path: Path) -> tuple[list[tuple[str, Any]], set[str]]:
+    polars = import_module("polars")
+    metadata = getattr(polars, "read_parquet_metadata", None)  # older versions cannot tell
+    about = metadata(path).get("pandas") if metadata else None
+    return [(series.name, series) for series in polars.read_parquet(path).get_columns()], _index_columns(about)
 
 
-def _from_columns(  # noqa: PLR0913  # what every table reader passes on
-    named: Sequence[tuple[str, Any]],
-    to_column: Callable[[str, Any], Column],
-    transaction_column: str | None,
-    item_column: str | None,
-    *,
-    bins: int,
-    name: str,
-    source: str,
-) -> TransactionDatabase:
+def _index_columns(about: str | bytes | None) -> set[str]:
+    """The columns that pandas wrote for the index of a DataFrame, by what it noted in the file."""
+    noted = [] if about is None else json.loads(about).get("index_columns", [])
+    return {label for label in noted if isinstance(label, str)}  # a plain range is described, not stored
+
+
+def _database(raw: _Raw, transaction: str | None, item: str | None, bins: int) -> TransactionDatabase:
     check_bins(bins)
-    names = [label for label, _ in named]
-    check_names(names, source)
-    chosen = long_columns(names, transaction_column, item_column, source)
-    if chosen is None:
-        return table_to_database([to_column(*pair) for pair in named], bins=bins, name=name, source=source)
-    transaction, item = (to_column(*named[position]) for position in chosen)
-    return long_to_database(transaction, item, name=name, source=source)
+    if transaction is None and item is None:
+        return encode_table(raw.table(), bins=bins)[0]
+    names = [label for label, _ in raw.named]
+    check_names(names, raw.source)
+    chosen = long_columns(names, transaction, item, raw.source)
+    rows, items = (raw.to_column(*raw.named[position]) for position in chosen)
+    return long_to_database(rows, items, name=raw.name, source=raw.source)
 
 
 def _adapter(value: Any) -> Callable[[str, Any], Column] | None:
@@ -154,7 +188,7 @@ def _from_pandas(name: str, series: Any) -> Column:
         return NumberColumn(name, series.to_numpy(dtype=np.float64, na_value=np.nan), missing)
     if isinstance(series.dtype, types.CategoricalDtype):
         codes = series.cat.codes.to_numpy().astype(np.int32)
-        return TextColumn(name, codes, _texts(name, series.cat.categories), cut=False)
+        return TextColumn(name, codes, [_text(name, value) for value in series.cat.categories], cut=False)
     return _from_objects(name, series.tolist(), missing)
 
 
@@ -163,6 +197,8 @@ def _from_polars(name: str, series: Any) -> Column:
     missing = series.is_null().to_numpy()
     if series.dtype == polars.Boolean:
         return NumberColumn(name, series.fill_null(value=False).to_numpy().astype(bool), missing)
+    if str(series.dtype).endswith("Int128"):  # numpy has no such integers, while a text holds any
+        return _from_objects(name, series.to_list(), missing)
     if series.dtype.is_integer():
         return NumberColumn(name, series.fill_null(0).to_numpy().astype(_integer(str(series.dtype))), missing)
     if series.dtype.is_numeric():
@@ -189,26 +225,20 @@ def _integer(dtype: str) -> type[np.int64 | np.uint64]:
 
 
 def _from_objects(name: str, values: list[Any], missing: Any, *, cut: bool = True) -> TextColumn:
-    """Values of any type by their text; distinct values are written once, however often they occur."""
-    index: dict[Any, int] = {}
+    """Values of any type by their text: 1, 1.0 and True are equal as keys, so values themselves would not do."""
+    index: dict[str, int] = {}
     codes = np.full(len(values), MISSING, np.int32)
+    for row in np.flatnonzero(~missing).tolist():
+        codes[row] = index.setdefault(_text(name, values[row], f" in row {row + 1}"), len(index))
+    return TextColumn(name, codes, list(index), cut=cut)
+
+
+def _text(name: str, value: Any, where: str = "") -> str:
     try:
-        for row in np.flatnonzero(~missing).tolist():
-            codes[row] = index.setdefault(values[row], len(index))
-    except TypeError:
+        return value_text(value)
+    except ValueError as error:
         msg = (
-            f"column {name!r} holds a {type(values[row]).__name__} in row {row + 1}, which is no single value; "
-            "split it into columns, or give a table of (transaction, item) rows"
+            f"column {name!r} holds {error}{where}; make it text or numbers, split it into columns, "
+            "or give a table of (transaction, item) rows"
         )
         raise DataError(msg) from None
-    return TextColumn(name, codes, _texts(name, index), cut=cut)
-
-
-def _texts(name: str, values: Iterable[Any]) -> list[str]:
-    texts = []
-    for value in values:
-        if isinstance(value, (bytes, tuple)):
-            msg = f"column {name!r} holds a {type(value).__name__}, which is no single value; make it text or numbers"
-            raise DataError(msg)
-        texts.append(str(value))
-    return texts

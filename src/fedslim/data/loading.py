@@ -71,6 +71,9 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
             raise ParameterError(msg)
         return made if name is None else replace(made, name=name)
     if text in {record.name for record in public_sets()}:
+        if format not in {None, "fimi"} or transaction_column is not None or item_column is not None:
+            msg = f"{text} is a public set, and those are FIMI files; leave out the format and the columns"
+            raise DataError(msg)
         found = locate(text, folder=folder)
         verify(public_set(text), found)
         return read(found, format="fimi", name=name or text)

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedslim.data.delimited import DELIMITERS, read_delimited
+from fedslim.data.delimited import DELIMITERS, delimited_table, read_delimited
 from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.fimi import read_fimi
-from fedslim.data.frames import read_parquet
+from fedslim.data.frames import parquet_table, read_parquet
 from fedslim.data.textstream import is_file
 from fedslim.errors import DataError, ParameterError
 
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedslim.data.database import TransactionDatabase
+    from fedslim.data.encoding import Table
 
 _TABLES: dict[str, Callable[..., TransactionDatabase]] = {
     **{name: partial(read_delimited, delimiter=mark) for name, mark in DELIMITERS.items()},
     "parquet": read_parquet,
+}
+_COLUMNS: dict[str, Callable[..., Table]] = {
+    **{name: partial(delimited_table, delimiter=mark) for name, mark in DELIMITERS.items()},
+    "parquet": parquet_table,
 }
 FORMATS = ("fimi", *_TABLES)
 """The formats that can be named."""
@@ -71,6 +76,12 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
         msg = f"{path}: a FIMI file has no columns; leave the column names out, or say --format csv, tsv or parquet"
         raise ParameterError(msg)
     return read_fimi(path, name=name)
+
+
+def read_table(path: str | os.PathLike[str], *, name: str | None = None) -> Table | None:
+    """The columns of a file that holds a table, before they are items; None if it is a FIMI file."""
+    kind = _format_of(Path(path))
+    return _COLUMNS[kind](path, name=name) if kind in _COLUMNS else None
 
 
 def _format_of(path: Path) -> str:

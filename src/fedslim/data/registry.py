@@ -22,6 +22,9 @@ UNPACKED_LIMIT = 2**30
 
 _CHUNK = 2**20
 
+_CLOSE = 0.75
+"""How much of two names must agree: a slip or two of the finger, not another word."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublicSet:
@@ -194,15 +197,27 @@ def public_set(name: str) -> PublicSet:
         DataError: There is none; the message names the closest.
     """
     records = {record.name: record for record in public_sets()}
-    if name not in records:
-        msg = f"there is no public data set {name!r}{did_you_mean(name, list(records))}"
-        raise DataError(msg)
-    return records[name]
+    if name in records:
+        return records[name]
+    msg = _at_hand(name) or f"there is no public data set {name!r}{did_you_mean(name, list(records))}"
+    raise DataError(msg)
+
+
+def _at_hand(name: str) -> str | None:
+    """What to say of a name that needs no file, because its data are made when asked for."""
+    from fedslim.data.builtin import BUILTIN_NAMES  # noqa: PLC0415  # they need did_you_mean
+    from fedslim.data.generators import KINDS  # noqa: PLC0415  # as above
+
+    if name in BUILTIN_NAMES:
+        return f"{name} is built in, so there is nothing to fetch; use it by its name, as in: fedslim mine {name}"
+    if name.partition(":")[0] in KINDS:
+        return f"{name} is made, so there is nothing to fetch; use it by its name, as in: fedslim mine {name}"
+    return None
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
     """The end of a sentence about an unknown name: its closest likes, or all there are."""
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=_CLOSE)
     if close:
         return f"; did you mean {' or '.join(close)}?"
     return f"; the names are {', '.join(known)}"

@@ -90,7 +90,7 @@ class CodeTable:
         return len(self.found)
 
     def __iter__(self) -> Iterator[Element]:
-        return iter((*self.itemsets, *self.singletons))
+        return iter(self.itemsets)
 
     def top(self, k: int | None = None) -> list[Element]:
         """The itemsets that save most bits, best first."""
@@ -153,7 +153,7 @@ class CodeTable:
                 "code_length": e.code_length,
                 "bits_saved": e.bits_saved,
             }
-            for e in self
+            for e in (*self.itemsets, *self.singletons)
         ]
 
     def to_frame(self) -> Any:

@@ -97,7 +97,7 @@ class CoverState:
         usage[:n_items] = supports
         tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
         counting.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
-        # How long each list may get where it stands. A singleton's list never outgrows its support.
+        # How long each list may get where it stands.
         self._room = usage.copy()
         self._pool_end = occurrences
         # Each transaction keeps its length in front: one look into memory for both.
@@ -156,7 +156,7 @@ class CoverState:
 
     # -- moves --------------------------------------------------------------------------------------------------
 
-    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
         """See `Source`."""
         if self._trial[0] != ("insert", slot, itemset, entry):
             self.try_insert(slot, itemset, entry)
@@ -171,21 +171,21 @@ class CoverState:
         self.table.place(slot)
         self._trial = ((), NOTHING)
         self._lists_are_old = True
-        return self._change(n)
+        self._change(n)
 
-    def remove(self, slot: int) -> Change:
+    def remove(self, slot: int) -> None:
         """See `Source`."""
         if self._covers.usage[slot] == 0:
             # In no cover: nothing changes but the table.
             self._drop(slot)
-            return NOTHING
+            return
         if self._trial[0] != ("remove", slot):
             self._try_remove(slot)
         self._make_room(self._trial[1])
         self._commits += 1
         n = removal.remove(slot, self._commits, self.table.elements, self._ready_lists(), self._covers, self._work)
         self._drop(slot)
-        return self._change(n)
+        self._change(n)
 
     # -- looking inside -----------------------------------------------------------------------------------------
 

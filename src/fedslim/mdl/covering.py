@@ -81,9 +81,10 @@ class Covering:
         usages = [*self.table.singleton_usages, *(usage for _, usage, _, _ in self.table.found)]
         total = sum(usages) + len(usages) + 1
         lengths = np.array([code_length(usage + 1, total) for usage in usages])
-        sums = np.concatenate(([0.0], np.cumsum(lengths[slots])))
-        bits: NDArray[np.float64] = np.diff(sums[np.concatenate(([0], ends))]) + strange * log2(total)
-        return bits
+        # Added up one transaction at a time: the bits of a transaction do not depend on the others.
+        tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        bits = np.bincount(tids, weights=lengths[slots], minlength=len(ends)).astype(np.float64)
+        return bits + strange * log2(total)
 
     def _cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         slots = np.zeros(database.occurrences, np.int64)

@@ -30,6 +30,12 @@ class Stop:
         self.deadline = math.inf if max_time is None else self.started + max_time
         self._asked = threading.Event()
 
+    def within(self, max_time: float | None) -> Stop:
+        """Stop after so many seconds at the latest."""
+        if max_time is not None:
+            self.deadline = min(self.deadline, self.started + max_time)
+        return self
+
     def ask(self) -> None:
         """Stop at the next question."""
         self._asked.set()
@@ -115,12 +121,12 @@ def drive(
     """Run a search on a source to its end, or until `stop`; the result is the best table so far either way."""
     stop = stop or Stop()
     run = search.run()
-    answer: Any = None
     next_report = 0.0
     try:
-        question: Question = next(run)
+        # Whatever the clock says: without the supports there is not even the standard code table to come back with.
+        question: Question = run.send(next(run).put_to(source))
         while not stop.now():
-            answer = question.put_to(source)
+            answer: Any = question.put_to(source)
             moved = isinstance(question, (Insert, Remove))
             question = run.send(answer)
             if report is not None and moved and time.monotonic() >= next_report:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -17,12 +17,23 @@ from fedslim.errors import CodeTableError, WriteError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.table import order_key
 
+if TYPE_CHECKING:
+    from fedslim.mdl.table import Itemset
+
 FORMAT = "fedslim-code-table"
 VERSION = 1
-MOST_BYTES = 1 << 30
+MOST_BYTES = 1 << 28
+"""A hundred times the largest table that we know of."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """Enough of a file to tell what it is, whatever else it holds."""
+
+    format: str
+    version: int
 
 
 class _Compression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -121,19 +132,13 @@ def load_code_table(path: str | Path) -> CodeTable:
     if len(index) != len(labels):
         twice = next(label for i, label in enumerate(labels) if index[label] != i)
         raise _bad(path, f"item {twice!r} is listed twice")
-    found = []
-    for number, itemset in enumerate(file.itemsets, 1):
-        unknown = [label for label in itemset.items if label not in index]
-        if unknown:
-            raise _bad(path, f"itemset {number} has the item {unknown[0]!r}, which is not in its list of items")
-        ids = tuple(sorted(index[label] for label in itemset.items))
-        if len(set(ids)) != len(ids):
-            raise _bad(path, f"itemset {number} has an item twice")
-        found.append((ids, itemset.usage, itemset.support, itemset.entry))
+    found = [_itemset(path, number, row, index, file.transactions) for number, row in enumerate(file.itemsets, 1)]
     keys = [order_key(ids, entry) for ids, _, _, entry in found]
     if any(a >= b for a, b in pairwise(keys)):
         raise _bad(path, "its itemsets are not in cover order, or one of them is there twice")
     supports = tuple(item.support for item in file.items)
+    if max(supports, default=0) > file.transactions:
+        raise _bad(path, f"it has {file.transactions} transactions, and an item with more than that")
     usages = tuple(item.usage for item in file.items)
     covered = list(usages)
     for ids, usage, _, _ in found:
@@ -149,23 +154,41 @@ def load_code_table(path: str | Path) -> CodeTable:
     return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order)
 
 
+def _itemset(
+    path: str | Path, number: int, row: _Itemset, index: dict[str, int], transactions: int
+) -> tuple[Itemset, int, int, int]:
+    unknown = next((label for label in row.items if label not in index), None)
+    if unknown is not None:
+        raise _bad(path, f"itemset {number} has the item {unknown!r}, which is not in its list of items")
+    ids = tuple(sorted(index[label] for label in row.items))
+    if len(set(ids)) != len(ids):
+        raise _bad(path, f"itemset {number} has an item twice")
+    if not row.usage <= row.support <= transactions:
+        why = (
+            f"itemset {number} is used {row.usage} times and supported by {row.support} of {transactions} transactions"
+        )
+        raise _bad(path, why)
+    return ids, row.usage, row.support, row.entry
+
+
 def _read(path: Path) -> _File:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
     except OSError as error:
         msg = f"{path}: the code table cannot be read: {error.strerror or error}; check the path"
         raise CodeTableError(msg) from error
+    if len(data) > MOST_BYTES:
+        raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
     try:
-        file = msgspec.json.decode(data, type=_File)
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != FORMAT:
+            raise _bad(path, f"its format is {head.format!r}, not {FORMAT!r}")
+        if head.version != VERSION:
+            raise _bad(path, f"it is of version {head.version}, and this fedslim reads version {VERSION}")
+        return msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _bad(path, str(error)) from error
-    if file.format != FORMAT:
-        raise _bad(path, f"its format is {file.format!r}, not {FORMAT!r}")
-    if file.version != VERSION:
-        raise _bad(path, f"it is of version {file.version}, and this fedslim reads version {VERSION}")
-    return file
 
 
 def _bad(path: str | Path, why: str) -> CodeTableError:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
 from fedslim.data import TransactionDatabase
@@ -19,7 +21,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
-from fedslim.mdl.ranking import Candidate
+from fedslim.mdl.kernels._jit import forget_caches
 from fedslim.mdl.search import Policy, SlimSearch, Tally
 from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.support import SupportIndex
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 Ending = Literal["converged", "out of time", "interrupted"]
 
-PAYS_IN_THREADS = 2_000_000
+PAYS_IN_THREADS = 5_000_000
 """Item occurrences from which on a second thread is worth what asking two sources costs."""
 
 
@@ -68,13 +70,15 @@ def mine(
     """Find the code table that compresses the database best.
 
     The result does not depend on `threads`. When the time is up, or `stop` is asked for, it is the best table so far.
+    The time that compiling the kernels takes does not count if `prepare` was called before `stop` was made.
     """
-    _check(order, max_time, max_itemset_size, min_support, threads)
-    plain = Policy(pruning, order, max_itemset_size, min_support)
-    plans = policies(plain, effort)
-    stop = stop or Stop(max_time)
+    _check(pruning, order, max_time, max_itemset_size, min_support, threads)
+    plans = policies(Policy(pruning, order, max_itemset_size, min_support), effort)
+    prepare()
+    stop = (stop or Stop()).within(max_time)
     best: SearchResult | None = None
     tally = Tally()
+    converged = 0
     for number, policy in enumerate(plans, 1):
         if best is not None and stop.now():
             break
@@ -83,11 +87,12 @@ def mine(
         with _source(database, threads) as source:
             result = drive(search, source, stop=stop, report=report)
         tally += search.tally
+        converged += search.converged
         if best is None or result.bits.total < best.bits.total:
             best = result
     assert best is not None  # noqa: S101  # there is always at least one policy
-    done = not stop.now() or search.converged
-    ending: Ending = "converged" if done else "interrupted" if stop.asked else "out of time"
+    stopped: Ending = "interrupted" if stop.asked else "out of time"
+    ending: Ending = "converged" if converged == len(plans) else stopped
     return Mined(code_table(database, best, order), tally, stop.seconds, ending)
 
 
@@ -111,19 +116,28 @@ def code_table(database: TransactionDatabase, result: SearchResult, order: Order
     )
 
 
-def warm_up() -> None:
-    """Compile the kernels, or load them from the cache: some ten seconds the first time, half a second after."""
+@cache
+def prepare() -> None:
+    """Compile the kernels, or load them from the cache, once: some fifteen seconds the first time, half a second after.
+
+    Where they cannot be kept (a full disk, a folder that is not ours) they are compiled for this process only.
+    """
+    try:
+        _warm_up()
+    except OSError:
+        forget_caches()
+        _warm_up()
+
+
+def _warm_up() -> None:
     database = TransactionDatabase.from_transactions([[1, 2, 3], [1, 2, 3], [1, 2], [3]] * 3)
     source, search = CoverState(database), SlimSearch(database.n_items, Policy())
     drive(search, source)
     # What only larger data come to.
-    search.ranking.reject(Candidate(0, 1, 1, 0.0))
-    search.ranking.widen()
-    search.ranking.compact()
+    search.ranking.warm_up()
     source.compact()
     source.support((0, 1))
-    slot = next(iter(source.table))
-    source.remove(slot)
+    source.remove(next(iter(source.table)))
 
 
 def _reporter(
@@ -164,20 +178,28 @@ def _source(database: TransactionDatabase, threads: int | None) -> AbstractConte
 
 
 def _check(
-    order: str, max_time: float | None, max_itemset_size: int | None, min_support: int, threads: int | None
+    pruning: object, order: object, max_time: object, max_itemset_size: object, min_support: object, threads: object
 ) -> None:
+    if not isinstance(pruning, bool):
+        msg = f"pruning must be True or False, not {pruning!r}"
+        raise ParameterError(msg)
     if order not in ("usage", "support"):
         msg = f"order must be 'usage' or 'support', not {order!r}"
         raise ParameterError(msg)
-    if max_time is not None and not max_time > 0:
+    if max_time is not None and not (_is_number(max_time) and max_time > 0):  # type: ignore[operator]
         msg = f"max_time must be a positive number of seconds or None, not {max_time!r}"
         raise ParameterError(msg)
-    if max_itemset_size is not None and max_itemset_size < 1:
-        msg = f"max_itemset_size must be at least 1 or None, not {max_itemset_size!r}"
-        raise ParameterError(msg)
-    if min_support < 1:
-        msg = f"min_support must be at least 1, not {min_support!r}"
-        raise ParameterError(msg)
-    if threads is not None and threads < 1:
-        msg = f"threads must be at least 1 or None, not {threads!r}"
-        raise ParameterError(msg)
+    for name, value, optional in (
+        ("max_itemset_size", max_itemset_size, True),
+        ("min_support", min_support, False),
+        ("threads", threads, True),
+    ):
+        if value is None and optional:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            msg = f"{name} must be a whole number of at least 1{' or None' if optional else ''}, not {value!r}"
+            raise ParameterError(msg)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -62,11 +62,11 @@ class Source(Protocol):
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """For each of these elements, what would change if it alone left the table."""
 
-    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
-        """Insert, and say what changed."""
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
+        """Insert. What changes was said when it was tried."""
 
-    def remove(self, slot: int) -> Change:
-        """Remove, and say what changed."""
+    def remove(self, slot: int) -> None:
+        """Remove. What changes was said when it was tried; an element without usage goes untried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class Insert:
     itemset: Itemset
     entry: int
 
-    def put_to(self, source: Source) -> Change:
+    def put_to(self, source: Source) -> None:
         """Tell."""
-        return source.insert(self.slot, self.itemset, self.entry)
+        source.insert(self.slot, self.itemset, self.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ class Remove:
 
     slot: int
 
-    def put_to(self, source: Source) -> Change:
+    def put_to(self, source: Source) -> None:
         """Tell."""
-        return source.remove(self.slot)
+        source.remove(self.slot)
 
 
 Question = Supports | Support | CoUsages | TryInsert | TryRemovals | Insert | Remove

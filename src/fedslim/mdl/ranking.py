@@ -10,16 +10,18 @@ import numpy as np
 from fedslim.mdl.kernels import ranking as kernel
 from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
 from fedslim.mdl.objective import log2
+from fedslim.mdl.questions import SlotCounts
 from fedslim.mdl.table import lengthened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.mdl.objective import Charge
-    from fedslim.mdl.questions import SlotCounts
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30
+SHORT_ROW = 64
+PAIRS_FOR_EACH_OCCURRENCE = 8
 MOST_ROWS = 1024
 """Rows in one question: on wide data there are many, and somebody may want to stop in between."""
 
@@ -56,12 +58,10 @@ class CandidateRanking:
         *,
         charge: Charge,
         largest: int | None = None,
-        least: int = 1,
     ) -> None:
         self._table = table
         self._charge = charge
         self._largest = ANY_SIZE if largest is None else largest
-        self._least = least
         self._births = table.n_items
         self._limit = table.n_items
         capacity = table.capacity
@@ -91,6 +91,8 @@ class CandidateRanking:
             np.zeros(4096, np.int32),
             np.zeros(4096, np.int32),
         )
+        self._tree = np.zeros(2, np.int32)
+        self._occurrences = int(usages.sum())
         self._pool_end = 0
         self._rejected_count = 0
         self._rejected = _empty_rejected(1024)
@@ -109,13 +111,15 @@ class CandidateRanking:
             self._charge.cheaper,
             self._charge.dearer,
             self._largest,
-            self._least,
             MARGIN,
         )
 
     def best(self) -> Candidate | UnknownRows | None:
         """The candidate with the highest estimated gain above zero, or what must be known to tell."""
-        what, row = kernel.best(self._limit, self._rows, self._facts, self._rejected, self._now)
+        half = 1 << max(self._limit - 1, 1).bit_length()
+        if len(self._tree) < 2 * half:
+            self._tree = np.zeros(2 * half, np.int32)
+        what, row = kernel.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now)
         if what == kernel.CANDIDATE:
             rows = self._rows
             return Candidate(row, int(rows.partner[row]), int(rows.together[row]), float(rows.upper[row]))
@@ -131,11 +135,33 @@ class CandidateRanking:
             self._learn(slot, row)
 
     def _learn(self, slot: int, row: SlotCounts) -> None:
-        if self._pool_end + len(row.slots) > len(self._rows.partners):
-            self.compact(len(row.slots))
+        slots, counts, most, dropped = row.slots, row.counts, 0, -np.inf
+        if len(slots) > self._longest_row:
+            slots, counts, most, dropped = self._shortened(slot, row)
+        if self._pool_end + len(slots) > len(self._rows.partners):
+            self.compact(len(slots))
         self._pool_end = kernel.add_row(
-            slot, row.slots, row.counts, self._pool_end, self._rows, self._facts, self._rejected, self._now
+            slot, slots, counts, self._pool_end, most, dropped, self._rows, self._facts, self._rejected, self._now
         )
+
+    @property
+    def _longest_row(self) -> int:
+        """So many pairs are kept of a row that all rows together are linear in the data."""
+        return max(SHORT_ROW, PAIRS_FOR_EACH_OCCURRENCE * self._occurrences // max(self._limit, 1))
+
+    def _shortened(self, slot: int, row: SlotCounts) -> tuple[NDArray[np.int32], NDArray[np.int64], int, float]:
+        """The best pairs of a row, in the order of candidates, and the largest co-usage and gain of the others."""
+        gains = np.empty(len(row.slots))
+        kernel.row_gains(slot, row.slots, row.counts, gains, self._rows, self._facts, self._rejected, self._now)
+        rank = self._facts.rank
+        first, second = np.minimum(rank[row.slots], rank[slot]), np.maximum(rank[row.slots], rank[slot])
+        order = np.lexsort((second, first, -row.counts, -gains))
+        # Rejected pairs come first and stay: they may be forgiven. They take nobody's place.
+        length = self._longest_row + int(np.count_nonzero(np.isposinf(gains)))
+        order = order[: int(np.count_nonzero(gains > -np.inf))]
+        kept, others = order[:length], order[length:]
+        most = int(row.counts[others].max(initial=0))
+        return row.slots[kept], row.counts[kept], most, float(gains[others].max(initial=-np.inf))
 
     def reject(self, candidate: Candidate) -> None:
         """Do not propose this pair again until one of its three counts changes."""
@@ -150,6 +176,13 @@ class CandidateRanking:
         larger = _empty_rejected(len(self._rejected.key) * 4)
         kernel.rehash(self._rejected, larger)
         self._rejected = larger
+
+    def warm_up(self) -> None:
+        """Go once through everything that small data do not come to."""
+        self.reject(Candidate(0, 1, 1, 0.0))
+        self.widen()
+        self.compact()
+        self._shortened(0, SlotCounts(np.zeros(1, np.int32), np.zeros(1, np.int64)))
 
     def forgive(self, candidate: Candidate) -> None:
         """Take a rejection back."""
@@ -186,17 +219,21 @@ class CandidateRanking:
         rows.upper[slots] = np.where(self._facts.usage[slots] > 0, np.inf, -np.inf)
         self._set_now(total, in_use)
 
-    def welcome(self, slot: int, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
-        """A slot is about to hold a new element; the arrays may have moved to make room for it."""
-        self._grow(usages, standard)
+    def adopt(self, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
+        """Look at these arrays from now on: the old ones had become too short."""
+        self._facts = self._facts._replace(usage=usages, standard=standard)
+
+    def welcome(self, slot: int) -> None:
+        """A slot is about to hold a new element; the table may have grown to make room for it."""
+        self._grow()
         self._limit = max(self._limit, slot + 1)
         self._births += 1
         self._facts.birth[slot] = self._births
 
-    def _grow(self, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
+    def _grow(self) -> None:
         elements = self._table.elements
         capacity, old = self._table.capacity, len(self._facts.birth)
-        self._facts = self._facts._replace(usage=usages, standard=standard, size=elements.size, rank=elements.rank)
+        self._facts = self._facts._replace(size=elements.size, rank=elements.rank)
         if capacity == old:
             return
 

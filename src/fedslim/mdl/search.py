@@ -25,7 +25,7 @@ from fedslim.mdl.objective import (
     standard_length,
     standard_lengths,
 )
-from fedslim.mdl.questions import CoUsages, Insert, Remove, Support, Supports, TryInsert, TryRemovals
+from fedslim.mdl.questions import Change, CoUsages, Insert, Remove, Support, Supports, TryInsert, TryRemovals
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.table import WorkingTable, lengthened
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.mdl.questions import Change, Question
+    from fedslim.mdl.questions import Question
     from fedslim.mdl.table import Itemset
 
 Order = Literal["usage", "support"]
@@ -97,6 +97,16 @@ class SearchResult:
     converged: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A candidate, the move that would insert it, what the sources say it changes, and by how many bits."""
+
+    candidate: Candidate
+    move: Insert
+    change: Change
+    bits: float
+
+
 class SlimSearch:
     """One run of the search."""
 
@@ -141,8 +151,9 @@ class SlimSearch:
         """Search until no candidate improves the description length."""
         supports = yield Supports()
         self._start(np.asarray(supports, np.int64))
-        for charge in self.policy.charges:
-            self.ranking.recharge(charge)
+        for number, charge in enumerate(self.policy.charges):
+            if number > 0:
+                self.ranking.recharge(charge)
             while (yield from self._step()):
                 pass
             while self.policy.sweep and (yield from self._prune(set(self._table))):
@@ -174,7 +185,7 @@ class SlimSearch:
 
     def _step(self) -> Generator[Question, Any, bool]:
         """Accept the first candidate that compresses better (or the best of a few); False if there is none."""
-        found: list[tuple[float, int, Candidate, Insert]] = []
+        found: list[Trial] = []
         tried = 0
         while tried < self.policy.look_ahead or not found:
             candidate = yield from self._next_candidate()
@@ -182,17 +193,17 @@ class SlimSearch:
                 break
             tried += 1
             trial = yield from self._try(candidate)
-            if trial is not None and trial[0] < 0:
-                found.append((trial[0], tried, candidate, trial[1]))
+            if trial is not None and trial.bits < 0:
+                found.append(trial)
                 if self.policy.look_ahead == 1:
                     break
             self.ranking.reject(candidate)
         if not found:
             return False
-        for _, _, candidate, _ in found[: self.policy.look_ahead > 1 and len(found)]:
-            self.ranking.forgive(candidate)  # they were put aside only to see what comes after them
-        bits, _, _, move = min(found, key=lambda trial: trial[:2])
-        yield from self._accept(move, bits)
+        if self.policy.look_ahead > 1:
+            for trial in found:
+                self.ranking.forgive(trial.candidate)  # they were put aside only to see what comes after them
+        yield from self._accept(min(found, key=lambda trial: trial.bits))
         return True
 
     def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:
@@ -201,7 +212,7 @@ class SlimSearch:
             self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
         return best
 
-    def _try(self, candidate: Candidate) -> Generator[Question, Any, tuple[float, Insert] | None]:
+    def _try(self, candidate: Candidate) -> Generator[Question, Any, Trial | None]:
         """The change in bits if the candidate entered; None if its support is too small."""
         self.tally.candidates += 1
         self.best_gain = candidate.gain
@@ -217,17 +228,17 @@ class SlimSearch:
         self._reserve(slot)
         self._standard[slot] = standard_length(itemset, self._item_lengths)
         change = yield TryInsert(slot, itemset, entry)
-        return self._bits_changed(change), Insert(slot, itemset, entry)
+        return Trial(candidate, Insert(slot, itemset, entry), change, self._bits_changed(change))
 
-    def _accept(self, move: Insert, bits: float) -> Generator[Question, Any, None]:
-        change = yield move
-        table = self._table
+    def _accept(self, trial: Trial) -> Generator[Question, Any, None]:
+        move, table = trial.move, self._table
+        yield move
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
         self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-        self.ranking.welcome(move.slot, self._usage, self._standard)
+        self.ranking.welcome(move.slot)
         self.tally.accepted += 1
-        shrunk = yield from self._apply(change, bits)
+        shrunk = yield from self._apply(trial.change, trial.bits)
         if self.policy.pruning:
             yield from self._prune(shrunk)
 
@@ -243,11 +254,11 @@ class SlimSearch:
                 pending.remove(slot)
                 bits = self._bits_changed(trial)
                 if bits < 0:
-                    change = yield Remove(slot)
+                    yield Remove(slot)
                     self._table.drop(slot)
                     gone += 1
                     self.tally.pruned += 1
-                    pending |= yield from self._apply(change, bits)
+                    pending |= yield from self._apply(trial, bits)
                     break
         return gone
 
@@ -297,3 +308,4 @@ class SlimSearch:
         if slot >= len(self._usage):
             self._usage = lengthened(self._usage, 2 * slot)
             self._standard = lengthened(self._standard, 2 * slot)
+            self.ranking.adopt(self._usage, self._standard)

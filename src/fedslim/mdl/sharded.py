@@ -28,6 +28,9 @@ Answer = TypeVar("Answer")
 WORTH_A_THREAD = 1500
 """Transactions of a shard that a question must be about before handing it to other threads costs less than it saves."""
 
+LOOKED_AT = 8
+"""Transactions that a trial insertion looks at for each one that will use the itemset, by experience."""
+
 
 class Sharded:
     """Implements `questions.Source`: every answer is the sum of the shards' answers."""
@@ -67,7 +70,7 @@ class Sharded:
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
-        expected = entry // len(self.shards)
+        expected = LOOKED_AT * entry // len(self.shards)
         return add_changes(self._ask(expected, lambda shard: shard.try_insert(slot, itemset, entry)))
 
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
@@ -75,11 +78,10 @@ class Sharded:
         trials = self._ask(self._usage(slots), lambda shard: shard.try_removals(slots))
         return tuple(add_changes(trial) for trial in zip(*trials, strict=True))
 
-    def insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
+    def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
         """See `Source`."""
-        expected = entry // len(self.shards)
-        return add_changes(self._ask(expected, lambda shard: shard.insert(slot, itemset, entry)))
+        self._ask(entry // len(self.shards), lambda shard: shard.insert(slot, itemset, entry))
 
-    def remove(self, slot: int) -> Change:
+    def remove(self, slot: int) -> None:
         """See `Source`."""
-        return add_changes(self._ask(self._usage((slot,)), lambda shard: shard.remove(slot)))
+        self._ask(self._usage((slot,)), lambda shard: shard.remove(slot))

@@ -17,17 +17,21 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedslim.data import TransactionDatabase, as_database
+from fedslim.data import TransactionDatabase, encode
 from fedslim.errors import DataError, MissingExtraError
 from fedslim.mdl.covering import Covering
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.mining import mine
+from fedslim.mdl.mining import mine, prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.mdl.codetable import Compression
     from fedslim.mdl.search import Order
+
+
+MATRIX = 2
+"""Dimensions of what transform returns."""
 
 
 class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -44,6 +48,7 @@ class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     Attributes:
         table_: the `CodeTable`.
+        encoding_: how the rows became items; `transform` and `score_samples` make items of new rows in the same way.
         codetable_: the same as a DataFrame (a list of dictionaries where neither pandas nor polars is installed).
         compression_: bits before and after, data and model apart, and both ratios.
         converged_: whether the search came to its end by itself.
@@ -71,11 +76,13 @@ class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
-        database = as_database(X)
-        stop = Stop(self.max_time)
+        database, encoding = encode(X)
+        prepare()
+        stop = Stop()
         with stopping_on_interrupt(stop):
             mined = mine(database, **self.get_params(), stop=stop)
         self.table_ = mined.table
+        self.encoding_ = encoding
         self.converged_ = mined.converged
         self.candidates_ = mined.tally.candidates
         self.n_iter_ = mined.tally.accepted
@@ -104,6 +111,10 @@ class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def _check(self) -> None:
         check_is_fitted(self, "table_")
 
+    def _items(self, X: Any) -> TransactionDatabase:  # noqa: N803
+        """Rows as the items that they would have been in fitting."""
+        return encode(X, self.encoding_)[0]
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_covering"}
@@ -114,7 +125,7 @@ class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         Columns are the itemsets in cover order, then every single item of the vocabulary.
         """
         self._check()
-        ends, elements = self._covering.cover(as_database(X))
+        ends, elements = self._covering.cover(self._items(X))
         shape = (len(ends), self._covering.n_elements)
         return csr_array((np.ones(len(elements), np.uint8), elements, np.concatenate(([0], ends))), shape=shape)
 
@@ -128,13 +139,14 @@ class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def reconstruct(self, covers: Any) -> TransactionDatabase:
         """The transactions that `transform` turned into these covers, exactly."""
         self._check()
-        if not issparse(covers) or covers.shape[1] != self._covering.n_elements:
+        if not issparse(covers) or covers.ndim != MATRIX or covers.shape[1] != self._covering.n_elements:
             msg = (
                 f"reconstruct takes what transform returns: a sparse matrix with {self._covering.n_elements} columns, "
                 "one for each element of the code table"
             )
             raise DataError(msg)
         rows = csr_array(covers)
+        rows.eliminate_zeros()
         sizes = [len(self._covering.items_of(k)) for k in range(self._covering.n_elements)]
         tids = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         lengths = np.array(sizes, np.int64)[rows.indices]
@@ -154,4 +166,4 @@ class Slim(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         Every element, and "an item never seen", gets one usage more than it has, so that no length is infinite.
         """
         self._check()
-        return self._covering.bits(as_database(X))
+        return self._covering.bits(self._items(X))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
+from numba.core.caching import NullCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _drop_stale_cache() -> None:
@@ -17,8 +22,10 @@ def _drop_stale_cache() -> None:
     here = Path(__file__).parent
     newest = max(path.stat().st_mtime for path in [*here.glob("*.py"), here.parent / "objective.py"])
     for cached in (here / "__pycache__").glob("*.nb[ci]"):
-        if cached.stat().st_mtime < newest:
-            cached.unlink(missing_ok=True)
+        # Another process may be doing the same, and the folder may not be ours: then it is not ours to edit either.
+        with suppress(OSError):
+            if cached.stat().st_mtime < newest:
+                cached.unlink()
 
 
 _drop_stale_cache()
@@ -28,7 +35,24 @@ _drop_stale_cache()
 # allocate nothing, but passing arrays around is free: counting references to them took most of the time.
 OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
 
-njit = numba.njit(cache=True, **OPTIONS)
+_kernels: list[Any] = []
+
+
+def njit(function: Callable[..., Any]) -> Any:
+    """Compile a kernel, and keep it for the next process where there is a place to keep it."""
+    try:
+        kernel = numba.njit(cache=True, **OPTIONS)(function)
+    except RuntimeError:  # numba found no folder that it may write to
+        kernel = numba.njit(**OPTIONS)(function)
+    _kernels.append(kernel)
+    return kernel
+
+
+def forget_caches() -> None:
+    """Stop reading and writing compiled kernels: the place for them has failed."""
+    for kernel in _kernels:
+        kernel._cache = NullCache()  # noqa: SLF001  # numba has no other way to turn a cache off
+
 
 # For what only kernels call. Every distinct combination of argument types is compiled anew, and compiling is part of
 # a user's first minute: callers make their integers int64.

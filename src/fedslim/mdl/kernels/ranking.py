@@ -28,8 +28,6 @@ CANDIDATE = 2
 
 COEFFICIENTS = np.array(SERIES)
 LOG2_E = 1.4426950408889634
-ROUNDING = 1e-6
-"""More than the rounding errors of two estimates can add up to; a bound is raised by it each time it is carried on."""
 
 
 class Rows(NamedTuple):
@@ -83,7 +81,6 @@ class Now(NamedTuple):
     cheaper: float  # how much of the cheaper parent's L(·|ST) is charged
     dearer: float
     largest: int  # longest itemset allowed
-    least: int  # smallest co-usage allowed
     margin: float  # pairs further than this below zero are left out of the rows
 
 
@@ -214,20 +211,61 @@ def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) ->
     return max(rank[a], rank[b]) < max(rank[p], rank[q])
 
 
+@inlined
+def _belongs(x: int, y: int, rows: Rows, facts: Facts, now: Now) -> bool:
+    """Whether (x, y) is a candidate at all, and row `x` is the one to know of it."""
+    return y != x and _owns(x, y, rows.stamp) and facts.size[x] + facts.size[y] <= now.largest
+
+
+@njit
+def row_gains(
+    x: int,
+    slots: np.ndarray,
+    together: np.ndarray,
+    gains: np.ndarray,
+    rows: Rows,
+    facts: Facts,
+    rejected: Rejected,
+    now: Now,
+) -> None:
+    """The estimated gain of each pair of a row: minus infinity if it does not belong there, infinity if rejected."""
+    for k in range(len(slots)):
+        y = np.int64(slots[k])
+        c = np.int64(together[k])
+        if not _belongs(x, y, rows, facts, now):
+            gains[k] = -np.inf
+        elif is_rejected(x, y, c, facts, rejected):
+            gains[k] = np.inf
+        else:
+            gains[k] = _gain(x, y, c, facts, now)
+
+
 @njit
 def add_row(
-    x: int, slots: np.ndarray, together: np.ndarray, at: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now
+    x: int,
+    slots: np.ndarray,
+    together: np.ndarray,
+    at: int,
+    most: int,
+    dropped: float,
+    rows: Rows,
+    facts: Facts,
+    rejected: Rejected,
+    now: Now,
 ) -> int:
-    """Take in the answer for row `x`, at pool position `at`; returns the position after it."""
+    """Take in the answer for row `x`, at pool position `at`; returns the position after it.
+
+    `most` and `dropped` speak for pairs that the caller has left out already: their largest co-usage and gain.
+    """
     rows.known[x] = 1
     rows.start[x] = at
-    rows.most[x] = 0
-    rows.dropped[x] = -np.inf
+    rows.most[x] = most
+    rows.dropped[x] = dropped
     end = at
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
-        if y == x or c < now.least or not _owns(x, y, rows.stamp) or facts.size[x] + facts.size[y] > now.largest:
+        if not _belongs(x, y, rows, facts, now):
             continue
         rows.most[x] = max(rows.most[x], c)
         gain = _gain(x, y, c, facts, now)
@@ -277,38 +315,64 @@ def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> Non
     rows.exact[x] = now.version
 
 
+@inlined
+def _ahead(x: int, y: int, rows: Rows, facts: Facts, now: Now) -> bool:
+    """Whether row `x` comes before row `y`: by its bound, then whoever is not sure yet, then by the pair it proposes.
+
+    So when the first row of all is sure, all rows with the same bound are.
+    """
+    if rows.upper[x] != rows.upper[y]:
+        return rows.upper[x] > rows.upper[y]
+    if rows.known[x] == 0 or rows.exact[x] != now.version:
+        return True
+    if rows.known[y] == 0 or rows.exact[y] != now.version:
+        return False
+    return _prefer(
+        x,
+        np.int64(rows.partner[x]),
+        rows.together[x],
+        y,
+        np.int64(rows.partner[y]),
+        rows.together[y],
+        facts.rank,
+    )
+
+
+@inlined
+def _play(node: int, tree: np.ndarray, rows: Rows, facts: Facts, now: Now) -> None:
+    """The winner of a node of the tournament is the better one of its two children's winners."""
+    left, right = np.int64(tree[2 * node]), np.int64(tree[2 * node + 1])
+    if right < 0 or (left >= 0 and _ahead(left, right, rows, facts, now)):
+        tree[node] = left
+    else:
+        tree[node] = right
+
+
 @njit
-def best(limit: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> tuple[int, int]:
-    """The best candidate, or the row that must be known before one can tell: (what, row)."""
+def best(limit: int, tree: np.ndarray, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> tuple[int, int]:
+    """The best candidate, or a row that must be known before one can tell: (what, row).
+
+    The rows play a tournament (`tree` has twice as many places as there are rows, a power of two): when one of them
+    turns out to be worse than its bound, only its own path is played again.
+    """
+    half = len(tree) // 2
+    for x in range(half):
+        tree[half + x] = x if x < limit and rows.upper[x] > 0.0 else NEVER
+    for node in range(half - 1, 0, -1):
+        _play(node, tree, rows, facts, now)
     while True:
-        row = NEVER
-        top = 0.0
-        top_exact = False
-        for x in range(limit):
-            upper = rows.upper[x]
-            if upper < top or upper <= 0.0:
-                continue
-            exact = rows.known[x] == 1 and rows.exact[x] == now.version
-            if upper > top or row == NEVER or not exact:
-                # Among equals, whoever is not sure yet comes first, so that in the end all equals are exact.
-                row, top, top_exact = x, upper, exact
-            elif top_exact and _prefer(
-                x,
-                np.int64(rows.partner[x]),
-                rows.together[x],
-                row,
-                np.int64(rows.partner[row]),
-                rows.together[row],
-                facts.rank,
-            ):
-                row = x
-        if row == NEVER:
+        row = np.int64(tree[1])
+        if row < 0 or rows.upper[row] <= 0.0:
             return NO_CANDIDATE, NEVER
-        if top_exact:
-            return CANDIDATE, row
         if rows.known[row] == 0:
             return ASK_FOR_ROW, row
+        if rows.exact[row] == now.version:
+            return CANDIDATE, row
         _scan(row, rows, facts, rejected, now)
+        node = (half + row) // 2
+        while node > 0:
+            _play(node, tree, rows, facts, now)
+            node //= 2
 
 
 @njit
@@ -319,11 +383,13 @@ def drift(limit: int, rows: Rows, total_before: int, in_use_before: int, total: 
     no more than that plus 1/(U−c) (in nats), and when U shrinks it can grow, for c = 1 and a parent that stays, by
     (n + c) / (U·(U−c)) for each unit. See docs/decisions/ranking-bounds.md.
     """
-    low = min(total, total_before)
+    low = float(min(total, total_before))
     n = max(in_use, in_use_before)
     more = max(0, in_use - in_use_before)
     up = max(0, total - total_before)
     down = max(0, total_before - total)
+    # Two estimates are sums of terms as large as U·log2 U; each is rounded to its 53 bits a dozen times.
+    rounding = 2.0**-48 * (1.0 + low + up + down) * math.log2(2.0 + low + up + down)
     for x in range(limit):
         if rows.known[x] == 0:
             continue
@@ -332,7 +398,7 @@ def drift(limit: int, rows: Rows, total_before: int, in_use_before: int, total: 
             rise = np.inf
         else:
             per = c / (low - c)
-            rise = LOG2_E * (more * per + up * (per + 1.0 / (low - c)) + down * (n + c) / (low * (low - c))) + ROUNDING
+            rise = LOG2_E * (more * per + up * (per + 1.0 / (low - c)) + down * (n + c) / (low * (low - c))) + rounding
         if rows.dropped[x] > -np.inf:
             rows.dropped[x] += rise
         if rows.upper[x] > -np.inf:

@@ -1,0 +1,146 @@
+"""From a table of columns to items: the one place where `column=value` is made, and the memory of how it was made.
+
+    database, encoding = encode_table(table)                  # decides: one-hot or categorical, where to cut
+    unseen, _ = encode_table(other, encoding=encoding)        # decides nothing: the same values, the same items
+
+Whoever compares rows with a model must make items of them as was done for the model. Deciding again, from five rows
+rather than five thousand, would cut other intervals and find other items, and nobody would notice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedslim.data.columns import MISSING, Coded, check_names
+from fedslim.data.database import TransactionDatabase, first_repeat
+from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins
+from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedslim.data.columns import Column
+
+_SHOWN = 20
+"""How many column names a message lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of equal length that are not items yet; `source` is what messages call the table."""
+
+    columns: Sequence[Column]
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How rows became items. Immutable, picklable, and equal if it does the same.
+
+    `items`: the rows were lists of items and nothing was decided. `one-hot`: a column is an item. `categorical`: the
+    items are `column=value`, and `intervals` says for each column how its numbers were cut (None: not at all).
+    """
+
+    kind: Literal["items", "one-hot", "categorical"]
+    columns: tuple[str, ...] = ()
+    intervals: tuple[Intervals | None, ...] = ()
+
+
+ITEMS = Encoding("items")
+"""The encoding of lists of items."""
+
+
+def encode_table(
+    table: Table, *, bins: int = DEFAULT_BINS, encoding: Encoding | None = None
+) -> tuple[TransactionDatabase, Encoding]:
+    """Make each row a transaction, in a way of the table's own, or as `encoding` says.
+
+    A table of flags only has its column names as items; any other has `column=value`.
+
+    Raises:
+        DataError: The table has not the columns that the encoding needs; the message names the first.
+    """
+    check_bins(bins)
+    check_names([column.name for column in table.columns], table.source)
+    if encoding is None:
+        parts, encoding = _decided(table.columns, bins)
+    else:
+        parts = _applied(table, encoding)
+    vocabulary = [label for part in parts for label in part.labels]
+    if (twin := first_repeat(vocabulary)) is not None:
+        msg = f"{table.source}: two columns make the same item {twin!r}; rename one of them"
+        raise DataError(msg)
+    return _rows_from_codes(parts, vocabulary, table.name), encoding
+
+
+def _decided(columns: Sequence[Column], bins: int) -> tuple[list[Coded], Encoding]:
+    names = tuple(column.name for column in columns)
+    if all(column.is_flag() for column in columns):
+        return [_flagged(column) for column in columns], Encoding("one-hot", names)
+    coded = [column.coded(bins) for column in columns]
+    encoding = Encoding("categorical", names, tuple(part.intervals for part in coded))
+    return [_prefixed(name, part) for name, part in zip(names, coded, strict=True)], encoding
+
+
+def _applied(table: Table, encoding: Encoding) -> list[Coded]:
+    columns = _matched(table, encoding)
+    if encoding.kind == "one-hot":
+        return [_flagged(column, table.source) for column in columns]
+    return [
+        _prefixed(column.name, column.coded(None) if intervals is None else column.placed(intervals))
+        for column, intervals in zip(columns, encoding.intervals, strict=True)
+    ]
+
+
+def _matched(table: Table, encoding: Encoding) -> list[Column]:
+    """The table's columns in the order of the encoding, which needs all of them and knows no others."""
+    if encoding.kind == "items":
+        msg = (
+            f"{table.source}: this is a table with the column {table.columns[0].name!r}, but the model was fitted on "
+            "lists of items; give lists of items, or fit on a table"
+        )
+        raise DataError(msg)
+    own = {column.name: column for column in table.columns}
+    known = ", ".join(map(repr, encoding.columns[:_SHOWN])) + (", ..." if len(encoding.columns) > _SHOWN else "")
+    if (lost := next((name for name in encoding.columns if name not in own), None)) is not None:
+        msg = f"{table.source}: there is no column {lost!r}; the model was fitted on a table with the columns {known}"
+        raise DataError(msg)
+    if (new := next((name for name in own if name not in set(encoding.columns)), None)) is not None:
+        msg = (
+            f"{table.source}: the column {new!r} is not one that the model was fitted on; leave it out, "
+            f"the columns are {known}"
+        )
+        raise DataError(msg)
+    return [own[name] for name in encoding.columns]
+
+
+def _flagged(column: Column, source: str = "the table") -> Coded:
+    flags = column.flags()
+    if flags is None:
+        msg = (
+            f"{source}: the column {column.name!r} holds values other than 0, 1, true and false, but the model was "
+            "fitted on a one-hot table; give such a table, or fit again"
+        )
+        raise DataError(msg)
+    return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name])
+
+
+def _prefixed(name: str, coded: Coded) -> Coded:
+    return Coded(coded.codes, [f"{name}={label}" for label in coded.labels])
+
+
+def _rows_from_codes(coded: Sequence[Coded], vocabulary: list[str], name: str) -> TransactionDatabase:
+    """Collect (row, item) pairs column by column: memory grows with the items that are there."""
+    tids, ids, first = [], [], 0
+    for part in coded:
+        rows = np.flatnonzero(part.codes != MISSING)
+        tids.append(rows)
+        ids.append(part.codes[rows].astype(np.int64) + first)
+        first += len(part.labels)
+    return TransactionDatabase.from_pairs(
+        np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=len(coded[0].codes), name=name
+    )

@@ -1,0 +1,439 @@
+"""Dealing one database out to clients: the paper's four settings (sections 5.1 to 5.4), from a seed.
+
+    partition = iid(db, 10, seed=0)
+    partition.sizes, partition.parts[3], partition.assignment
+
+Every transaction goes to exactly one client and every client gets at least one; a part keeps the order of the
+database. Equal seeds give equal partitions on every machine: of numpy only `Generator.random` is used, whose stream
+stays the same from release to release, and whatever is computed from it is exact or correctly rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fedslim.data.database import TransactionDatabase
+
+    Itemset = tuple[int, ...]
+
+PER_CLIENT = 3
+"""A client has up to this many dominant itemsets; fewer where the code table does not offer enough diverse ones."""
+
+MOST_ALIKE = (0.5, 0.75, 1.0)
+"""Two dominant itemsets are diverse if their Jaccard similarity |X ∩ Y| / |X ∪ Y| is at most the first of these.
+
+The others are for when there are not enough such itemsets for all clients to have one; 1 is any that differ.
+"""
+
+PAPER_UNEVEN_SIZES = (91850, 61230, 47630, 34020, 27210, 20410, 17010, 13610, 13610, 13610)
+"""The client sizes of the paper's uneven setting on Accidents (section 5.3), for `sized`."""
+
+_ROWS = 4096  # transactions scored at a time: bounds memory, changes nothing else
+_LARGEST_SEED = 2**63 - 1
+_DEALING, _CAPACITIES, _TIES = range(3)  # each purpose has a stream of its own
+_WEIGHT_BITS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """A database dealt out to clients. `assignment[t]` is the client of transaction `t`, counted from 0.
+
+    `dominant` has each client's dominant itemsets (item ids), where the scheme knows any.
+    """
+
+    scheme: str
+    settings: tuple[tuple[str, float], ...]
+    seed: int
+    assignment: NDArray[np.int32]
+    parts: tuple[TransactionDatabase, ...]
+    dominant: tuple[tuple[Itemset, ...], ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """What the scheme was asked for, besides the seed."""
+        return dict(self.settings)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of transactions of each client."""
+        return tuple(len(part) for part in self.parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the transactions, ready for JSON."""
+        return {
+            "scheme": self.scheme,
+            "parameters": self.parameters,
+            "seed": self.seed,
+            "sizes": list(self.sizes),
+            "dominant": [[list(itemset) for itemset in itemsets] for itemsets in self.dominant],
+        }
+
+
+# -- the schemes -------------------------------------------------------------------------------------------------------
+
+
+def iid(db: TransactionDatabase, clients: int, *, seed: int = 0) -> Partition:
+    """Transactions at random, client sizes that differ by at most one (sections 5.1 and 5.2)."""
+    clients, seed = _checked_clients(db, clients), _checked_seed(seed)
+    each, left = divmod(len(db), clients)
+    sizes = [each + (client < left) for client in range(clients)]
+    return _divide(db, _dealt(sizes, seed), "iid", seed, {"clients": clients})
+
+
+def dirichlet(db: TransactionDatabase, clients: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
+    """Transactions at random, client sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
+    clients, seed, alpha = _checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
+    sizes = _dirichlet_sizes(len(db), clients, alpha, seed)
+    return _divide(db, _dealt(sizes, seed), "dirichlet", seed, {"clients": clients, "alpha": alpha})
+
+
+def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Partition:
+    """Transactions at random, client sizes as given, or in their proportions where their sum is another."""
+    if len(sizes) == 0:
+        msg = "no client sizes were given; give one whole number from 1 up for each client"
+        raise ParameterError(msg)
+    wanted = [_whole(f"the size of client {number}", size, 1) for number, size in enumerate(sizes, 1)]
+    clients, seed = _checked_clients(db, len(wanted)), _checked_seed(seed)
+    return _divide(db, _dealt(_apportion(len(db), wanted), seed), "sized", seed, {"clients": clients})
+
+
+def support_skew(
+    db: TransactionDatabase,
+    clients: int,
+    dominant: Iterable[tuple[Iterable[int], int]],
+    *,
+    min_size: int = 3,
+    seed: int = 0,
+) -> Partition:
+    """Each transaction to the client whose dominant itemsets it contains most strongly (section 5.4).
+
+    Args:
+        db: The transactions to deal out.
+        clients: How many clients.
+        dominant: Itemsets (item ids) with their usages, as a code table of the whole database has them. Those of
+            `min_size` items or more are taken by falling usage, then the larger, then the lexicographically first,
+            as long as each is diverse (see `MOST_ALIKE`) from all taken before, up to `PER_CLIENT` for each client,
+            and dealt out in turn: the first to client 0, the second to client 1, and round again. If that leaves a
+            client without, more alike ones are taken too, no more than needed; `most_alike` of the parameters says so.
+        min_size: The least number of items of a dominant itemset.
+        seed: Decides between clients that are equally strong in a transaction.
+
+    How strongly a transaction contains a client's dominant itemsets: the number of items of those that it contains,
+    added up; between equals, the largest part |X ∩ t| / |X| of one that it does not contain whole. A client that would
+    get nothing gets the transaction that contains its itemsets most strongly (of those, the first) from a client
+    that can spare it.
+    """
+    clients, seed = _checked_clients(db, clients), _checked_seed(seed)
+    min_size = _whole("min_size", min_size, 1)
+    hands, alike = _deal_itemsets(db, clients, dominant, min_size)
+    scores = _scores(db, hands)
+    _, assignment = _strongest(scores, _stream(seed, _TIES).random(len(db)))
+    _leave_nobody_empty(assignment, scores)
+    settings = {"clients": clients, "min_size": min_size, "most_alike": alike}
+    return _divide(db, assignment, "support-skew", seed, settings, hands)
+
+
+def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity of the setting
+    db: TransactionDatabase,
+    clients: int,
+    dominant: Iterable[tuple[Iterable[int], int]],
+    *,
+    alpha: float = 0.5,
+    min_size: int = 3,
+    seed: int = 0,
+) -> Partition:
+    """`support_skew`, with client sizes in proportions drawn from Dirichlet(alpha) (section 5.4).
+
+    The transactions choose one after another, the strongest first (equals by lot), the client that they are strongest
+    in among those that have room.
+    """
+    clients, seed, alpha = _checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
+    min_size = _whole("min_size", min_size, 1)
+    hands, alike = _deal_itemsets(db, clients, dominant, min_size)
+    room = np.array(_dirichlet_sizes(len(db), clients, alpha, seed), np.int64)
+    assignment = _within_room(_scores(db, hands), room, _stream(seed, _TIES))
+    settings = {"clients": clients, "alpha": alpha, "min_size": min_size, "most_alike": alike}
+    return _divide(db, assignment, "support-quantity-skew", seed, settings, hands)
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def _apportion(total: int, weights: Sequence[int]) -> list[int]:
+    """Whole numbers of at least one in proportion to the weights: rounded down, the rest to the largest remainders.
+
+    Whoever would get nothing gets one, and the others share what is left. All in integers; ties to the first.
+    """
+    sizes = [0] * len(weights)
+    sharing = list(range(len(weights)))
+    while True:
+        whole = sum(weights[i] for i in sharing)
+        shares = [divmod(total * weights[i], whole) for i in sharing]
+        left = total - sum(quotient for quotient, _ in shares)
+        lucky = set(sorted(range(len(sharing)), key=lambda j: (-shares[j][1], j))[:left])
+        for j, i in enumerate(sharing):
+            sizes[i] = shares[j][0] + (j in lucky)
+        poor = {i for i in sharing if sizes[i] == 0}
+        if not poor:
+            break
+        for i in poor:
+            sizes[i] = 1
+        total -= len(poor)
+        sharing = [i for i in sharing if i not in poor]
+    return sizes
+
+
+def _dirichlet_sizes(total: int, clients: int, alpha: float, seed: int) -> list[int]:
+    """Sizes in the proportions of independent Gamma(alpha) variables, which is what Dirichlet(alpha) is."""
+    stream = _stream(seed, _CAPACITIES)
+    with localcontext(Context(40, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)):
+        # Decimal's ln, exp and sqrt are correctly rounded, those of the C library need not be.
+        logs = [_log_gamma_variate(stream, Decimal(alpha)) for _ in range(clients)]
+        largest = max(logs)  # by logarithms, as a small alpha leaves most variables far below any float
+        weights = [int((log - largest).exp() * 2**_WEIGHT_BITS) for log in logs]
+    return _apportion(total, weights)
+
+
+def _log_gamma_variate(stream: np.random.Generator, shape: Decimal) -> Decimal:
+    """The logarithm of a Gamma(shape) variable, by Marsaglia and Tsang's squeeze-free rejection (2000).
+
+    For shapes below 1, Gamma(shape) = Gamma(shape + 1) · U^(1 / shape).
+    """
+    if shape < 1:
+        return _log_gamma_variate(stream, shape + 1) + _uniform(stream).ln() / shape
+    d = shape - Decimal(1) / 3
+    while True:
+        x = _normal(stream)
+        root = 1 + x / (3 * d.sqrt())
+        if root <= 0:
+            continue
+        v = root * root * root
+        if _uniform(stream).ln() < x * x / 2 + d * (1 - v + v.ln()):
+            return d.ln() + v.ln()
+
+
+def _normal(stream: np.random.Generator) -> Decimal:
+    """A standard normal variable by the polar method; its twin is thrown away."""
+    while True:
+        x, y = 2 * _uniform(stream) - 1, 2 * _uniform(stream) - 1
+        square = x * x + y * y
+        if 0 < square < 1:
+            return x * (-2 * square.ln() / square).sqrt()
+
+
+def _uniform(stream: np.random.Generator) -> Decimal:
+    """Uniform above 0, up to 1."""
+    return Decimal(1.0 - stream.random())
+
+
+# -- dealing -----------------------------------------------------------------------------------------------------------
+
+
+def _dealt(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
+    """A random assignment with exactly these sizes."""
+    shuffled = np.argsort(_stream(seed, _DEALING).random(sum(sizes)), kind="stable")
+    assignment = np.empty(len(shuffled), np.int32)
+    assignment[shuffled] = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    return assignment
+
+
+def _divide(  # noqa: PLR0913, PLR0917  # what a partition is made of
+    db: TransactionDatabase,
+    assignment: NDArray[np.int32],
+    scheme: str,
+    seed: int,
+    settings: dict[str, float],
+    dominant: tuple[tuple[Itemset, ...], ...] = (),
+) -> Partition:
+    clients = int(settings["clients"])
+    by_client = np.argsort(assignment, kind="stable")
+    ends = np.cumsum(np.bincount(assignment, minlength=clients))[:-1]
+    parts = tuple(
+        db.take(tids, name=f"{db.name}, client {number} of {clients}")
+        for number, tids in enumerate(np.split(by_client, ends), 1)
+    )
+    assignment.setflags(write=False)
+    return Partition(scheme, tuple(settings.items()), seed, assignment, parts, dominant)
+
+
+def _stream(seed: int, purpose: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, purpose]))
+
+
+# -- dominant itemsets -------------------------------------------------------------------------------------------------
+
+
+def _deal_itemsets(
+    db: TransactionDatabase, clients: int, dominant: Iterable[tuple[Iterable[int], int]], min_size: int
+) -> tuple[tuple[tuple[Itemset, ...], ...], float]:
+    """For each client its dominant itemsets, and how alike two may be; `support_skew` says which and why."""
+    offered = [(_checked_itemset(db, items), _whole("a usage of a dominant itemset", u, 0)) for items, u in dominant]
+    by_usage = sorted(offered, key=lambda pair: (-pair[1], -len(pair[0]), pair[0]))
+    large = list(dict.fromkeys(frozenset(items) for items, usage in by_usage if len(items) >= min_size and usage))
+    if len(large) < clients:
+        msg = (
+            f"{clients} clients need a dominant itemset each, but of the {len(offered)} handed in only {len(large)} "
+            f"differ, are used and have {min_size} items or more; "
+            "ask for fewer clients, lower min_size, or hand in the itemsets of a larger code table"
+        )
+        raise ParameterError(msg)
+    chosen: dict[frozenset[int], None] = {}
+    enough = clients * PER_CLIENT
+    for alike in MOST_ALIKE:
+        for items in large:
+            if len(chosen) == enough:
+                break
+            if items not in chosen and all(len(items & other) <= alike * len(items | other) for other in chosen):
+                chosen[items] = None
+        if len(chosen) >= clients:
+            break
+        enough = clients
+    dealt = [tuple(sorted(items)) for items in chosen]
+    return tuple(tuple(dealt[client::clients]) for client in range(clients)), alike
+
+
+def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> NDArray[np.float32]:
+    """How strongly each transaction contains each client's itemsets: items contained, and a fraction between equals.
+
+    Overlaps are products of 0-1 matrices over the items that matter. In float32 they are exact whatever the order of
+    summation, and the fraction is one division and one addition: the same number on every machine.
+    """
+    rounds, clients = max(map(len, hands)), len(hands)
+    items = np.array(sorted({item for hand in hands for itemset in hand for item in itemset}), np.int64)
+    column_of = np.full(db.n_items, -1, np.int64)
+    column_of[items] = np.arange(len(items))
+    members = np.zeros((len(items), rounds * clients), np.float32)  # a client short of an itemset has an empty one
+    for client, hand in enumerate(hands):
+        for number, itemset in enumerate(hand):
+            members[column_of[list(itemset)], number * clients + client] = 1
+    sizes = members.sum(axis=0)
+    scores = np.empty((len(db), clients), np.float32)
+    for start in range(0, len(db), _ROWS):
+        offsets = db.offsets[start : start + _ROWS + 1]
+        rows = len(offsets) - 1
+        row = np.repeat(np.arange(rows), np.diff(offsets))
+        column = column_of[db.items[offsets[0] : offsets[-1]]]
+        present = np.zeros((rows, len(items)), np.float32)
+        present[row[column >= 0], column[column >= 0]] = 1
+        overlap = present @ members
+        whole = overlap == sizes
+        contained = np.where(whole, sizes, 0).reshape(rows, rounds, clients).sum(axis=1)
+        part = np.where(whole, 0, overlap / np.maximum(sizes, 1)).reshape(rows, rounds, clients).max(axis=1)
+        scores[start : start + rows] = contained + part
+    return scores
+
+
+def _strongest(scores: NDArray[np.float32], draw: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """For each row the highest score and its column, by `draw` (uniform below 1) where several have it."""
+    highest = scores.max(axis=1)
+    equal = scores == highest[:, None]
+    lot = (draw * equal.sum(axis=1)).astype(np.int64)
+    column = np.argmax(np.cumsum(equal, axis=1, dtype=np.int32) > lot[:, None], axis=1)
+    return highest, column.astype(np.int32)
+
+
+def _leave_nobody_empty(assignment: NDArray[np.int32], scores: NDArray[np.float32]) -> None:
+    """Move one transaction to each client without any, in place; there are at least as many as clients."""
+    sizes = np.bincount(assignment, minlength=scores.shape[1])
+    for client in np.flatnonzero(sizes == 0):
+        chosen = np.argmax(np.where(sizes[assignment] > 1, scores[:, client], -1))
+        sizes[assignment[chosen]] -= 1
+        sizes[client] = 1
+        assignment[chosen] = client
+
+
+def _within_room(
+    scores: NDArray[np.float32], room: NDArray[np.int64], stream: np.random.Generator
+) -> NDArray[np.int32]:
+    """One transaction after another, the strongest first, to its strongest client with room; `room` fits all of them.
+
+    All go at once up to the one that takes some client's last place; then those that had chosen this client choose
+    again and are put in order. So there are at most as many turns as clients.
+    """
+    draw, lot = stream.random(len(scores)), stream.random(len(scores))
+    assignment = np.full(len(scores), -1, np.int32)
+    highest, choice = _strongest(scores, draw)
+    waiting = np.arange(len(scores))
+    while len(waiting):
+        waiting = waiting[np.lexsort((lot[waiting], -highest[waiting]))]
+        asked = choice[waiting]
+        counts = np.bincount(asked, minlength=len(room))
+        filled = np.flatnonzero((counts >= room) & (room > 0))  # never empty, as room is left for all who wait
+        last = (np.cumsum(counts) - counts + room)[filled] - 1
+        stop = int(np.argsort(asked, kind="stable")[last].min()) + 1
+        assignment[waiting[:stop]] = asked[:stop]
+        room = room - np.bincount(asked[:stop], minlength=len(room))
+        waiting = waiting[stop:]
+        refused = waiting[room[choice[waiting]] == 0]
+        if len(refused):
+            free = np.flatnonzero(room)
+            highest[refused], column = _strongest(scores[np.ix_(refused, free)], draw[refused])
+            choice[refused] = free[column]
+    return assignment
+
+
+# -- what can be asked for ---------------------------------------------------------------------------------------------
+
+
+def _whole(what: str, value: Any, low: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        msg = f"{what} is {value!r}; give a whole number from {low} up"
+        raise ParameterError(msg)
+    return int(value)
+
+
+def _checked_clients(db: TransactionDatabase, clients: Any) -> int:
+    wanted = _whole("the number of clients", clients, 1)
+    if len(db) == 0:
+        msg = "the database has no transactions to deal out; give one that has some"
+        raise ParameterError(msg)
+    if wanted > len(db):
+        msg = (
+            f"{wanted} clients cannot have a transaction each, as the database has {len(db)}; "
+            f"ask for at most {len(db)} clients"
+        )
+        raise ParameterError(msg)
+    return wanted
+
+
+def _checked_seed(seed: Any) -> int:
+    checked = _whole("seed", seed, 0)
+    if checked > _LARGEST_SEED:
+        msg = f"seed is {checked}; give a whole number from 0 to {_LARGEST_SEED}"
+        raise ParameterError(msg)
+    return checked
+
+
+def _checked_alpha(alpha: Any) -> float:
+    """The parameter of a Dirichlet distribution: small for very uneven sizes, large for nearly equal ones."""
+    number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
+    if not number or not math.isfinite(alpha) or alpha <= 0:
+        msg = f"alpha is {alpha!r}; give a finite number above 0, e.g. 0.5 for very uneven sizes"
+        raise ParameterError(msg)
+    return float(alpha)
+
+
+def _checked_itemset(db: TransactionDatabase, items: Iterable[int]) -> Itemset:
+    itemset = tuple(sorted(_whole("an item of a dominant itemset", item, 0) for item in items))
+    if itemset and itemset[-1] >= db.n_items:
+        msg = (
+            f"a dominant itemset has the item {itemset[-1]}, but the vocabulary ends with item {db.n_items - 1}; "
+            "hand in itemsets of a code table over the same vocabulary"
+        )
+        raise ParameterError(msg)
+    if len(set(itemset)) < len(itemset):
+        msg = f"the dominant itemset {itemset} has an item twice; give each item once"
+        raise ParameterError(msg)
+    return itemset

@@ -1,0 +1,152 @@
+"""The local-global discovery gap: what all the data show and no client finds alone (sections 4.3 and 5.5).
+
+gap = discovery_gap(reference, [mine(db).table for db in parts], parts)
+len(gap), gap.itemsets[0].spread, gap_recovery(gap, found).grr
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from fedslim.errors import ParameterError
+from fedslim.metrics.labelled import by_usage, ratio, usages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.metrics.labelled import Labels, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How an itemset's support is spread over clients: how many have any, and the local supports of all of them."""
+
+    clients_with_support: int
+    support_min: int
+    support_median: float
+    support_max: int
+
+    @classmethod
+    def of(cls, supports: Sequence[int]) -> Spread:
+        """The spread of these local supports, one for each client."""
+        if not supports:
+            return cls(0, 0, 0.0, 0)
+        return cls(sum(s > 0 for s in supports), min(supports), float(median(supports)), max(supports))
+
+
+@dataclass(frozen=True, slots=True)
+class GapItemset:
+    """An itemset of the gap, its usage in the reference, and its spread where the local databases were handed in."""
+
+    labels: tuple[str, ...]
+    usage: int
+    spread: Spread | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Labels, usage and spread, flat."""
+        return {"items": list(self.labels), "usage": self.usage, **(asdict(self.spread) if self.spread else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryGap:
+    """G, by falling usage in the reference."""
+
+    itemsets: tuple[GapItemset, ...]
+    local_tables: int
+
+    def __len__(self) -> int:
+        return len(self.itemsets)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The size of the gap and its itemsets."""
+        return {
+            "gap": len(self),
+            "local_tables": self.local_tables,
+            "itemsets": [itemset.as_dict() for itemset in self.itemsets],
+        }
+
+
+def discovery_gap(
+    reference: Table, local_tables: Sequence[Table], databases: Sequence[TransactionDatabase] = ()
+) -> DiscoveryGap:
+    """G = A minus the union of all CT_i: the reference's itemsets that are in no standalone local table.
+
+    With the clients' databases each itemset of the gap also gets its spread over them. Whoever may not see these can
+    make a `Spread.of` supports that were sent.
+    """
+    if databases and len(databases) != len(local_tables):
+        msg = (
+            f"there are {len(local_tables)} local tables and {len(databases)} databases; "
+            "hand in one database for each table, in the same order, or none"
+        )
+        raise ParameterError(msg)
+    a = usages(reference)
+    local = {labels for table in local_tables for labels in usages(table)}
+    gap = [labels for labels in by_usage(a) if labels not in local]
+    supports = [_supports(database, gap) for database in databases]
+    spreads = [Spread.of(counts) for counts in zip(*supports, strict=True)] if databases else [None] * len(gap)
+    return DiscoveryGap(
+        tuple(
+            GapItemset(tuple(sorted(labels)), a[labels], spread) for labels, spread in zip(gap, spreads, strict=True)
+        ),
+        len(local_tables),
+    )
+
+
+def _supports(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
+    """In how many transactions each itemset occurs; a label that the vocabulary lacks occurs in none."""
+    from fedslim.mdl.support import SupportIndex  # noqa: PLC0415  # numba is needed for counting only
+
+    index = SupportIndex(database)
+    ids = {label: i for i, label in enumerate(database.vocabulary)}
+    return [
+        index.support(tuple(sorted(ids[label] for label in labels))) if labels <= ids.keys() else 0
+        for labels in itemsets
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class GapRecovery:
+    """|G|, |G ∩ B| and GRR."""
+
+    gap: int
+    gap_recovered: int
+
+    @property
+    def grr(self) -> float:
+        """GRR = |G ∩ B| / |G|, and 1 where there is no gap: nothing is left to recover."""
+        return ratio(self.gap_recovered, self.gap)
+
+    def as_dict(self) -> dict[str, float]:
+        """The three figures by the names that the reports use."""
+        return {"gap": self.gap, "gap_recovered": self.gap_recovered, "grr": self.grr}
+
+
+def gap_recovery(gap: DiscoveryGap, found: Table) -> GapRecovery:
+    """How much of the gap a table has closed."""
+    b = usages(found)
+    return GapRecovery(len(gap), sum(frozenset(itemset.labels) in b for itemset in gap.itemsets))
+
+
+def local_gain_estimate(gain: float, code_length: float, clients: int) -> float:
+    """ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the paper's equation for the gain at one of n IID clients.
+
+    Args:
+        gain: ΔL(X), the bits that X saves on all the data.
+        code_length: L(c_X), its code length in bits.
+        clients: n.
+    """
+    if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
+        msg = f"the number of clients is {clients!r}; give a whole number from 1 up"
+        raise ParameterError(msg)
+    if not math.isfinite(gain):
+        msg = f"the gain is {gain!r}; give a finite number of bits"
+        raise ParameterError(msg)
+    if not math.isfinite(code_length) or code_length < 0:
+        msg = f"the code length is {code_length!r}; give a finite number of bits from 0 up"
+        raise ParameterError(msg)
+    return (gain - (clients - 1) * 2 * code_length) / clients

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedslim.data import TransactionDatabase, iid
+from fedslim.errors import ParameterError
+from fedslim.mdl import mine
+from fedslim.metrics import Spread, discovery_gap, gap_recovery, local_gain_estimate
+
+PAIRS = ["".join(pair) for pair in combinations("abcde", 2)]
+TABLES = st.dictionaries(st.sampled_from([*PAIRS, "abc", "a"]), st.integers(1, 9))
+
+
+def labels(gap):
+    return ["".join(itemset.labels) for itemset in gap.itemsets]
+
+
+def database(*rows, vocabulary=None):
+    return TransactionDatabase.from_transactions([list(row) for row in rows], vocabulary=vocabulary)
+
+
+def test_the_gap_is_what_no_client_found(table):
+    reference = table({"ab": 4, "cd": 9, "ef": 7, "a": 80})
+    gap = discovery_gap(reference, [table({"ba": 1}), table({"ab": 1, "xy": 5})])
+    assert labels(gap) == ["cd", "ef"]
+    assert [itemset.usage for itemset in gap.itemsets] == [9, 7]
+    assert [itemset.spread for itemset in gap.itemsets] == [None, None]
+    assert gap.as_dict() == {
+        "gap": 2,
+        "local_tables": 2,
+        "itemsets": [{"items": ["c", "d"], "usage": 9}, {"items": ["e", "f"], "usage": 7}],
+    }
+
+
+def test_each_itemset_of_the_gap_has_its_spread_over_clients(table):
+    databases = [
+        database("abc", "ab", "ab"),
+        database("ab", "bc"),
+        database("xyz", "bc"),  # has no a at all
+        database("ba", vocabulary="zyxcba"),
+    ]
+    gap = discovery_gap(table({"ab": 5, "cz": 2}), [table({})] * 4, databases)
+    assert [itemset.spread for itemset in gap.itemsets] == [Spread(3, 0, 1.0, 3), Spread(0, 0, 0.0, 0)]
+    assert gap.as_dict()["itemsets"][0] == {
+        "items": ["a", "b"],
+        "usage": 5,
+        "clients_with_support": 3,
+        "support_min": 0,
+        "support_median": 1.0,
+        "support_max": 3,
+    }
+
+
+def test_a_spread_can_be_made_of_supports_that_were_sent():
+    assert Spread.of([3, 0, 4, 9]) == Spread(3, 0, 3.5, 9)
+    assert Spread.of([2]) == Spread(1, 2, 2.0, 2)
+    assert Spread.of([]) == Spread(0, 0, 0.0, 0)
+
+
+def test_recovery_by_hand(table):
+    gap = discovery_gap(table({"ab": 4, "cd": 9, "ef": 7}), [table({"cd": 1})])
+    recovery = gap_recovery(gap, table({"cd": 3, "fe": 2, "xy": 1}))
+    assert recovery.as_dict() == {"gap": 2, "gap_recovered": 1, "grr": 0.5}
+
+
+def test_without_a_gap_nothing_is_left_to_recover(table):
+    gap = discovery_gap(table({"ab": 4}), [table({"ab": 4})], [database("ab")])
+    assert len(gap) == 0
+    assert gap_recovery(gap, table({})).as_dict() == {"gap": 0, "gap_recovered": 0, "grr": 1.0}
+
+
+def test_without_clients_everything_is_a_gap(table):
+    assert labels(discovery_gap(table({"ab": 4}), [])) == ["ab"]
+
+
+@given(TABLES, st.lists(TABLES, max_size=4), TABLES)
+def test_the_gap_equals_its_naive_twin(table, reference, local, found):
+    gap = discovery_gap(table(reference), [table(usages) for usages in local])
+    expected = {x for x in reference if len(x) > 1 and not any(x in usages for usages in local)}
+    assert set(labels(gap)) == expected
+    assert len(gap) == len(expected)
+    recovery = gap_recovery(gap, table(found))
+    assert recovery.gap_recovered == sum(x in found for x in expected)
+    assert 0 <= recovery.grr <= 1
+    assert gap_recovery(gap, table(reference)).grr == 1.0
+    json.dumps(gap.as_dict(), allow_nan=False)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.lists(st.sets(st.sampled_from("abcde")), min_size=1, max_size=8), min_size=1, max_size=4),
+    st.sets(st.sampled_from([*PAIRS, "abc"]), min_size=1),
+)
+def test_spreads_equal_their_naive_twin(table, clients, itemsets):
+    databases = [database(*rows) for rows in clients]
+    gap = discovery_gap(table(dict.fromkeys(itemsets, 1)), [table({})] * len(clients), databases)
+    for itemset in gap.itemsets:
+        counts = [sum(set(itemset.labels) <= row for row in rows) for rows in clients]
+        with_support = sum(count > 0 for count in counts)
+        assert itemset.spread == Spread(with_support, min(counts), median(counts), max(counts))
+
+
+def test_splitting_a_database_opens_a_gap_that_the_whole_table_closes():
+    rows = [["fever", "cough", "rash"], ["fever", "cough"], ["ache", "rash"], ["ache"], ["cough", "ache", "rash"]] * 4
+    db = TransactionDatabase.from_transactions(rows)
+    whole = mine(db).table
+    parts = iid(db, 10).parts
+    gap = discovery_gap(whole, [mine(part).table for part in parts], parts)
+    assert len(gap)
+    assert gap_recovery(gap, whole).grr == 1.0
+    support = {element.labels: element.support for element in whole.itemsets}
+    for itemset in gap.itemsets:
+        assert itemset.spread.support_max <= max(support[x] for x in support if set(x) == set(itemset.labels))
+
+
+# -- the paper's estimate of the local gain ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gain", "code_length", "clients", "local"),
+    [(100.0, 5.0, 1, 100.0), (100.0, 5.0, 2, 45.0), (100.0, 5.0, 10, 1.0), (100.0, 5.0, 20, -4.5), (0.0, 0.0, 3, 0.0)],
+)
+def test_the_local_gain_by_hand(gain, code_length, clients, local):
+    assert local_gain_estimate(gain, code_length, clients) == local
+
+
+@given(st.floats(0, 1e6), st.floats(0, 100), st.integers(1, 1000))
+def test_the_local_gain_is_the_papers_equation(gain, code_length, n):
+    expected = gain / n - (n - 1) / n * 2 * code_length
+    assert local_gain_estimate(gain, code_length, n) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert local_gain_estimate(gain, code_length, n + 1) <= local_gain_estimate(gain, code_length, n) + 1e-9
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_as_many_databases_as_tables_are_needed(table):
+    with pytest.raises(ParameterError, match="2 local tables and 1 databases; hand in one"):
+        discovery_gap(table({}), [table({})] * 2, [database("ab")])
+
+
+@pytest.mark.parametrize(
+    ("gain", "code_length", "clients", "message"),
+    [
+        (1.0, 1.0, 0, "number of clients is 0"),
+        (1.0, 1.0, 2.0, "number of clients is 2.0"),
+        (1.0, 1.0, True, "number of clients is True"),
+        (float("nan"), 1.0, 2, "the gain is nan"),
+        (1.0, float("inf"), 2, "code length is inf"),
+        (1.0, -1.0, 2, "code length is -1.0"),
+    ],
+)
+def test_a_local_gain_of_nonsense_is_refused(gain, code_length, clients, message):
+    with pytest.raises(ParameterError, match=message):
+        local_gain_estimate(gain, code_length, clients)
