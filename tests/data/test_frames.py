@@ -114,7 +114,7 @@ def test_values_of_several_types_are_named_alike_in_any_order():
 
 @pytest.mark.parametrize("value", [object(), frozenset("a"), b"a", "\ud800", 10**5000, {"a": 1}], ids=type)
 def test_cells_that_cannot_be_written_are_told(value):
-    with pytest.raises(DataError, match=r"column 'x' holds .* in row 2; make it text or numbers"):
+    with pytest.raises(DataError, match=r"column 'x' holds .* \(row 2\); make it text or numbers"):
         from_dataframe(pd.DataFrame({"x": pd.Series(["a", value], dtype=object)}))
 
 

@@ -158,3 +158,19 @@ def test_warming_up_leaves_nothing_to_compile(public_data):
     before = compiled()
     mine(load("chess", folder=public_data))
     assert compiled() == before
+
+
+def test_where_kernels_cannot_be_kept_they_are_compiled_for_this_process_only(monkeypatch):
+    from fedslim.mdl import mining
+
+    calls = []
+
+    def fails_once():
+        calls.append("warm up")
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mining, "_warm_up", fails_once)
+    monkeypatch.setattr(mining, "forget_caches", lambda: calls.append("forget"))
+    mining.prepare.__wrapped__()
+    assert calls == ["warm up", "forget", "warm up"]

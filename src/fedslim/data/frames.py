@@ -229,7 +229,7 @@ def _from_objects(name: str, values: list[Any], missing: Any, *, cut: bool = Tru
     index: dict[str, int] = {}
     codes = np.full(len(values), MISSING, np.int32)
     for row in np.flatnonzero(~missing).tolist():
-        codes[row] = index.setdefault(_text(name, values[row], f" in row {row + 1}"), len(index))
+        codes[row] = index.setdefault(_text(name, values[row], f" (row {row + 1})"), len(index))
     return TextColumn(name, codes, list(index), cut=cut)
 
 

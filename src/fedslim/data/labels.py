@@ -29,7 +29,10 @@ def plain_rows(rows: list[list[Hashable]]) -> list[list[Any]]:
         DataError: Something in a transaction is no item; the message names the transaction.
     """
     kinds = set(map(type, chain.from_iterable(rows)))
-    if not kinds <= {str, int}:  # these two never equal each other, and are what most people have
+    if kinds <= {str, int, float} and not any(map(is_missing, distinct := set(chain.from_iterable(rows)))):
+        plain = {item: _plain(0, item) for item in distinct}  # here equals are written alike: once for all will do
+        rows = rows if float not in kinds else [list(map(plain.__getitem__, row)) for row in rows]
+    else:
         rows = [[_plain(number, item) for item in row] for number, row in enumerate(rows, 1)]
     bad = {item for item in set(chain.from_iterable(rows)) if unwritable(item)}
     if bad:
