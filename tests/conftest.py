@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import HealthCheck, settings
 # Deadlines are timed assertions in disguise: the first example of a test compiles kernels.
 settings.register_profile("fedslim", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fedslim")
+
+# A job in the background of a shell ignores interrupts, and so would everything it starts; tests send some.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.pathsep))), BESIDE_THE_CHECKOUT]
