@@ -26,7 +26,7 @@ from fedslim.mdl.kernels.cover import (
     within_available,
 )
 
-PATIENCE = 64
+PATIENCE = 256
 """So many transactions are tried to be put into groups before that is given up."""
 
 
@@ -221,7 +221,7 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
     begin = covers.tid_start[z]
     for q in range(begin, begin + covers.usage[z]):
         t = np.int64(covers.tids[q])
-        if q - begin >= PATIENCE and n_groups > 3 * PATIENCE // 4 and n_groups <= PATIENCE:
+        if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
             # Nearly everybody is a group of its own, as where covers are long: looking for groups does not pay.
             n_touched = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
             continue
