@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 LABEL = b"fedslim secure aggregation v1: masks"
 ROUND_BYTES, PART_BYTES, ATTEMPT_BYTES, BLOCK_BYTES = 6, 2, 2, 6
-MOST_BYTES = 16 << (8 * BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True, order=True)
