@@ -135,9 +135,6 @@ def check_bounds(search, source):
     alive = [s for s in range(ranking._limit) if search._usage[s]]
     finite = 0
     for x in alive:
-        if not rows.known[x]:
-            assert rows.upper[x] == np.inf
-            continue
         bound = max(rows.upper[x], rows.dropped[x])
         finite += bool(np.isfinite(bound) and rows.exact[x] != now.version)
         (row,) = source.co_usages((x,))

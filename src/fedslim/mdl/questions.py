@@ -13,7 +13,7 @@ at once is asked at once: across a network a question is a round.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -148,7 +148,18 @@ class Remove:
         source.remove(self.slot)
 
 
-Question = Supports | Support | CoUsages | TryInsert | TryRemovals | Insert | Remove
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several questions at once: across a network they are one round."""
+
+    questions: tuple[Supports | Support | CoUsages | TryInsert | TryRemovals, ...]
+
+    def put_to(self, source: Source) -> tuple[Any, ...]:
+        """Ask them one after the other."""
+        return tuple(question.put_to(source) for question in self.questions)
+
+
+Question = Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Insert | Remove
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

@@ -92,13 +92,14 @@ class CandidateRanking:
             np.zeros(4096, np.int32),
         )
         self._tree = np.zeros(2, np.int32)
+        self._found = np.zeros(capacity, np.int32)
         self._occurrences = int(usages.sum())
         self._pool_end = 0
         self._rejected_count = 0
         self._rejected = _empty_rejected(1024)
         self._version = 0
-        self._rows.upper[: table.n_items][usages[: table.n_items] > 0] = np.inf
         self._set_now(int(usages.sum()), int(np.count_nonzero(usages)))
+        self._forget(np.arange(self._limit))
 
     def _set_now(self, total: int, in_use: int) -> None:
         log_total = log2(total)
@@ -116,18 +117,33 @@ class CandidateRanking:
 
     def best(self) -> Candidate | UnknownRows | None:
         """The candidate with the highest estimated gain above zero, or what must be known to tell."""
+        row = self._best_known()
+        above = 0.0 if row < 0 else float(self._rows.upper[row])
+        if unknown := self._unknown(above):
+            return UnknownRows(unknown)
+        if row < 0:
+            return None
+        rows = self._rows
+        return Candidate(row, int(rows.partner[row]), int(rows.together[row]), above)
+
+    def missing(self) -> tuple[int, ...]:
+        """The rows without which the best candidate cannot be told; whoever asks for something may ask for them too."""
+        row = self._best_known()
+        return self._unknown(0.0 if row < 0 else float(self._rows.upper[row]))
+
+    def _best_known(self) -> int:
         half = 1 << max(self._limit - 1, 1).bit_length()
         if len(self._tree) < 2 * half:
             self._tree = np.zeros(2 * half, np.int32)
-        what, row = kernel.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now)
-        if what == kernel.CANDIDATE:
-            rows = self._rows
-            return Candidate(row, int(rows.partner[row]), int(rows.together[row]), float(rows.upper[row]))
-        if what == kernel.NO_CANDIDATE:
-            return None
-        # All rows of which nothing is known: each of them has to be asked for before any candidate is sure.
-        unknown = np.flatnonzero(np.isposinf(self._rows.upper[: self._limit]) & (self._rows.known[: self._limit] == 0))
-        return UnknownRows(tuple(unknown[:MOST_ROWS].tolist()))
+        return int(kernel.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now))
+
+    def _unknown(self, above: float) -> tuple[int, ...]:
+        """The unknown rows that may hold something as good as this; if there are many, the most promising of them."""
+        n = kernel.unknown(self._limit, above, self._rows, self._found)
+        slots = self._found[:n]
+        if n > MOST_ROWS:
+            slots = np.sort(slots[np.argsort(-self._rows.upper[slots], kind="stable")[:MOST_ROWS]])
+        return tuple(slots.tolist())
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts, ...]) -> None:
         """Take in the answers to the question for rows."""
@@ -202,22 +218,21 @@ class CandidateRanking:
         """Go on with another charge; nothing known of the rows' bounds holds any more, so all are asked for again."""
         self._charge = charge
         self._version += 1
-        used = self._facts.usage[: self._limit] > 0
-        self._rows.known[: self._limit] = 0
-        self._rows.upper[: self._limit] = np.where(used, np.inf, -np.inf)
-        self._pool_end = 0
         self._set_now(self._now.total, self._now.in_use)
+        self._forget(np.arange(self._limit))
+        self._pool_end = 0
 
     def changed(self, slots: NDArray[np.int32], total: int, in_use: int) -> None:
         """The covers of these elements changed; their usages and ranks are already up to date."""
         before = self._now
         self._version += 1
         kernel.drift(self._limit, self._rows, before.total, before.in_use, total, in_use)
-        rows = self._rows
-        rows.stamp[slots] = self._version
-        rows.known[slots] = 0
-        rows.upper[slots] = np.where(self._facts.usage[slots] > 0, np.inf, -np.inf)
+        self._rows.stamp[slots] = self._version
         self._set_now(total, in_use)
+        self._forget(slots)
+
+    def _forget(self, slots: NDArray[np.integer]) -> None:
+        kernel.forget_rows(slots.astype(np.int32, copy=False), self._rows, self._facts, self._now)
 
     def adopt(self, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
         """Look at these arrays from now on: the old ones had become too short."""
@@ -238,6 +253,7 @@ class CandidateRanking:
             return
 
         self._facts = self._facts._replace(birth=lengthened(self._facts.birth, capacity))
+        self._found = np.zeros(capacity, np.int32)
         rows = self._rows
         fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
         per_slot = [name for name in Rows._fields if name not in {"partners", "counts"}]

@@ -25,7 +25,7 @@ from fedslim.mdl.objective import (
     standard_length,
     standard_lengths,
 )
-from fedslim.mdl.questions import Change, CoUsages, Insert, Remove, Support, Supports, TryInsert, TryRemovals
+from fedslim.mdl.questions import Change, CoUsages, Insert, Remove, Support, Supports, Together, TryInsert, TryRemovals
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.table import WorkingTable, lengthened
 
@@ -248,7 +248,7 @@ class SlimSearch:
         while pending := {s for s in pending if s in self._table.itemsets}:
             rank = self._table.elements.rank
             queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MOST_TRIALS]
-            trials = yield TryRemovals(tuple(queue))
+            trials = yield from self._try_removals(tuple(queue))
             # One after the other, as if each had been asked for when its turn came: until one goes, nothing changes.
             for slot, trial in zip(queue, trials, strict=True):
                 pending.remove(slot)
@@ -261,6 +261,21 @@ class SlimSearch:
                     pending |= yield from self._apply(trial, bits)
                     break
         return gone
+
+    def _try_removals(self, slots: tuple[int, ...]) -> Generator[Question, Any, tuple[Change, ...]]:
+        """Ask what removals would change, and with them for the rows that the next candidate needs.
+
+        Most removals are not carried out, and then the rows hold: a round is spared.
+        """
+        trials = TryRemovals(slots)
+        if rows := self.ranking.missing():
+            self.tally.rows += len(rows)
+            answer, counts = yield Together((trials, CoUsages(rows)))
+            self.ranking.learn(rows, counts)
+        else:
+            answer = yield trials
+        changes: tuple[Change, ...] = answer
+        return changes
 
     def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:
         """Take in what changed; returns the itemsets, no singletons, that are used less than before."""

@@ -1,9 +1,10 @@
 """Which pair of elements promises most? A best-first search over rows of the pair matrix, with safe bounds.
 
 The estimated gain of a pair depends on its own counts and, slightly, on two global ones: U, the sum of all usages,
-and n, the number of itemsets in use. After a change only the rows of elements whose covers changed are asked for
-again; the best gain of every other row is carried over as an upper bound (`drift` says how far it may have risen)
-and computed anew only when that bound is the highest there is.
+and n, the number of itemsets in use. After a change the rows of elements whose covers changed are forgotten, and asked
+for again only when what their usage allows (`row_bound`) is more than the best candidate known; the best gain of every
+other row is carried over as an upper bound (`drift` says how far it may have risen) and computed anew only when that
+bound is the highest there is.
 
 A pair belongs to that one of its two rows whose element changed last: its count there is up to date.
 """
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NEVER = np.int64(-1)
-NO_CANDIDATE = 0
-ASK_FOR_ROW = 1
-CANDIDATE = 2
 
 COEFFICIENTS = np.array(SERIES)
 LOG2_E = 1.4426950408889634
@@ -305,9 +303,9 @@ def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> Non
             together = c
     rows.length[x] = kept - begin
     if rows.dropped[x] > max(best, 0.0):
-        # What was left out may have become the best: the row must be asked for again.
+        # What was left out may have become the best: the row must be asked for again before its turn comes.
         rows.known[x] = 0
-        rows.upper[x] = np.inf
+        rows.upper[x] = rows.dropped[x]
         return
     rows.upper[x] = best
     rows.partner[x] = partner
@@ -323,9 +321,9 @@ def _ahead(x: int, y: int, rows: Rows, facts: Facts, now: Now) -> bool:
     """
     if rows.upper[x] != rows.upper[y]:
         return rows.upper[x] > rows.upper[y]
-    if rows.known[x] == 0 or rows.exact[x] != now.version:
+    if rows.exact[x] != now.version:
         return True
-    if rows.known[y] == 0 or rows.exact[y] != now.version:
+    if rows.exact[y] != now.version:
         return False
     return _prefer(
         x,
@@ -349,30 +347,71 @@ def _play(node: int, tree: np.ndarray, rows: Rows, facts: Facts, now: Now) -> No
 
 
 @njit
-def best(limit: int, tree: np.ndarray, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> tuple[int, int]:
-    """The best candidate, or a row that must be known before one can tell: (what, row).
+def best(limit: int, tree: np.ndarray, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> int:
+    """The row of the best candidate of all rows that are known; NEVER if none of them has one.
 
     The rows play a tournament (`tree` has twice as many places as there are rows, a power of two): when one of them
     turns out to be worse than its bound, only its own path is played again.
     """
     half = len(tree) // 2
     for x in range(half):
-        tree[half + x] = x if x < limit and rows.upper[x] > 0.0 else NEVER
+        tree[half + x] = x if x < limit and rows.known[x] == 1 and rows.upper[x] > 0.0 else NEVER
     for node in range(half - 1, 0, -1):
         _play(node, tree, rows, facts, now)
     while True:
         row = np.int64(tree[1])
         if row < 0 or rows.upper[row] <= 0.0:
-            return NO_CANDIDATE, NEVER
-        if rows.known[row] == 0:
-            return ASK_FOR_ROW, row
+            return NEVER
         if rows.exact[row] == now.version:
-            return CANDIDATE, row
+            return row
         _scan(row, rows, facts, rejected, now)
-        node = (half + row) // 2
+        node = half + row
+        if rows.known[row] == 0:
+            tree[node] = NEVER
+        node //= 2
         while node > 0:
             _play(node, tree, rows, facts, now)
             node //= 2
+
+
+@njit
+def unknown(limit: int, above: float, rows: Rows, found: np.ndarray) -> int:
+    """How many rows are not known that may hold something better than `above`; `found` says which."""
+    n = np.int64(0)
+    for x in range(limit):
+        if rows.known[x] == 0 and rows.upper[x] >= above and rows.upper[x] > 0.0:
+            found[n] = x
+            n += 1
+    return n
+
+
+@inlined
+def row_bound(x: int, now: Now) -> float:
+    """No pair with an element of usage `x` gains more than this, whoever the partner is.
+
+    The part of the data falls with the partner's usage and, where the partner is used nowhere else, grows with the
+    co-usage: the most is won if two elements are always used together. Codes win n·log2(U / (U−x)) + log2 U at most,
+    and spelling wins nothing. See docs/decisions/ranking-bounds.md.
+    """
+    left = now.total - x
+    if left <= 0:
+        return np.inf
+    log_total = now.total_log / now.total
+    log_left = log2_count(left)
+    data = now.total_log - left * log_left - x * log2_count(x)
+    slack = 2.0**-40 * (1.0 + now.total_log)
+    return data + now.in_use * (log_total - log_left) + log_total + slack
+
+
+@njit
+def forget_rows(slots: np.ndarray, rows: Rows, facts: Facts, now: Now) -> None:
+    """Nothing is known of these rows any more but what their usage allows."""
+    for k in range(len(slots)):
+        x = np.int64(slots[k])
+        rows.known[x] = 0
+        rows.most[x] = facts.usage[x]
+        rows.dropped[x] = -np.inf
+        rows.upper[x] = row_bound(facts.usage[x], now) if facts.usage[x] > 0 else -np.inf
 
 
 @njit
@@ -391,8 +430,6 @@ def drift(limit: int, rows: Rows, total_before: int, in_use_before: int, total: 
     # Two estimates are sums of terms as large as U·log2 U; each is rounded to its 53 bits a dozen times.
     rounding = 2.0**-48 * (1.0 + low + up + down) * math.log2(2.0 + low + up + down)
     for x in range(limit):
-        if rows.known[x] == 0:
-            continue
         c = rows.most[x]
         if n + c >= low:
             rise = np.inf
