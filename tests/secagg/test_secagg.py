@@ -6,22 +6,28 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, RingError
-from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring
+from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch
+from fedslim.secagg.masking import counters
 
 RUN = b"run 1"
 
 
-def federation(n, seed=0, run=RUN):
+def federation(n, seed=0, run=RUN, purpose="test"):
     rng = random.Random(seed)
     names = [f"site-{k}" for k in range(n)]
     keys = {name: AgreementKey.from_random(rng.randbytes(32)) for name in names}
     return {
         own: Masker(
-            own, {peer: keys[own].agree(own, peer, keys[peer].public, run=run) for peer in names if peer != own}
+            own,
+            {peer: keys[own].agree(own, peer, keys[peer].public, run=run) for peer in names if peer != own},
+            purpose=purpose,
         )
         for own in names
     }
@@ -30,56 +36,129 @@ def federation(n, seed=0, run=RUN):
 # -- the ring -----------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(0, 2**54), st.booleans())
-def test_the_ring_for_a_bound_is_the_smallest_that_holds_it(bound, signed):
-    ring = Ring.for_sums_up_to(bound, signed=signed)
-    assert bound < ring.modulus >> signed
-    assert ring.width == 1 or bound >= (1 << 8 * (ring.width - 1)) >> signed
+def packed(ring, values):
+    values = np.asarray(values, np.int64)
+    words = np.zeros(ring.words(len(values)), np.uint64)
+    ring.put(words, np.arange(len(values), dtype=np.int32), values, length=len(values))
+    return words
+
+
+@given(st.integers(0, 2**54))
+def test_the_ring_for_a_bound_is_the_smallest_that_holds_it(bound):
+    ring = Ring.for_sums_up_to(bound)
+    assert bound < 1 << ring.bits
+    assert ring.bits == 1 or bound >= 1 << (ring.bits - 1)
 
 
 @given(st.data())
-def test_values_go_into_the_ring_and_come_back(data):
+def test_sums_of_packed_vectors_are_packed_sums(data):
+    """The twin of both kernels: a word is a number whose digits, to the base 2^k, are the counts."""
     bound = data.draw(st.integers(0, 2**40))
-    signed = data.draw(st.booleans())
-    ring = Ring.for_sums_up_to(bound, signed=signed)
-    values = np.array(data.draw(st.lists(st.integers(-bound if signed else 0, bound), max_size=20)), np.int64)
-    packed = ring.pack(ring.of(values))
-    assert len(packed) == ring.width * len(values)
-    assert ring.to_counts(ring.unpack(packed, len(values))).tolist() == values.tolist()
+    ring = Ring.for_sums_up_to(bound)
+    length = data.draw(st.integers(0, 30))
+    first = data.draw(st.lists(st.integers(0, bound), min_size=length, max_size=length))
+    second = [data.draw(st.integers(0, bound - value)) for value in first]
+    words = packed(ring, first) + packed(ring, second)
+    sums = [a + b for a, b in zip(first, second, strict=True)]
+    per_word = 64 // ring.bits
+    groups = [sums[k : k + per_word] for k in range(0, length, per_word)]
+    assert words.tolist() == [sum(c << (ring.bits * k) for k, c in enumerate(group)) for group in groups]
+    assert ring.read(words, length=length).tolist() == sums
 
 
-@pytest.mark.parametrize("value", [-1, 101, 2**40])
+@pytest.mark.parametrize("value", [-1, 101, 127, 2**40])
 def test_a_value_beyond_the_bound_is_refused(value):
     with pytest.raises(RingError, match="not between 0 and 100"):
-        Ring.for_sums_up_to(100).of(np.array([5, value]))
+        packed(Ring.for_sums_up_to(100), [5, value])
 
 
-def test_a_sum_beyond_the_bound_is_refused():
+@pytest.mark.parametrize("place", [-1, 3, 2**30])
+def test_a_place_outside_the_vector_is_refused(place):
     ring = Ring.for_sums_up_to(100)
-    with pytest.raises(RingError, match="a sum left its bound"):
-        ring.to_counts(np.array([101], np.uint32))
-    with pytest.raises(RingError, match="a sum left its bound"):
-        Ring.for_sums_up_to(100, signed=True).to_counts(np.array([140], np.uint32))
+    with pytest.raises(RingError, match="not within the 3 places"):
+        ring.put(np.zeros(1, np.uint64), np.array([place], np.int32), np.array([1]), length=3)
+
+
+@pytest.mark.parametrize("words", [[101], [1 << 63], [5 | 1 << 14], [0, 0]])
+def test_a_sum_beyond_the_bound_is_refused(words):
+    """In its own bits, in those that no count has, in a place after the last, in a word too many."""
+    with pytest.raises(RingError, match="a sum left its bound|take 1 words"):
+        Ring.for_sums_up_to(100).read(np.array(words, np.uint64), length=2)
 
 
 def test_a_ring_too_small_for_its_bound_cannot_be_made():
-    for ring in ((1, 256), (1, 128, True), (0, 0), (8, 1)):
+    for ring in ((8, 256), (0, 0), (57, 1), (7, -1)):
         with pytest.raises(RingError):
             Ring(*ring)
     with pytest.raises(RingError, match="cannot be negative"):
         Ring.for_sums_up_to(-1)
-    with pytest.raises(RingError, match="1 to 7 bytes"):
+    with pytest.raises(RingError, match="1 to 56 bits"):
         Ring.for_sums_up_to(2**60)
 
 
-@given(st.binary(max_size=40), st.integers(0, 12))
-def test_a_vector_of_another_length_is_refused(data, length):
-    ring = Ring.for_sums_up_to(70_000)
-    if len(data) == length * ring.width:
-        assert ring.unpack(data, length).shape == (length,)
-        return
-    with pytest.raises(RingError, match="bytes, not"):
-        ring.unpack(data, length)
+# -- sparse sums --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_sketch_gives_back_the_sum_or_nothing(data):
+    """Members' entries meet in some places and not in others; the twin is a dictionary."""
+    universe = data.draw(st.sampled_from([1, 5, 60, 20_000, 2**24]))
+    seed = data.draw(st.integers(0, 2**32))
+    sketch = Sketch.for_entries(data.draw(st.integers(0, 12)), universe, seed=seed)
+    entries = st.dictionaries(st.integers(0, universe - 1), st.integers(0, 2**20), max_size=12)
+    members = data.draw(st.lists(entries, min_size=1, max_size=4))
+    words = np.zeros(sketch.words, np.uint64)
+    twin: dict[int, int] = {}
+    for own in members:
+        sketch.put(words, np.array(list(own), np.int32), np.array(list(own.values()), np.int64))
+        for place, count in own.items():
+            twin[place] = twin.get(place, 0) + count
+    found = sketch.read(words)
+    if found is not None:
+        assert dict(zip(*(part.tolist() for part in found), strict=True)) == {k: v for k, v in twin.items() if v}
+
+
+@pytest.mark.parametrize("entries", [0, 1, 3, 8, 20, 100, 1000])
+def test_a_sketch_nearly_always_holds_what_it_is_made_for(entries):
+    rng = np.random.default_rng(entries)
+    lost = 0
+    for seed in range(200):
+        sketch = Sketch.for_entries(entries, 50_000, seed=seed)
+        words = np.zeros(sketch.words, np.uint64)
+        places = np.sort(rng.choice(50_000, entries, replace=False)).astype(np.int32)
+        counts = rng.integers(1, 1 << 20, entries)
+        sketch.put(words, places, counts)
+        found = sketch.read(words)
+        if found is None:
+            lost += 1
+            continue
+        assert found[0].tolist() == places.tolist()
+        assert found[1].tolist() == counts.tolist()
+    assert lost <= 30
+
+
+def test_too_many_entries_and_noise_are_noticed():
+    rng = np.random.default_rng(1)
+    sketch = Sketch.for_entries(5, 10_000)
+    words = np.zeros(sketch.words, np.uint64)
+    sketch.put(words, np.arange(500, dtype=np.int32), np.ones(500, np.int64))
+    assert sketch.read(words) is None
+    for _ in range(2000):
+        assert sketch.read(rng.integers(0, 2**64, sketch.words, np.uint64)) is None
+
+
+def test_what_does_not_fit_a_sketch_is_refused():
+    sketch = Sketch.for_entries(5, 100)
+    words = np.zeros(sketch.words, np.uint64)
+    for place, count in ((-1, 1), (100, 1), (5, -1)):
+        with pytest.raises(RingError, match="places below 100"):
+            sketch.put(words, np.array([place], np.int32), np.array([count]))
+    with pytest.raises(RingError, match="words, not 3"):
+        sketch.read(np.zeros(3, np.uint64))
+    for wrong in ((0, 5), (5, 0), (5, 2**25), (2**25, 5)):
+        with pytest.raises(RingError):
+            Sketch(*wrong)
 
 
 # -- agreement ----------------------------------------------------------------------------------------------------
@@ -111,7 +190,7 @@ def test_nobody_agrees_with_itself():
         with pytest.raises(KeyAgreementError, match="with itself"):
             a.agree("a", peer, public, run=RUN)
     with pytest.raises(KeyAgreementError, match="with itself"):
-        Masker("a", {"a": PairSecret(bytes(32))})
+        Masker("a", {"a": PairSecret(bytes(32))}, purpose="test")
 
 
 def test_too_little_entropy_is_refused():
@@ -133,58 +212,84 @@ def test_public_keys_follow_the_published_vector():
 # -- masking and summing --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.integers(0, 40), st.data())
 def test_the_sum_of_masked_vectors_is_the_sum_of_the_vectors(n, length, data):
-    signed = data.draw(st.booleans())
     bound = data.draw(st.sampled_from([7, 300, 70_000, 2**30]))
-    ring = Ring.for_sums_up_to(bound, signed=signed)
+    ring = Ring.for_sums_up_to(bound)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    each = bound // n
-    vectors = rng.integers(-each if signed else 0, each + 1, (n, length))
+    vectors = rng.integers(0, bound // n + 1, (n, length))
     maskers = federation(n)
-    total = MaskedSum(maskers, length=length, ring=ring)
+    label = MaskLabel(data.draw(st.integers(0, 40)), part=data.draw(st.integers(0, 2)))
+    total = MaskedSum(maskers, length=ring.words(length))
     for values, (name, masker) in zip(vectors, maskers.items(), strict=True):
-        total.add(name, masker.mask(values, ring, MaskLabel(3, 1)))
-    assert total.counts().tolist() == vectors.sum(axis=0).tolist()
+        total.add(name, masker.mask(packed(ring, values), label))
+    assert ring.read(total.words(), length=length).tolist() == vectors.sum(axis=0).tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 1500)), max_size=40))
+def test_a_mask_is_the_key_stream_that_the_label_names(steps):
+    """Masks are made for many rounds at once; here is AES-CTR, label by label, from the library."""
+    a, b = (AgreementKey.from_random(bytes([k]) * 32) for k in (1, 2))
+    secret = a.agree("a", "b", b.public, run=RUN)
+    key = HKDFExpand(hashes.SHA256(), 16, b"fedslim secure aggregation v1: masks for test").derive(secret.key)
+    masker = Masker("a", {"b": secret}, purpose="test")
+    number = 0
+    for ahead, attempt, length in steps:
+        number += ahead + 1
+        counter = number.to_bytes(6, "big") + attempt.to_bytes(2, "big") + bytes(8)
+        stream = Cipher(algorithms.AES128(key), modes.CTR(counter)).encryptor().update(bytes(8 * length))
+        assert masker.mask(np.zeros(length, np.uint64), MaskLabel(number, attempt)) == stream
 
 
 def test_a_masked_vector_looks_uniform():
     """χ² over byte values of a million masked zeros, for each of three rounds; one in a million would fail."""
     masker = federation(3)["site-0"]
-    ring = Ring.for_sums_up_to(60_000)
     for number in range(3):
-        data = masker.mask(np.zeros(500_000, np.int64), ring, MaskLabel(number))
+        data = masker.mask(np.zeros(125_000, np.uint64), MaskLabel(number))
         counts = np.bincount(np.frombuffer(data, np.uint8), minlength=256)
         expected = len(data) / 256
         chi2 = float(((counts - expected) ** 2 / expected).sum())
         assert abs(chi2 - 255) < 5 * math.sqrt(2 * 255)
 
 
-def test_masks_of_different_labels_and_pairs_are_different():
-    ring = Ring.for_sums_up_to(60_000)
-    zeros = np.zeros(64, np.int64)
-    labels = [MaskLabel(0), MaskLabel(0, 1), MaskLabel(0, 1, 1), MaskLabel(1), MaskLabel(2**40, 3)]
-    seen = [m.mask(zeros, ring, label) for m in federation(3).values() for label in labels]
-    seen += [m.mask(zeros, ring, MaskLabel(0)) for m in federation(3, run=b"run 2").values()]
+def test_masks_of_different_labels_pairs_runs_and_purposes_are_different():
+    zeros = np.zeros(64, np.uint64)
+    labels = [MaskLabel(0), MaskLabel(0, part=1), MaskLabel(0, 1), MaskLabel(0, 1, 1), MaskLabel(1), MaskLabel(2**40)]
+    seen = [m.mask(zeros, label) for m in federation(3).values() for label in labels]
+    seen += [m.mask(zeros, MaskLabel(0)) for m in federation(3, run=b"run 2").values()]
+    seen += [m.mask(zeros, MaskLabel(0)) for m in federation(3, purpose="other").values()]
     assert all(a != b for a, b in combinations(seen, 2))
 
 
-@pytest.mark.parametrize("again", [MaskLabel(5, 1, 0), MaskLabel(5, 0, 0), MaskLabel(4, 9, 9), MaskLabel(0)])
+@pytest.mark.parametrize("again", [MaskLabel(5, 1, 1), MaskLabel(5, 1), MaskLabel(5), MaskLabel(4, 9, 9), MaskLabel(0)])
 def test_a_mask_cannot_be_used_twice(again):
     masker = federation(2)["site-0"]
-    ring = Ring.for_sums_up_to(9)
-    masker.mask(np.array([1]), ring, MaskLabel(5, 1))
+    masker.mask(np.ones(1, np.uint64), MaskLabel(5, attempt=1, part=1))
     with pytest.raises(MaskReuseError, match="must not be used twice"):
-        masker.mask(np.array([2]), ring, again)
+        masker.mask(np.ones(1, np.uint64), again)
+
+
+def test_a_round_can_be_repeated_as_another_attempt():
+    masker = federation(2)["site-0"]
+    first = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=0, part=part)) for part in (0, 1)]
+    again = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=1, part=part)) for part in (0, 1)]
+    assert len({*first, *again}) == 4
 
 
 def test_stretches_of_key_stream_never_overlap():
     """The counter block is the label and a block number: distinct labels differ before the block number begins."""
-    labels = [MaskLabel(r, p, a) for r in (0, 1, 2**47) for p in (0, 1, 2**16 - 1) for a in (0, 1, 2**16 - 1)]
-    starts = [label.start() for label in labels]
+    labels = [MaskLabel(r, a, p) for r in (0, 1, 2**47) for a in (0, 1, 2**16 - 1) for p in (0, 1, 2**16 - 1)]
+    starts = [counters(label, 1, 0, 1) for label in labels]
     assert len({start[:10] for start in starts}) == len(labels)
     assert all(start[10:] == bytes(6) for start in starts)
+    several = counters(MaskLabel(255, 7, 3), 3, 65_535, 2)
+    assert [several[k : k + 16] for k in range(0, 96, 16)] == [
+        number.to_bytes(6, "big") + b"\0\7\0\3" + block.to_bytes(6, "big")
+        for number in (255, 256, 257)
+        for block in (65_535, 65_536)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -198,31 +303,32 @@ def test_labels_that_would_wrap_around_are_refused(label):
 def test_a_sum_takes_every_member_exactly_once():
     ring = Ring.for_sums_up_to(10)
     maskers = federation(3)
-    data = {name: m.mask(np.array([1, 2]), ring, MaskLabel(0)) for name, m in maskers.items()}
-    total = MaskedSum(maskers, length=2, ring=ring)
+    data = {name: m.mask(packed(ring, [1, 2]), MaskLabel(0)) for name, m in maskers.items()}
+    total = MaskedSum(maskers, length=1)
     total.add("site-0", data["site-0"])
     with pytest.raises(MembershipError, match="'site-0' has answered this round already"):
         total.add("site-0", data["site-0"])
     with pytest.raises(MembershipError, match="'mallory' is not a member"):
         total.add("mallory", data["site-1"])
     with pytest.raises(MembershipError, match="before 'site-1', 'site-2' answered"):
-        total.counts()
-    with pytest.raises(RingError):
+        total.words()
+    with pytest.raises(RingError, match="'site-1' sent 9 bytes where 8"):
         total.add("site-1", data["site-1"] + b"x")
     assert total.missing == {"site-1", "site-2"}
     total.add("site-1", data["site-1"])
     total.add("site-2", data["site-2"])
-    assert total.counts().tolist() == [3, 6]
+    assert ring.read(total.words(), length=2).tolist() == [3, 6]
     with pytest.raises(MembershipError, match="at least one member"):
-        MaskedSum([], length=1, ring=ring)
+        MaskedSum([], length=1)
 
 
 def test_an_answer_to_another_round_does_not_go_unnoticed():
     """Masks that do not cancel leave noise, which is all but surely beyond the bound."""
     ring = Ring.for_sums_up_to(1000)
     maskers = federation(2)
-    total = MaskedSum(maskers, length=50, ring=ring)
-    total.add("site-0", maskers["site-0"].mask(np.zeros(50, np.int64), ring, MaskLabel(1)))
-    total.add("site-1", maskers["site-1"].mask(np.zeros(50, np.int64), ring, MaskLabel(2)))
+    zeros = packed(ring, [0] * 50)
+    total = MaskedSum(maskers, length=len(zeros))
+    total.add("site-0", maskers["site-0"].mask(zeros, MaskLabel(1)))
+    total.add("site-1", maskers["site-1"].mask(zeros, MaskLabel(2)))
     with pytest.raises(RingError, match="masks do not cancel"):
-        total.counts()
+        ring.read(total.words(), length=50)

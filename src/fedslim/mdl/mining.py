@@ -21,7 +21,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
-from fedslim.mdl.kernels._jit import forget_caches
+from fedslim._jit import forget_caches
 from fedslim.mdl.search import Policy, SlimSearch, Tally
 from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.support import SupportIndex

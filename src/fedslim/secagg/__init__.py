@@ -10,5 +10,6 @@ from fedslim.secagg.aggregation import MaskedSum
 from fedslim.secagg.keys import AgreementKey, PairSecret
 from fedslim.secagg.masking import Masker, MaskLabel
 from fedslim.secagg.ring import Ring
+from fedslim.secagg.sparse import Sketch
 
-__all__ = ["AgreementKey", "MaskLabel", "MaskedSum", "Masker", "PairSecret", "Ring"]
+__all__ = ["AgreementKey", "MaskLabel", "MaskedSum", "Masker", "PairSecret", "Ring", "Sketch"]

@@ -1,8 +1,10 @@
 """The server's side: add up one masked vector from each member, and read the sum.
 
-total = MaskedSum(members, length=900, ring=ring)
-total.add("hospital-a", data) …
-counts = total.counts()
+    total = MaskedSum(members, length=900)
+    total.add("hospital-a", data) …
+    words = total.words()
+
+It does not matter what the words hold: that is the business of `Ring` and `Sketch`.
 """
 
 from __future__ import annotations
@@ -11,27 +13,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.errors import MembershipError
+from fedslim.errors import MembershipError, RingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
+    from fedslim.secagg.ring import Words
 
-    from fedslim.secagg.ring import Ring
+WORD_BYTES = 8
 
 
 class MaskedSum:
     """A sum over exactly the members of a round; without one of them it is noise, and is not given out."""
 
-    def __init__(self, members: Iterable[str], *, length: int, ring: Ring) -> None:
+    def __init__(self, members: Iterable[str], *, length: int) -> None:
         self._missing = set(members)
         self._members = frozenset(self._missing)
         if not self._members:
             msg = "a sum needs at least one member"
             raise MembershipError(msg)
-        self._ring = ring
-        self._total = np.zeros(length, ring.word)
+        self._total = np.zeros(length, np.uint64)
 
     @property
     def missing(self) -> frozenset[str]:
@@ -46,12 +47,15 @@ class MaskedSum:
         if member not in self._missing:
             msg = f"{member!r} has answered this round already; the second answer is not taken"
             raise MembershipError(msg)
-        self._total += self._ring.unpack(data, len(self._total))
+        if len(data) != WORD_BYTES * len(self._total):
+            msg = f"{member!r} sent {len(data)} bytes where {WORD_BYTES * len(self._total)} were asked for"
+            raise RingError(msg)
+        self._total += np.frombuffer(data, "<u8")
         self._missing.remove(member)
 
-    def counts(self) -> NDArray[np.int64]:
+    def words(self) -> Words:
         """The sum, once everybody has answered."""
         if self._missing:
             msg = f"the sum cannot be read before {', '.join(map(repr, sorted(self._missing)))} answered"
             raise MembershipError(msg)
-        return self._ring.to_counts(self._total)
+        return self._total

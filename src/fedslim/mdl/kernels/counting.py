@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import njit
+from fedslim._jit import njit
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
 from fedslim.mdl.kernels.cover import EMPTY, NONE, collect, fits, set_available, take_out
 

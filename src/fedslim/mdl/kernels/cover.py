@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, inner
+from fedslim._jit import inlined, inner
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
 
 EMPTY = np.uint64(0)

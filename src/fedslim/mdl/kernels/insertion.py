@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, inner, njit
+from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Vertical, Work
 from fedslim.mdl.kernels.cover import (
     BIT,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, inner, njit
+from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.objective import SERIES, SQRT_HALF
 
 if TYPE_CHECKING:

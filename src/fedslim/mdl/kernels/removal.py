@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, inner, njit
+from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, Work
 from fedslim.mdl.kernels.cover import (
     COMMIT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim.mdl.kernels._jit import inlined, njit
+from fedslim._jit import inlined, njit
 from fedslim.mdl.kernels.arrays import Vertical
 
 

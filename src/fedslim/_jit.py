@@ -20,8 +20,10 @@ def _drop_stale_cache() -> None:
     enough for an installed package, whose files all change at once, and a trap for whoever edits one of them.
     """
     here = Path(__file__).parent
-    newest = max(path.stat().st_mtime for path in [*here.glob("*.py"), here.parent / "objective.py"])
-    for cached in (here / "__pycache__").glob("*.nb[ci]"):
+    folders = (here / "mdl" / "kernels", here / "secagg")
+    sources = [here / "_jit.py", here / "mdl" / "objective.py", *(p for folder in folders for p in folder.glob("*.py"))]
+    newest = max(path.stat().st_mtime for path in sources)
+    for cached in (path for folder in folders for path in (folder / "__pycache__").glob("*.nb[ci]")):
         # Another process may be doing the same, and the folder may not be ours: then it is not ours to edit either.
         with suppress(OSError):
             if cached.stat().st_mtime < newest:

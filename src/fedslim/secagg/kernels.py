@@ -1,0 +1,155 @@
+"""Packing counts into words, and sparse sums that can be read without saying where their entries are.
+
+All arithmetic is modulo 2^64: a sum of packed vectors is the packed vector of the sums, masked or not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedslim._jit import inlined, njit
+
+WORD = np.int64(64)
+TABLES = np.int64(3)
+"""Every entry of a sketch is in one cell of each of three tables."""
+
+ID_BITS = np.uint64(24)
+CHECK_WORDS = 2
+ONE, ZERO = np.uint64(1), np.uint64(0)
+LARGEST_VALUE = np.uint64(1 << 40)
+
+
+@njit
+def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
+    """Add counts at their places; returns the number of the first that does not fit, or -1."""
+    per_word = WORD // bits
+    most = np.int64((ONE << np.uint64(bits)) - ONE)
+    for k in range(len(places)):
+        place = np.int64(places[k])
+        if counts[k] < 0 or counts[k] > most or place < 0 or place >= length:
+            return np.int64(k)
+        word = place // per_word
+        out[word] += np.uint64(counts[k]) << np.uint64(bits * (place - word * per_word))
+    return np.int64(-1)
+
+
+@njit
+def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
+    """Take packed counts apart; False if a bit is set where no count is: something ran over."""
+    per_word = WORD // bits
+    mask = (ONE << np.uint64(bits)) - ONE
+    place = np.int64(0)
+    for w in range(len(words)):
+        rest = words[w]
+        for _ in range(min(per_word, len(counts) - place)):
+            counts[place] = np.int64(rest & mask)
+            rest >>= np.uint64(bits)
+            place += 1
+        if rest != ZERO:
+            return False
+    return True
+
+
+@inlined
+def _mixed(value: np.uint64, seed: np.uint64) -> np.uint64:
+    """A finaliser of a good hash (splitmix64): every bit of the result depends on every bit of the value."""
+    z = (value + ONE) * np.uint64(0x9E3779B97F4A7C15) + seed * np.uint64(0xD1342543DE82EF95)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@inlined
+def _code(place: np.uint64, seed: np.uint64) -> np.uint64:
+    """A place, readable in the low bits, with a hash above: so that sums of several are told from one."""
+    return (_mixed(place, seed ^ np.uint64(0xA5A5A5A5)) << ID_BITS) | place
+
+
+@inlined
+def _cell(hashed: np.uint64, table: int, per_table: int) -> int:
+    part = np.int64((hashed >> np.uint64(21 * table)) & np.uint64(0x1FFFFF))
+    return table * per_table + part % per_table
+
+
+@inlined
+def _add(out: np.ndarray, per_table: int, seed: np.uint64, place: np.uint64, value: np.uint64) -> None:
+    """Add (or, with the negative value modulo 2^64, take away) one entry."""
+    hashed = _mixed(place, seed)
+    code = _code(place, seed) * value
+    for table in range(TABLES):
+        cell = _cell(hashed, table, per_table)
+        out[2 * cell] += value
+        out[2 * cell + 1] += code
+    end = 2 * TABLES * per_table
+    out[end] += _mixed(place, seed ^ np.uint64(0x3C3C3C3C)) * value
+    out[end + 1] += _mixed(place, seed ^ np.uint64(0x5A5A5A5A)) * value
+
+
+@njit
+def put_sketch(out: np.ndarray, per_table: int, seed: int, places: np.ndarray, counts: np.ndarray) -> None:
+    """Add entries to a sketch."""
+    for k in range(len(places)):
+        if counts[k] != 0:
+            _add(out, np.int64(per_table), np.uint64(seed), np.uint64(places[k]), np.uint64(counts[k]))
+
+
+@inlined
+def _inverse(odd: np.uint64) -> np.uint64:
+    """1/odd modulo 2^64, by Newton's iteration: each step doubles the bits that are right."""
+    x = odd * np.uint64(3) ^ np.uint64(2)
+    for _ in range(4):
+        x *= np.uint64(2) - odd * x
+    return x
+
+
+@inlined
+def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, universe: np.uint64) -> np.int64:
+    """The place of the only entry in a cell, -1 if there is none or more than one."""
+    value, coded = words[2 * cell], words[2 * cell + 1]
+    if value == ZERO or value >= LARGEST_VALUE:
+        return np.int64(-1)
+    odd, twos = value, ZERO
+    while odd & ONE == ZERO:
+        odd >>= ONE
+        twos += ONE
+    if coded & ((ONE << twos) - ONE) != ZERO:
+        return np.int64(-1)
+    place = ((coded >> twos) * _inverse(odd)) & ((ONE << ID_BITS) - ONE)
+    if place >= universe or _code(place, seed) * value != coded:
+        return np.int64(-1)
+    table = cell // per_table
+    if _cell(_mixed(place, seed), table, per_table) != cell:
+        return np.int64(-1)
+    return np.int64(place)
+
+
+@njit
+def read_sketch(
+    words: np.ndarray, per_table: int, seed: int, universe: int, places: np.ndarray, counts: np.ndarray
+) -> int:
+    """Read the entries of a sketch, which is empty afterwards; -1 if it holds more than it can give back.
+
+    A cell with one entry tells it; taken out of its other cells too, it leaves those with one less, and so on.
+    """
+    cells = TABLES * per_table
+    found = np.int64(0)
+    seed_word = np.uint64(seed)
+    progress = True
+    while progress:
+        progress = False
+        for cell in range(cells):
+            place = _alone(words, np.int64(cell), np.int64(per_table), seed_word, np.uint64(universe))
+            if place < 0:
+                continue
+            if found == len(places):
+                return np.int64(-1)
+            value = words[2 * cell]
+            places[found] = place
+            counts[found] = np.int64(value)
+            found += 1
+            _add(words, np.int64(per_table), seed_word, np.uint64(place), ZERO - value)
+            progress = True
+    for w in range(len(words)):
+        if words[w] != ZERO:
+            return np.int64(-1)
+    return found

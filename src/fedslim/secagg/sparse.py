@@ -1,0 +1,75 @@
+"""Sparse sums: long vectors of which the sum has few entries, in few words, without anybody saying where they are.
+
+    sketch = Sketch(cells=24, universe=2_000, seed=7)
+    sketch.put(words, places, counts)               # one member's entries
+    found = sketch.read(sum_of_all_words)           # (places, counts) of the sum, or None if there were too many
+
+What a member puts in is a linear function of its vector, so sums of sketches are sketches of sums, and masks hide them
+as they hide everything else. Whoever reads the sum learns the entries of the sum, and nothing more than that.
+An invertible Bloom lookup table modulo 2^64; a wrong reading, rather than none, has a chance of about 2^-80.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.errors import RingError
+from fedslim.secagg import kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedslim.secagg.ring import Words
+
+MOST_PLACES = 1 << int(kernels.ID_BITS)
+SPARE_CELLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Three tables of cells, two words each, and two words to check the whole."""
+
+    per_table: int
+    universe: int  # places are 0 … universe - 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.universe <= MOST_PLACES:
+            msg = f"a sketch is over 1 to {MOST_PLACES} places, not {self.universe}"
+            raise RingError(msg)
+        if not 1 <= self.per_table <= MOST_PLACES:
+            msg = f"a sketch has 1 to {MOST_PLACES} cells in a table, not {self.per_table}"
+            raise RingError(msg)
+
+    @classmethod
+    def for_entries(cls, entries: int, universe: int, *, seed: int = 0) -> Sketch:
+        """A sketch that gives so many entries back, nearly always."""
+        return cls(-(-entries * 11 // 20) + SPARE_CELLS, universe, seed)
+
+    @property
+    def words(self) -> int:
+        """How many words it takes."""
+        return int(2 * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
+
+    def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
+        """Add a member's entries."""
+        if len(places) and not (0 <= int(places.min()) and int(places.max()) < self.universe and counts.min() >= 0):
+            msg = f"entries must be counts at places below {self.universe}"
+            raise RingError(msg)
+        kernels.put_sketch(words, self.per_table, self.seed, places, counts)
+
+    def read(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+        """The entries of a sum, in ascending order of places; None if they are too many for this sketch."""
+        if len(words) != self.words:
+            msg = f"a sketch of {self.per_table} cells in a table takes {self.words} words, not {len(words)}"
+            raise RingError(msg)
+        most = int(kernels.TABLES) * self.per_table
+        places, counts = np.empty(most, np.int32), np.empty(most, np.int64)
+        found = kernels.read_sketch(words.copy(), self.per_table, self.seed, self.universe, places, counts)
+        if found < 0:
+            return None
+        order = np.argsort(places[:found])
+        return places[order], counts[order]
