@@ -64,3 +64,11 @@ class MaskReuseError(SecureAggregationError):
 
 class MembershipError(SecureAggregationError):
     """A sum has a contribution missing, twice, or from somebody who is not a member of the round."""
+
+
+class ProtocolError(RunError):
+    """A peer said something that it may not say, or not now; the message names state, message and peer."""
+
+
+class FrameError(ProtocolError):
+    """Bytes that are no message: cut short, too large, or not made by us."""

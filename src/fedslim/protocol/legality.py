@@ -1,0 +1,107 @@
+"""Who may say what, and when: two tables, and nothing else decides.
+
+The server keeps a state for each member, named after what it waits for; a client has one state of its own. A message
+that the table does not list for the state is refused with an error that names state, message and peer.
+
+    member:  (join) → seated, waits for ready → idle ⇄ waits for an answer of one kind → finished
+    client:  joining → running a variant → finished
+
+Abort may come at any time before the end, from either side.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from fedslim.errors import ProtocolError
+from fedslim.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedslim.protocol.messages import Message
+
+
+class MemberState(Enum):
+    """Where a member stands, as the server sees it."""
+
+    EXPECTED = "waiting for it to join"
+    SEATED = "waiting for the others to join"
+    INVITED = "waiting for it to be ready"
+    IDLE = "not asked anything"
+    ASKED_MASKED = "waiting for masked counts"
+    ASKED_USAGES = "waiting for usages"
+    ASKED_CANDIDATES = "waiting for candidates"
+    ASKED_EVALUATED = "waiting for an evaluation"
+    ASKED_STRUCTURE = "waiting for candidate structure"
+    FINISHED = "finished"
+
+
+class ClientState(Enum):
+    """Where a client stands."""
+
+    JOINING = "waiting for the roster"
+    RUNNING_X = "running X"
+    RUNNING_SA = "running SA"
+    RUNNING_SO = "running SO"
+    FINISHED = "finished"
+
+
+M, C = MemberState, ClientState
+
+AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
+    (M.EXPECTED, m.Join): M.SEATED,
+    (M.INVITED, m.Ready): M.IDLE,
+    (M.ASKED_MASKED, m.Masked): M.IDLE,
+    (M.ASKED_USAGES, m.Usages): M.IDLE,
+    (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
+    (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
+    (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
+    **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
+}
+
+AWAITING: Mapping[type[Message], MemberState] = {
+    reply: state for (state, reply) in AT_SERVER if state.name.startswith("ASKED") and reply is not m.Abort
+}
+"""The state of a member that owes a reply of this kind."""
+
+RUNNING: Mapping[str, ClientState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
+"""What the roster of each variant leads to."""
+
+_ASKED_OF = {
+    C.RUNNING_X: (m.Ask,),
+    C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation),
+    C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate),
+}
+
+AT_CLIENT: Mapping[tuple[ClientState, type[Message]], ClientState | None] = {
+    (C.JOINING, m.Roster): None,  # whichever variant it says
+    **{(state, kind): state for state, kinds in _ASKED_OF.items() for kind in kinds},
+    **{(state, m.Finish): C.FINISHED for state in _ASKED_OF},
+    **{(state, m.Abort): C.FINISHED for state in C if state is not C.FINISHED},
+}
+
+
+def at_server(state: MemberState, message: Message, member: str) -> MemberState:
+    """The state of a member after its message, if it may say that now."""
+    after = AT_SERVER.get((state, type(message)))
+    if after is None:
+        msg = f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
+        raise ProtocolError(msg)
+    return after
+
+
+def at_client(state: ClientState, message: Message) -> ClientState:
+    """The state of a client after the server's message, if the server may say that now."""
+    after = AT_CLIENT.get((state, type(message)), C.JOINING)
+    if after is C.JOINING:
+        msg = f"the server sent {type(message).__name__} while this client was {state.value}; it is refused"
+        raise ProtocolError(msg)
+    if after is None:
+        assert isinstance(message, m.Roster)  # noqa: S101  # the only one whose next state depends on what it says
+        after = RUNNING.get(message.settings.variant)
+        if after is None:
+            msg = f"the server announced the variant {message.settings.variant!r}; known are {', '.join(RUNNING)}"
+            raise ProtocolError(msg)
+    return after

@@ -1,0 +1,356 @@
+"""Everything that server and clients say to each other. What is not here cannot be sent.
+
+Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian buffers
+with their length and ring beside them. Every size is bounded in the type, so a message that decodes is one that fits.
+Who may say what, and when, is in `legality.py`; what a variant's numbers mean is in the variant's file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from fedslim.errors import ProtocolError
+
+PROTOCOL = 1
+"""Raised whenever an old peer would misunderstand a new one."""
+
+ID_BYTES = 16
+MOST_ITEMS = 1 << 20
+MOST_SLOTS = 1 << 22
+MOST_MEMBERS = 4096
+MOST_COUNT = 1 << 53
+MOST_PARTS = 4096
+MOST_VECTOR = 1 << 26
+"""Bytes in one vector."""
+
+Number = Annotated[int, Meta(ge=0, lt=MOST_SLOTS)]
+Item = Annotated[int, Meta(ge=0, lt=MOST_ITEMS)]
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+Round = Annotated[int, Meta(ge=0, lt=1 << 47)]
+Attempt = Annotated[int, Meta(ge=0, lt=1 << 16)]
+Bits = Annotated[int, Meta(ge=1, le=64)]
+Items = Annotated[list[Item], Meta(min_length=2, max_length=MOST_ITEMS)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Text = Annotated[str, Meta(max_length=2000)]
+Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MOST_ITEMS)]
+Pair = tuple[Number, Number]
+Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MOST_PARTS)]
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a message."""
+
+
+class Message(Piece, frozen=True, tag=True):
+    """Base of all messages; the class name is the tag."""
+
+
+# -- vectors ------------------------------------------------------------------------------------------------------
+
+
+class Vector(Piece, frozen=True):
+    """Numbers as a raw little-endian buffer: `length` of them, `bits` each (8, 16, 32 or 64)."""
+
+    length: Annotated[int, Meta(ge=0, le=MOST_VECTOR)]
+    bits: Bits
+    data: Annotated[bytes, Meta(max_length=MOST_VECTOR)]
+
+    WIDTHS: ClassVar = (8, 16, 32, 64)
+
+    @classmethod
+    def of(cls, values: NDArray[np.integer]) -> Vector:
+        """Numbers from 0 up, in the narrowest width that holds them."""
+        most = int(values.max(initial=0))
+        bits = next(width for width in cls.WIDTHS if most >> width == 0)
+        return cls(len(values), bits, values.astype(f"<u{bits // 8}").tobytes())
+
+    def values(self, most: int = MOST_COUNT) -> NDArray[np.int64]:
+        """The numbers; none of them above `most`."""
+        if self.bits not in self.WIDTHS or len(self.data) * 8 != self.length * self.bits:
+            msg = f"a vector says {self.length} numbers of {self.bits} bits and has {len(self.data)} bytes"
+            raise ProtocolError(msg)
+        numbers = np.frombuffer(self.data, f"<u{self.bits // 8}")
+        if len(numbers) and int(numbers.max()) > most:
+            msg = f"a vector holds the number {int(numbers.max())}; at most {most} makes sense there"
+            raise ProtocolError(msg)
+        return numbers.astype(np.int64)
+
+
+# -- coming together, and parting -----------------------------------------------------------------------------------
+
+
+class Settings(Piece, frozen=True):
+    """What a run is to be, as the server announces it and every client agrees to it, or leaves."""
+
+    variant: Annotated[str, Meta(max_length=20)]
+    masked: bool
+    most_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
+    """All members together have no more: the proven bound of every sum until better ones are known."""
+    share_vocabulary: bool = False
+
+
+class Join(Message, frozen=True):
+    """Client: here I am, with my key for this run, and the ids of the items I know or the digest of what was agreed."""
+
+    protocol: Annotated[int, Meta(ge=0, le=1 << 16)]
+    software: Annotated[str, Meta(max_length=40)]
+    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty: there is none
+    ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
+    items: Annotated[int, Meta(ge=0, le=MOST_ITEMS)]  # how many there are
+    labels: Annotated[list[Text], Meta(max_length=MOST_ITEMS)]  # only where the vocabulary is shared with the server
+
+
+class Roster(Message, frozen=True):
+    """Server: these are the members, their keys, the vocabulary, and what the run is to be."""
+
+    run: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    settings: Settings
+    members: Annotated[list[Name], Meta(min_length=1, max_length=MOST_MEMBERS)]
+    keys: Annotated[list[Annotated[bytes, Meta(min_length=32, max_length=32)]], Meta(max_length=MOST_MEMBERS)]
+    ids: Ids  # the union of what clients know, in ascending order; empty if a vocabulary was agreed on
+
+
+class Ready(Message, frozen=True):
+    """Client: I agree, and share a secret with everybody."""
+
+
+class Element(Piece, frozen=True):
+    """An element of the table found."""
+
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]
+    usage: Count
+    support: Count
+    entry: Count
+
+
+class Table(Piece, frozen=True):
+    """A code table: itemsets in cover order, and for each item its usage and support."""
+
+    itemsets: Annotated[list[Element], Meta(max_length=MOST_SLOTS)]
+    usages: Vector
+    supports: Vector
+    transactions: Count
+
+
+class Finish(Message, frozen=True):
+    """Server: that was it. The table only where the variant lets clients know it."""
+
+    ending: Annotated[str, Meta(max_length=40)]
+    table: Table | None
+
+
+class Abort(Message, frozen=True):
+    """Either: I cannot go on, and why."""
+
+    reason: Text
+
+
+# -- X: the same table everywhere, sums only ------------------------------------------------------------------------
+
+
+class Insert(Message, frozen=True):
+    """This itemset is in the table from now on."""
+
+    slot: Number
+    items: Items
+    entry: Count
+
+
+class Remove(Message, frozen=True):
+    """This element is no longer in the table."""
+
+    slot: Number
+
+
+class WantSupports(Message, frozen=True):
+    """How often each item occurs, and after them the number of transactions."""
+
+    bits: Bits
+
+
+class WantSupportOf(Message, frozen=True):
+    """In how many transactions each of these itemsets occurs."""
+
+    itemsets: Annotated[list[Items], Meta(max_length=MOST_SLOTS)]
+    bits: Bits
+
+
+class WantRow(Message, frozen=True):
+    """How often each element is used together with this one: a count for each of the slots below `length`."""
+
+    slot: Number
+    length: Number
+    bits: Bits
+
+
+class WantSparseRow(Message, frozen=True):
+    """The same as a sketch, for rows with few entries."""
+
+    slot: Number
+    length: Number
+    cells: Number
+    seed: Count
+
+
+class WantInsertion(Message, frozen=True):
+    """What changes if this itemset enters: a sketch of what is lost (even places) and won (odd) for each slot."""
+
+    slot: Number
+    items: Items
+    entry: Count
+    length: Number
+    cells: Number
+    seed: Count
+
+
+class WantRemovals(Message, frozen=True):
+    """What changes if each of these elements alone leaves: one sketch, the elements after each other."""
+
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=64)]
+    length: Number
+    cells: Number
+    seed: Count
+
+
+Move = Insert | Remove
+Want = WantSupports | WantSupportOf | WantRow | WantSparseRow | WantInsertion | WantRemovals
+
+
+class Ask(Message, frozen=True):
+    """Server: make these moves, then answer these questions."""
+
+    round: Round
+    attempt: Attempt
+    moves: Annotated[list[Move], Meta(max_length=MOST_PARTS)]
+    wants: Annotated[list[Want], Meta(min_length=1, max_length=MOST_PARTS)]
+
+
+class Masked(Message, frozen=True):
+    """Client: the answers to all questions, masked: words modulo 2^64."""
+
+    round: Round
+    attempt: Attempt
+    words: Vector
+
+
+# -- SA and SO: a table for each client -----------------------------------------------------------------------------
+
+
+class Accept(Message, frozen=True):
+    """Server: the union of the elements of each of these pairs is in your table from now on."""
+
+    pairs: Pairs
+    number: Number
+
+
+class AskUsages(Message, frozen=True):
+    """Server, SO: how often does each of your items occur?"""
+
+    round: Round
+
+
+class Usages(Message, frozen=True):
+    """Client, SO: for each item of the vocabulary, and after them the number of transactions."""
+
+    round: Round
+    counts: Vector
+
+
+class AskCandidates(Message, frozen=True):
+    """Server, SO: which pairs of your elements are used together, and how often? What changed since the last answer."""
+
+    round: Round
+    accepted: Accept | None
+
+
+class Candidates(Message, frozen=True):
+    """Client, SO: pairs of elements and how often they are used together now, 0 for those that no longer are."""
+
+    round: Round
+    x: Vector
+    y: Vector
+    counts: Vector
+
+
+class Evaluate(Message, frozen=True):
+    """Server, SO: what would change if the union of these pairs entered your table?"""
+
+    round: Round
+    pairs: Pairs
+
+
+class Evaluated(Message, frozen=True):
+    """Client, SO: for each element (the new one last), how many covers lose it and how many win it."""
+
+    round: Round
+    slots: Vector
+    lost: Vector
+    won: Vector
+
+
+class AskStructure(Message, frozen=True):
+    """Server, SA, round 1: which pairs are candidates at your site that are not in the index yet? No counts."""
+
+    round: Round
+    accepted: Accept | None
+
+
+class Structure(Message, frozen=True):
+    """Client, SA: pairs of numbers of the global index."""
+
+    round: Round
+    x: Vector
+    y: Vector
+
+
+class AskIndexed(Message, frozen=True):
+    """Server, SA, round 2: the index has these new pairs, lost those; now the counts at these places, masked."""
+
+    round: Round
+    attempt: Attempt
+    x: Vector
+    y: Vector
+    gone: Vector
+    places: Vector
+    bits: Bits
+
+
+class AskIndexedUsages(Message, frozen=True):
+    """Server, SA: the usages of all items, and the number of transactions, masked."""
+
+    round: Round
+    attempt: Attempt
+    bits: Bits
+
+
+class AskEvaluation(Message, frozen=True):
+    """Server, SA: what would change if this itemset entered: lost and won for each number below `length`, masked."""
+
+    round: Round
+    attempt: Attempt
+    number: Number
+    pairs: Pairs
+    length: Number
+    bits: Bits
+
+
+FromClient = Join | Ready | Masked | Usages | Candidates | Evaluated | Structure | Abort
+FromServer = (
+    Roster
+    | Ask
+    | AskUsages
+    | AskCandidates
+    | Evaluate
+    | AskStructure
+    | AskIndexed
+    | AskIndexedUsages
+    | AskEvaluation
+    | Finish
+    | Abort
+)
