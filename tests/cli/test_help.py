@@ -17,12 +17,13 @@ HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "
 def test_help_names_every_command(fedslim):
     ran = fedslim("--help")
     assert (ran.code, ran.err) == (0, "")
-    assert all(command in ran.out for command in ("mine", "show", "data", "--version", "--debug"))
+    assert all(command in ran.out for command in ("mine", "show", "data", "vocabulary", "--version", "--debug"))
 
 
 def test_without_a_command_there_is_the_help(fedslim):
     assert fedslim() == fedslim("--help")
     assert fedslim("data") == fedslim("data", "--help")
+    assert fedslim("vocabulary") == fedslim("vocabulary", "--help")
 
 
 def test_help_of_mine_names_every_option(fedslim):
@@ -43,7 +44,10 @@ def test_the_highest_effort_is_the_engines():
     assert mine.HIGHEST_EFFORT == effort.HIGHEST_EFFORT
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["mine", "--help"], ["--version"], ["data", "get", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["mine", "--help"], ["--version"], ["data", "get", "--help"], ["vocabulary", "make", "--help"]],
+)
 def test_help_loads_nothing_heavy(loaded_by, arguments):
     assert loaded_by(*arguments) & HEAVY == set()
 

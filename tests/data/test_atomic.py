@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from fedslim.data.atomic import replacing, writing
+from fedslim.data.atomic import creating, make_folder_for, replacing, writing
 from fedslim.errors import DataError, WriteError
 
 
@@ -77,3 +77,69 @@ def test_a_name_that_is_too_long_is_told(tmp_path):
     with pytest.raises(WriteError, match="cannot be written"):
         put(tmp_path / ("x" * 256))
     assert not list(tmp_path.iterdir())
+
+
+# -- files that must not be there yet ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_a_created_file_is_its_owners_alone(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with creating(tmp_path / "a") as stream:
+            assert {mode(path) for path in tmp_path.iterdir()} == {0o600}  # from the first byte on
+            stream.write(b"new")
+    finally:
+        os.umask(before)
+    assert ((tmp_path / "a").read_bytes(), mode(tmp_path / "a")) == (b"new", 0o600)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_nothing_is_created_where_something_is(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "folder", "link"):
+        with pytest.raises(DataError, match=f"{name}: there is something of that name"), creating(tmp_path / name):
+            pytest.fail("begun")
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_came_while_a_file_was_written_stays(tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "a"
+    with pytest.raises(DataError, match="there is something of that name"), creating(path):
+        path.write_bytes(b"theirs")
+    assert path.read_bytes() == b"theirs"
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+def no_links(*_, **__):
+    raise PermissionError
+
+
+def test_a_file_is_created_also_where_there_are_no_links(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", no_links)
+    with creating(tmp_path / "a") as stream:
+        stream.write(b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_that_cannot_be_finished_is_not_there(tmp_path):
+    with pytest.raises(TypeError), creating(tmp_path / "a") as stream:
+        stream.writelines([b"half", None])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_none_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none" / "a", tmp_path / "file" / "a", tmp_path / ("x" * 256)):
+        with pytest.raises(WriteError, match="cannot be written"), creating(path) as stream:
+            stream.write(b"new")
+    with pytest.raises(WriteError, match="its folder cannot be made"):
+        make_folder_for(tmp_path / "file" / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

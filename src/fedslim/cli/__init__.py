@@ -3,6 +3,7 @@
     fedslim mine encounters --out table.json
     fedslim show table.json
     fedslim data list
+    fedslim vocabulary make shop.csv --secret members.secret --out shop.json
 
 Nothing here loads numpy or numba before a command needs them, so that `--help` answers at once.
 """

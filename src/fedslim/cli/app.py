@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import data, mine, show
+from fedslim.cli import data, mine, show, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("mine", short_help="Find the itemsets that compress your data best.")(mine.mine)
 app.command("show", short_help="Show a saved code table.")(show.show)
 app.add_typer(data.app, name="data")
+app.add_typer(vocabulary.app, name="vocabulary")
 
 
 def _version(wanted: bool) -> None:

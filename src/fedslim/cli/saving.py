@@ -22,14 +22,19 @@ class Saved:
     failure: FedslimError | None = None
 
 
-def check_place(path: Path, *, besides: str | None = None) -> None:
+def check_place(path: Path, *, besides: str | Path | None = None, what: str = "the data") -> None:
     """Check that a file can be written there, and that it would not replace the file it is made from.
+
+    Args:
+        path: What was given as --out.
+        besides: The file, or name of data, that it is made from.
+        what: And what to call that.
 
     Raises:
         InputError: It cannot; better now than after an hour of mining.
     """
     try:
-        problem = _problem(path, besides)
+        problem = _problem(path, besides, what)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error}); name another file"
     if problem:
@@ -37,14 +42,14 @@ def check_place(path: Path, *, besides: str | None = None) -> None:
         raise InputError(msg)
 
 
-def _problem(path: Path, besides: str | None) -> str | None:
+def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
     if path.is_dir():
         return "this is a folder; name a file in it"
     if path.exists():
         if not path.is_file():
             return "this is not an ordinary file and will not be replaced; name another"
         if besides is not None and Path(besides).exists() and path.samefile(besides):
-            return "this is the data, which would be lost; name another file"
+            return f"this is {what}, which would be lost; name another file"
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         return f"{folder} is a file, so there can be no folder of that name; name another place"

@@ -22,6 +22,7 @@ from fedslim.data.partition import (
 from fedslim.data.readers import FORMATS, read
 from fedslim.data.registry import PublicSet, public_set, public_sets
 from fedslim.data.store import cache_folder, get, locate
+from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
 
 __all__ = [
     "BUILTIN_NAMES",
@@ -30,10 +31,12 @@ __all__ = [
     "PAPER_UNEVEN_SIZES",
     "PLANTED",
     "Encoding",
+    "ItemSecret",
     "Partition",
     "PublicSet",
     "Syndrome",
     "TransactionDatabase",
+    "Vocabulary",
     "as_database",
     "builtin_database",
     "builtin_sites",
@@ -45,8 +48,10 @@ __all__ = [
     "generate",
     "get",
     "iid",
+    "labels_for",
     "load",
     "locate",
+    "over",
     "public_set",
     "public_sets",
     "read",

@@ -6,7 +6,7 @@ import gzip
 import os
 import secrets
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -14,6 +14,9 @@ from fedslim.errors import DataError, WriteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+PRIVATE = 0o600
+"""The permissions of a file that is nobody else's business."""
 
 
 @contextmanager
@@ -28,14 +31,13 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
     if not _replaceable(path, target):
         msg = f"{path}: this is not an ordinary file and will not be replaced; name another"
         raise DataError(msg)
-    partial = target.with_name(f".fedslim-{secrets.token_hex(8)}.part")  # short, however long the name is
+    partial = target.with_name(_name_of_part())
     try:
         with _created(partial, target) as stream:
             yield stream, partial
         partial.replace(target)
     except OSError as error:
-        msg = f"{path}: cannot be written ({error.strerror or error}); check the folder and the disk"
-        raise WriteError(msg) from None
+        raise _unwritten(path, error) from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -51,11 +53,68 @@ def _created(partial: Path, target: Path) -> IO[bytes]:
     """A new file with the permissions of the one it replaces, from its first byte on: it may hold the same secrets."""
     if not target.exists():
         return partial.open("xb")
-    mode = stat.S_IMODE(target.stat().st_mode) & 0o777
+    return _opened(partial, stat.S_IMODE(target.stat().st_mode) & 0o777)
+
+
+def _opened(partial: Path, mode: int) -> IO[bytes]:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     stream = os.fdopen(descriptor, "wb")
     partial.chmod(mode)  # what the umask took away
     return stream
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[IO[bytes]]:
+    """A stream into a new file that only its owner may read, for what cannot be made again, such as a key.
+
+    As with `replacing` the file is there whole or not at all; but whatever is there already stays, also if it came
+    while the block ran.
+    """
+    partial = path.parent / _name_of_part()
+    try:
+        if os.path.lexists(path):
+            raise FileExistsError  # noqa: TRY301  # told below, as where the system says so
+        with _opened(partial, PRIVATE) as stream:
+            yield stream
+        _move_to_free_place(partial, path)
+    except FileExistsError:
+        msg = f"{path}: there is something of that name already, and it is kept; name another file"
+        raise DataError(msg) from None
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    finally:
+        with suppress(OSError):  # of a folder that is none, which is told already
+            partial.unlink(missing_ok=True)
+
+
+def _move_to_free_place(partial: Path, path: Path) -> None:
+    """Give the file its name unless somebody has it; a rename would take it away from them."""
+    try:
+        path.hardlink_to(partial)
+    except FileExistsError:
+        raise
+    except OSError:  # some file systems have no links
+        if os.path.lexists(path):
+            raise FileExistsError from None
+        partial.rename(path)
+
+
+def make_folder_for(path: Path) -> None:
+    """Make the folder that a file will be in, with those above it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{path}: its folder cannot be made ({error.strerror or error}); choose another place"
+        raise WriteError(msg) from error
+
+
+def _name_of_part() -> str:
+    """Short, however long the name of the file is, and nobody else's."""
+    return f".fedslim-{secrets.token_hex(8)}.part"
+
+
+def _unwritten(path: Path, error: OSError) -> WriteError:
+    return WriteError(f"{path}: cannot be written ({error.strerror or error}); check the folder and the disk")
 
 
 @contextmanager

@@ -40,6 +40,14 @@ def is_file(path: Path) -> bool:
     return os.path.exists(path) and not is_folder(path)  # noqa: PTH110  # as above
 
 
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """A path that the system has an answer for, be it a complaint."""
+    if "\0" in str(path):  # the one path for which that is no OSError
+        msg = f"{str(path)!r} is no path, for it holds a NUL character; give the path of a file"
+        raise DataError(msg)
+    return Path(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Whole lines of a file: bytes that end in a newline, and the number of the first line (from 1)."""
@@ -80,10 +88,7 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Only opening is guarded here: reads are guarded where they happen, so that an error of the caller's own
     is never mistaken for one of the file.
     """
-    path = Path(path)
-    if "\0" in str(path):  # the one path for which the system's complaint is no OSError
-        msg = f"{str(path)!r} is no path, for it holds a NUL character; give the path of a file"
-        raise DataError(msg)
+    path = real_path(path)
     with told_as_data_errors(path):
         raw = path.open("rb")
     with raw:

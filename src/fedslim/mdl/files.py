@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from fedslim.data.atomic import replacing
-from fedslim.errors import CodeTableError, WriteError
+from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.table import order_key
 
@@ -106,11 +106,7 @@ def save_code_table(table: CodeTable, path: str | Path) -> None:
     lines += [f"  {_json(key)}: {_json(value)}," for key, value in head.items()]
     lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"{path}: its folder cannot be made ({error.strerror or error}); choose another place"
-        raise WriteError(msg) from error
+    make_folder_for(path)
     with replacing(path) as (stream, _):
         stream.write("\n".join(lines).encode())
 
