@@ -133,6 +133,11 @@ class SlimSearch:
         """How many itemsets, singletons apart, are in the table now."""
         return len(self._table)
 
+    @property
+    def usages(self) -> NDArray[np.int64]:
+        """The usage of each slot now; a view, not to be changed or kept."""
+        return self._usage
+
     def bits(self) -> Bits:
         """The description length now, with both parts."""
         return description_length(self._usage.tolist(), self._standard.tolist())

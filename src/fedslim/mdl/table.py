@@ -92,10 +92,15 @@ class WorkingTable:
         """The items in a slot, singletons included."""
         return (slot,) if slot < self.n_items else self.itemsets[slot]
 
-    def next_slot(self) -> int:
-        """A free slot: the same for everyone who made the same moves."""
-        self.unstage()
+    @property
+    def free_slot(self) -> int:
+        """The slot for the next itemset: the same for everyone who made the same moves."""
         return self._freed[-1] if self._freed else self.n_items + len(self._keys)
+
+    def next_slot(self) -> int:
+        """The slot for the next itemset; whatever was on trial there is so no longer."""
+        self.unstage()
+        return self.free_slot
 
     def stage(self, slot: int, itemset: Itemset, entry: int) -> None:
         """Put an itemset on trial in a free slot: it gets the rank it would have, the others keep theirs."""

@@ -1,0 +1,257 @@
+"""The server's session: members join, a variant runs round by round, everybody is told the end. It does no I/O.
+
+    session = ServerSession(["a", "b"], settings, run=entropy)
+    for output in session.receive("a", message, now):
+        ...                                     # Send to members; or something happened
+
+Whoever drives it moves the messages and hands in the time. Names of members come from the driver, which knows them from
+certificates; no message can claim one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedslim.errors import FedslimError, ParameterError, ProtocolError
+from fedslim.mdl.search import Policy
+from fedslim.protocol import messages as m
+from fedslim.protocol.events import Began, Ended, Failed, RoundEnded, Send
+from fedslim.protocol.legality import AWAITING, MemberState, at_server
+from fedslim.protocol.variant import Replies, Round, Situation, server_side
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from fedslim.protocol.events import ServerOutput
+    from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.protocol.variant import ServerSide
+
+
+class ServerSession:
+    """One run, as the server sees it."""
+
+    def __init__(
+        self,
+        members: Sequence[str],
+        settings: m.Settings,
+        *,
+        run: bytes,
+        policy: Policy | None = None,
+        max_time: float | None = None,
+        max_rounds: int | None = None,
+    ) -> None:
+        if not members or len(set(members)) != len(members):
+            msg = f"a federation needs members with different names, not {list(members)}"
+            raise ParameterError(msg)
+        self.members = tuple(sorted(members))
+        self.settings = settings
+        self.outcome: Outcome | None = None
+        self.variant: ServerSide | None = None  # from the moment that everybody is here
+        self.ids: tuple[bytes, ...] = ()  # of the items, by number, where the server is told them
+        self.labels: tuple[str, ...] = ()  # the same where the vocabulary is shared with the server
+        self._run_id = run
+        self._policy = policy or Policy()
+        self._max_time = max_time
+        self._max_rounds = max_rounds
+        self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
+        self._joined: dict[str, m.Join] = {}
+        self._began = 0.0
+        self._stop_asked = False
+        self._rounds: Generator[Round, Replies, Outcome] | None = None
+        self._round: Round | None = None
+        self._replies: Replies = {}
+        self._waiting: set[str] = set()
+
+    # -- what is known at any time ------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return all(state is MemberState.FINISHED for state in self._states.values())
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were begun."""
+        return self._situation.number if self.variant is not None else 0
+
+    def state_of(self, member: str) -> MemberState:
+        """Where a member stands."""
+        return self._states[member]
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """Who has to say something before the run goes on."""
+        idle = {MemberState.IDLE, MemberState.SEATED, MemberState.FINISHED}
+        return tuple(member for member, state in self._states.items() if state not in idle)
+
+    def stop(self) -> None:
+        """Stop before the next round; the best table so far is the result."""
+        self._stop_asked = True
+
+    # -- messages in, messages and events out -------------------------------------------------------------------
+
+    def receive(self, member: str, message: m.FromClient, now: float) -> list[ServerOutput]:
+        """Take in a member's message.
+
+        Raises:
+            ProtocolError: The member may not say that now. The session is as it was before.
+        """
+        if member not in self._states:
+            msg = f"{member!r} is not a member of this federation; its {type(message).__name__} is refused"
+            raise ProtocolError(msg)
+        after = at_server(self._states[member], message, member)
+        if isinstance(message, m.Abort):
+            return self._fail(f"member {member!r} gave up: {message.reason}", member)
+        if isinstance(message, m.Join):
+            self._check_join(member, message)
+            self._states[member] = after
+            self._joined[member] = message
+            return self._invite() if len(self._joined) == len(self.members) else []
+        if isinstance(message, m.Ready):
+            self._states[member] = after
+            waiting = any(state is not MemberState.IDLE for state in self._states.values())
+            return [] if waiting else self._begin(now)
+        self._check_round(member, message)
+        self._states[member] = after
+        self._replies[member] = message
+        self._waiting.discard(member)
+        return [] if self._waiting else self._resume(now)
+
+    def lose(self, member: str, reason: str) -> list[ServerOutput]:
+        """A member is gone for good: the run ends with what was reached."""
+        return [] if self._states[member] is MemberState.FINISHED else self._fail(reason, member)
+
+    # -- coming together ----------------------------------------------------------------------------------------
+
+    def _check_join(self, member: str, join: m.Join) -> None:
+        if join.protocol != m.PROTOCOL:
+            msg = (
+                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), this server {m.PROTOCOL}; "
+                "install the same version everywhere"
+            )
+            raise ProtocolError(msg)
+        first = next(iter(self._joined.items()), None)
+        if first is not None and (first[1].digest, first[1].items if join.digest else 0) != (
+            join.digest,
+            join.items if join.digest else 0,
+        ):
+            msg = (
+                f"members {first[0]!r} and {member!r} do not have the same vocabulary; "
+                "merge them (fedslim vocabulary merge) and hand the result to every member"
+            )
+            raise ProtocolError(msg)
+        if not join.digest and len(join.ids) != m.ID_BYTES * join.items:
+            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) // m.ID_BYTES}"
+            raise ProtocolError(msg)
+        if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
+            msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
+            raise ProtocolError(msg)
+
+    def _invite(self) -> list[ServerOutput]:
+        joins = self._joined.values()
+        some = next(iter(joins))
+        union: tuple[bytes, ...] = ()
+        if not some.digest:
+            union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
+            if len(union) > m.MOST_ITEMS:
+                msg = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
+                raise ProtocolError(msg)
+        self._items = some.items if some.digest else len(union)
+        self.ids = union or _split(some.ids)
+        self._take_labels(joins)
+        roster = m.Roster(
+            self._run_id,
+            self.settings,
+            list(self.members),
+            [self._joined[member].key for member in self.members],
+            b"".join(union),
+        )
+        for member in self.members:
+            self._states[member] = MemberState.INVITED
+        return [Send(self.members, roster)]
+
+    def _take_labels(self, joins: Iterable[m.Join]) -> None:
+        """Labels by item number, where members share them; an item without one is called by its id."""
+        known: dict[bytes, str] = {}
+        for join in joins:
+            if join.labels:
+                known.update(zip(_split(join.ids), join.labels, strict=True))
+        if known:
+            self.labels = tuple(known.get(i, "#" + i.hex()) for i in self.ids)
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def _begin(self, now: float) -> list[ServerOutput]:
+        self._began = now
+        self._situation = Situation(self.members, self._items, self.settings, self._policy)
+        self.variant = server_side(self._situation)
+        self._rounds = self.variant.run()
+        return [Began(self.members, self._items), *self._next(now)]
+
+    def _check_round(self, member: str, reply: m.FromClient) -> None:
+        number = getattr(reply, "round", None)
+        if number != self._situation.number - 1:
+            msg = f"member {member!r} answered round {number} in round {self._situation.number - 1}; it is refused"
+            raise ProtocolError(msg)
+
+    def _resume(self, now: float) -> list[ServerOutput]:
+        assert self._round is not None  # noqa: S101  # somebody has just answered it
+        return [RoundEnded(self._situation.number - 1, self._round.kind), *self._next(now)]
+
+    def _next(self, now: float) -> list[ServerOutput]:
+        """Let the variant go on to its next round, or to the end."""
+        assert self._rounds is not None  # noqa: S101
+        situation = self._situation
+        situation.ending = self._reason_to_stop(now)
+        replies, self._replies = self._replies, {}
+        try:
+            current = next(self._rounds) if self._round is None else self._rounds.send(replies)
+        except StopIteration as end:
+            return self._finish(end.value)
+        except FedslimError as error:
+            return self._fail(f"the round cannot be used: {error}", None)
+        self._round = current
+        situation.number += 1
+        state = AWAITING[current.reply]
+        if isinstance(current.messages, m.Message):
+            sends = [Send(self.members, current.messages)]
+        else:
+            sends = [Send((member,), message) for member, message in current.messages.items()]
+        self._waiting = {member for send in sends for member in send.to}
+        for member in self._waiting:
+            self._states[member] = state
+        return [*sends]
+
+    def _reason_to_stop(self, now: float) -> Ending | None:
+        if self._stop_asked:
+            return "interrupted"
+        if self._max_time is not None and now - self._began >= self._max_time:
+            return "out of time"
+        if self._max_rounds is not None and self._situation.number >= self._max_rounds:
+            return "out of rounds"
+        return None
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _finish(self, outcome: Outcome) -> list[ServerOutput]:
+        assert self.variant is not None  # noqa: S101
+        self.outcome = outcome
+        self._end()
+        table = outcome.table if self.variant.clients_know else None
+        return [Send(self.members, m.Finish(outcome.ending, table)), Ended(outcome)]
+
+    def _fail(self, reason: str, member: str | None) -> list[ServerOutput]:
+        here = (MemberState.EXPECTED, MemberState.FINISHED)
+        others = tuple(other for other, state in self._states.items() if other != member and state not in here)
+        self._end()
+        told: list[ServerOutput] = [Send(others, m.Abort(reason[:2000]))] if others else []
+        return [*told, Failed(reason, member)]
+
+    def _end(self) -> None:
+        for member in self.members:
+            self._states[member] = MemberState.FINISHED
+        if self._rounds is not None:
+            self._rounds.close()
+
+
+def _split(ids: bytes) -> tuple[bytes, ...]:
+    return tuple(ids[k : k + m.ID_BYTES] for k in range(0, len(ids), m.ID_BYTES))

@@ -1,0 +1,46 @@
+"""Masked vectors on the line: hiding one member's, and adding up those of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.errors import ProtocolError
+from fedslim.protocol.messages import Masked, Vector
+from fedslim.secagg import MaskedSum, Masker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedslim.secagg import MaskLabel, PairSecret
+    from fedslim.secagg.ring import Words
+
+WORD_BITS = 64
+
+
+class Hidden:
+    """One member's masker for one purpose; without secrets (a federation of one, or a measurement) words go as they are."""
+
+    def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
+        self._masker = Masker(name, secrets, purpose=purpose)
+
+    def vector(self, words: Words, label: MaskLabel) -> Vector:
+        """The words, masked, as they are sent."""
+        return Vector(len(words), WORD_BITS, self._masker.mask(words, label))
+
+
+def summed(replies: Mapping[str, Masked], length: int, *, attempt: int) -> Words:
+    """The sum of the replies of exactly these members."""
+    total = MaskedSum(replies, length=length)
+    for member, reply in replies.items():
+        if reply.words.bits != WORD_BITS or reply.words.length != length or reply.attempt != attempt:
+            msg = f"member {member!r} answered with {reply.words.length} words where {length} were asked for"
+            raise ProtocolError(msg)
+        total.add(member, reply.words.data)
+    return total.words()
+
+
+def zeros(length: int) -> Words:
+    """A vector to put counts into."""
+    return np.zeros(length, np.uint64)

@@ -1,0 +1,111 @@
+"""What a variant is: two classes behind one small interface, chosen by name. Each variant has one file.
+
+The server's side is a generator: it yields rounds, receives the replies of exactly the members it asked, and returns what
+the search came to. A client's side answers one message at a time. Neither does any input or output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.search import Policy, SearchResult, Tally
+    from fedslim.protocol.messages import FromClient, FromServer, Settings
+    from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.secagg import PairSecret
+
+VARIANTS: Mapping[str, str] = {
+    "x": "exact: one table for all, found by masked sums; equal to mining all data in one place",
+    "sa": "the paper's secure aggregation: a table for each client, masked sums",
+    "so": "the paper's server-observable: a table for each client, the server sees their counts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Messages to some members, from each of whom one reply of this kind is due."""
+
+    messages: Mapping[str, FromServer] | FromServer  # one for each, or the same for all members
+    reply: type[FromClient]
+    kind: str  # for people: what is asked
+
+
+Replies = dict[str, Any]
+"""For each member that was asked its reply, of the kind that was due."""
+
+
+@dataclass(slots=True)
+class Situation:
+    """What the session lets the server's side of a variant know while it runs."""
+
+    members: tuple[str, ...]
+    items: int
+    settings: Settings
+    policy: Policy
+    number: int = 0  # of the next round
+    ending: Ending | None = None  # set when the search must stop; what was reached is then the result
+
+
+class Watched(Protocol):
+    """What progress shows of a search."""
+
+    tally: Tally
+    bits_now: float
+    best_gain: float
+    converged: bool
+
+    @property
+    def bits_standard(self) -> Any:
+        """The description length with singletons only."""
+
+    @property
+    def itemsets(self) -> int:
+        """How many itemsets there are now."""
+
+    def result(self) -> SearchResult:
+        """The best so far."""
+
+
+class ServerSide(Protocol):
+    """A variant at the server."""
+
+    clients_know: bool  # whether clients are told the table that was found
+    search: Watched
+
+    def run(self) -> Generator[Round, Replies, Outcome]:
+        """Ask until there is nothing left to ask, or `situation.ending` says to stop."""
+
+
+class ClientSide(Protocol):
+    """A variant at a client."""
+
+    def answer(self, message: Any) -> FromClient:
+        """Answer one message of the server's; what makes no sense raises `ProtocolError` and changes nothing."""
+
+
+def server_side(situation: Situation) -> ServerSide:
+    """The server's side of the variant that the settings name."""
+    side: ServerSide = _module(situation.settings.variant).ServerVariant(situation)
+    return side
+
+
+def client_side(
+    settings: Settings, name: str, secrets: Mapping[str, PairSecret], database: TransactionDatabase
+) -> ClientSide:
+    """A client's side of the variant that the settings name."""
+    side: ClientSide = _module(settings.variant).ClientVariant(settings, name, secrets, database)
+    return side
+
+
+def _module(variant: str) -> Any:
+    if variant not in VARIANTS:
+        msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
+        raise ParameterError(msg)
+    return import_module(f"fedslim.protocol.{variant}")

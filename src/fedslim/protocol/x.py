@@ -1,0 +1,462 @@
+"""X, the exact variant: the one search of `mdl/`, answered by masked sums over all members.
+
+Every member covers with the same table in the same order, so all that the search needs is a sum over members. The search
+cannot tell these sums from the counts of one database, so its result is that of the database of all transactions.
+
+A round is one masked vector from each member: the answers to all questions of the round, one after the other. Rows of
+the pair matrix are packed into as many bits as their element's usage has, or, where few entries are expected, sketched;
+what a trial changes is always sketched, for it changes few elements of many. See docs/decisions/x.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.errors import ProtocolError
+from fedslim.mdl import questions as q
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.search import SlimSearch
+from fedslim.protocol import messages as m
+from fedslim.protocol.outcome import Outcome, packed_table
+from fedslim.protocol.sums import Hidden, summed
+from fedslim.protocol.variant import Replies, Round
+from fedslim.secagg import MaskLabel, Ring, Sketch
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from numpy.typing import NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.variant import Situation
+    from fedslim.secagg import PairSecret
+    from fedslim.secagg.ring import Words
+
+FAILED = None
+"""The reading of a sketch that held too much: it must be asked for again."""
+
+MORE = 3
+"""By how much more a sketch is made for when one was too small."""
+
+
+# -- the server ---------------------------------------------------------------------------------------------------
+
+
+class ServerVariant:
+    """Turns the questions of the search into rounds, and sums into answers."""
+
+    clients_know = True
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self.search = SlimSearch(situation.items, situation.policy)
+        self._moves: list[m.Move] = []
+        self._transactions = 0
+        self._supports: list[int] = []
+        self._usage = _Usage(situation.items)
+        self._sizes = _Sizes()
+
+    def run(self) -> Generator[Round, Replies, Outcome]:
+        """See `ServerSide`."""
+        search, situation = self.search, self._situation
+        questions = search.run()
+        question = next(questions)
+        ending = "converged"
+        try:
+            while True:
+                if isinstance(question, (q.Insert, q.Remove)):
+                    self._moves.append(_move(question))
+                    self._usage.follow(question)
+                    question = questions.send(None)
+                elif situation.ending is not None and self._supports:
+                    ending = situation.ending
+                    break
+                else:
+                    question = questions.send((yield from self._ask(question)))
+        except StopIteration:
+            pass
+        result = search.result()
+        found = [list(entry.items) for entry in result.entries if len(entry.items) > 1]
+        supports: list[int] = []
+        if found:
+            supports = yield from self._counted(_SupportsOf(found, self._transactions))
+        table = packed_table(result, self._supports, supports, self._transactions)
+        return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
+
+    def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
+        """One question of the search; those that need more than one try are asked again, and only those."""
+        asked = question.questions if isinstance(question, q.Together) else (question,)
+        wants = [want for part in asked for want in self._wants(part)]
+        answers: dict[int, Any] = {}
+        open_ = list(range(len(wants)))
+        while open_:
+            readings = yield from self._round([wants[k] for k in open_])
+            for k, reading in zip(open_, readings, strict=True):
+                if reading is FAILED:
+                    wants[k] = wants[k].larger()
+                else:
+                    answers[k] = reading
+            open_ = [k for k in open_ if k not in answers]
+        read = iter([answers[k] for k in range(len(wants))])
+        replies = [self._answer(part, read) for part in asked]
+        return tuple(replies) if isinstance(question, q.Together) else replies[0]
+
+    def _wants(self, question: q.Question) -> list[Any]:
+        """What to ask the members for, to answer a question."""
+        length = self._usage.length
+        match question:
+            case q.Supports():
+                return [_Supports(self._situation.items, self._situation.settings.most_transactions)]
+            case q.Support(itemset):
+                return [_SupportsOf([list(itemset)], self._transactions)]
+            case q.CoUsages(slots):
+                usage = self.search.usages
+                return [self._sizes.row(slot, int(usage[slot]), length) for slot in slots]
+            case q.TryInsert(slot, itemset, entry):
+                return [_Insertion(slot, itemset, entry, max(length, slot + 1), self._sizes)]
+            case q.TryRemovals(slots):
+                return [_Removals(slots, length, self._sizes)]
+        raise AssertionError(question)
+
+    def _answer(self, question: q.Question, read: Any) -> Any:
+        """The answer to a question from the readings of what was asked for it."""
+        match question:
+            case q.Supports():
+                *self._supports, self._transactions = next(read).tolist()
+                return np.array(self._supports, np.int64)
+            case q.Support():
+                return next(read)[0]
+            case q.CoUsages(slots):
+                return tuple(next(read) for _ in slots)
+        return next(read)
+
+    def _counted(self, want: Any) -> Generator[Round, Replies, Any]:
+        return (yield from self._round([want]))[0]
+
+    def _round(self, wants: list[Any]) -> Generator[Round, Replies, list[Any]]:
+        """Ask everybody, add up, and read the sums."""
+        number = self._situation.number
+        ask = m.Ask(number, 0, self._moves, [want.message(number) for want in wants])
+        self._moves = []
+        lengths = [want.words for want in wants]
+        replies = yield Round(ask, m.Masked, _kind(wants))
+        words = summed(replies, sum(lengths), attempt=0)
+        ends = np.cumsum(lengths)
+        return [want.read(words[end - length : end]) for want, length, end in zip(wants, lengths, ends, strict=True)]
+
+
+def _move(question: q.Insert | q.Remove) -> m.Move:
+    if isinstance(question, q.Insert):
+        return m.Insert(question.slot, list(question.itemset), question.entry)
+    return m.Remove(question.slot)
+
+
+def _kind(wants: list[Any]) -> str:
+    return " and ".join(dict.fromkeys(want.kind for want in wants))
+
+
+class _Usage:
+    """Where the slots end: all below may hold an element."""
+
+    def __init__(self, items: int) -> None:
+        self.length = items
+
+    def follow(self, move: q.Insert | q.Remove) -> None:
+        """A move was made."""
+        self.length = max(self.length, move.slot + 1)
+
+
+# -- what is asked for: the words it takes, the message that asks, and how the sum is read ----------------------------
+
+
+class _Supports:
+    kind = "supports"
+
+    def __init__(self, items: int, most: int) -> None:
+        self._length = items + 1
+        self._ring = Ring.for_sums_up_to(most)
+        self.words = self._ring.words(self._length)
+
+    def message(self, _number: int) -> m.Want:
+        return m.WantSupports(self._ring.bits)
+
+    def read(self, words: Words) -> NDArray[np.int64]:
+        return self._ring.read(words, length=self._length)
+
+
+class _SupportsOf:
+    kind = "supports"
+
+    def __init__(self, itemsets: list[list[int]], most: int) -> None:
+        self._itemsets = itemsets
+        self._ring = Ring.for_sums_up_to(most)
+        self.words = self._ring.words(len(itemsets))
+
+    def message(self, _number: int) -> m.Want:
+        return m.WantSupportOf(self._itemsets, self._ring.bits)
+
+    def read(self, words: Words) -> list[int]:
+        counts: list[int] = self._ring.read(words, length=len(self._itemsets)).tolist()
+        return counts
+
+
+class _Row:
+    """A row of the pair matrix, packed: no co-usage is above the usage of the row's element."""
+
+    kind = "rows"
+
+    def __init__(self, slot: int, usage: int, length: int, sizes: _Sizes) -> None:
+        self._slot, self._length, self._sizes = slot, length, sizes
+        self._ring = Ring.for_sums_up_to(usage)
+        self.words = self._ring.words(length)
+
+    def message(self, _number: int) -> m.Want:
+        return m.WantRow(self._slot, self._length, self._ring.bits)
+
+    def read(self, words: Words) -> q.SlotCounts:
+        counts = self._ring.read(words, length=self._length)
+        slots = np.flatnonzero(counts)
+        self._sizes.rows[self._slot] = len(slots)
+        return q.SlotCounts(slots.astype(np.int32), counts[slots])
+
+
+class _SparseRow:
+    """A row of which few entries are expected."""
+
+    kind = "rows"
+
+    def __init__(self, slot: int, usage: int, length: int, entries: int, sizes: _Sizes) -> None:
+        self._slot, self._usage, self._length, self._sizes = slot, usage, length, sizes
+        self._sketch = Sketch.for_entries(entries, length)
+        self.words = self._sketch.words
+
+    def message(self, number: int) -> m.Want:
+        self._sketch = Sketch(self._sketch.per_table, self._length, number)
+        return m.WantSparseRow(self._slot, self._length, self._sketch.per_table, number)
+
+    def read(self, words: Words) -> q.SlotCounts | None:
+        found = self._sketch.read(words)
+        if found is None:
+            return FAILED
+        self._sizes.rows[self._slot] = len(found[0])
+        return q.SlotCounts(*found)
+
+    def larger(self) -> _Row:
+        return _Row(self._slot, self._usage, self._length, self._sizes)
+
+
+class _Trial:
+    """What would change: for each slot how many covers lose the element (even places) and win it (odd ones)."""
+
+    def __init__(self, universe: int, entries: int) -> None:
+        self._entries = entries
+        self._sketch = Sketch.for_entries(entries, universe)
+
+    @property
+    def words(self) -> int:
+        return self._sketch.words
+
+    def sketch_for(self, number: int) -> Sketch:
+        """The same size, with the number of the round as its seed."""
+        self._sketch = Sketch(self._sketch.per_table, self._sketch.universe, number)
+        return self._sketch
+
+    def found(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+        """What the sum holds."""
+        return self._sketch.read(words)
+
+
+class _Insertion(_Trial):
+    kind = "insertion"
+
+    def __init__(
+        self, slot: int, itemset: tuple[int, ...], entry: int, length: int, sizes: _Sizes, entries: int | None = None
+    ) -> None:
+        super().__init__(2 * length, entries or sizes.insertion.guess())
+        self._asked = (slot, itemset, entry, length)
+        self._sizes = sizes
+
+    def message(self, number: int) -> m.Want:
+        slot, itemset, entry, length = self._asked
+        return m.WantInsertion(slot, list(itemset), entry, length, self.sketch_for(number).per_table, number)
+
+    def read(self, words: Words) -> q.Change | None:
+        found = self.found(words)
+        if found is None:
+            return FAILED
+        self._sizes.insertion.learn(len(found[0]))
+        return _change(*found)
+
+    def larger(self) -> _Insertion:
+        return _Insertion(*self._asked, self._sizes, MORE * self._entries)
+
+
+class _Removals(_Trial):
+    kind = "removals"
+
+    def __init__(self, slots: tuple[int, ...], length: int, sizes: _Sizes, entries: int | None = None) -> None:
+        super().__init__(2 * length * len(slots), entries or sizes.removal.guess(len(slots)))
+        self._slots, self._length, self._sizes = slots, length, sizes
+
+    def message(self, number: int) -> m.Want:
+        return m.WantRemovals(list(self._slots), self._length, self.sketch_for(number).per_table, number)
+
+    def read(self, words: Words) -> tuple[q.Change, ...] | None:
+        found = self.found(words)
+        if found is None:
+            return FAILED
+        places, counts = found
+        self._sizes.removal.learn(len(places), len(self._slots))
+        span = 2 * self._length
+        cuts = np.searchsorted(places, np.arange(1, len(self._slots)) * span)
+        parts = zip(np.split(places, cuts), np.split(counts, cuts), strict=True)
+        return tuple(_change(own - k * span, its) for k, (own, its) in enumerate(parts))
+
+    def larger(self) -> _Removals:
+        return _Removals(self._slots, self._length, self._sizes, MORE * self._entries)
+
+
+def _change(places: NDArray[Any], counts: NDArray[np.int64]) -> q.Change:
+    """Lost and won, by slot, from entries in ascending order of places."""
+    slots, where = np.unique(places >> 1, return_inverse=True)
+    both = np.zeros((2, len(slots)), np.int64)
+    both[places & 1, where] = counts
+    return q.Change(slots.astype(np.int32), both[0], both[1])
+
+
+class _Guess:
+    """How many entries the next trial will have, going by the last ones: too few cost a round, too many bytes."""
+
+    def __init__(self, first: float) -> None:
+        self._mean, self._spread = first, first / 2
+
+    def guess(self, trials: int = 1) -> int:
+        """For so many trials."""
+        return int(trials * self._mean + 2.0 * trials**0.5 * self._spread) + 1
+
+    def learn(self, entries: int, trials: int = 1) -> None:
+        """So many it were."""
+        each = entries / trials
+        self._spread += (abs(each - self._mean) - self._spread) / 16
+        self._mean += (each - self._mean) / 16
+
+
+class _Sizes:
+    """What is known of how full answers are: it decides how they are asked for, never what they say."""
+
+    def __init__(self) -> None:
+        self.insertion = _Guess(4.0)
+        self.removal = _Guess(6.0)
+        self.rows: dict[int, int] = {}  # how many entries the row of a slot had when it was last seen
+
+    def row(self, slot: int, usage: int, length: int) -> _Row | _SparseRow:
+        """Whichever takes fewer words: packed, or sketched for somewhat more entries than last time."""
+        packed = _Row(slot, usage, length, self)
+        entries = self.rows.get(slot, usage * 8)
+        if 4 * entries < packed.words:
+            sparse = _SparseRow(slot, usage, length, entries + entries // 8 + 4, self)
+            if sparse.words < packed.words:
+                return sparse
+        return packed
+
+
+# -- a client -----------------------------------------------------------------------------------------------------
+
+
+class ClientVariant:
+    """Keeps the covers of one member's transactions, and answers with masked words."""
+
+    def __init__(
+        self, settings: m.Settings, name: str, secrets: Mapping[str, PairSecret], database: TransactionDatabase
+    ) -> None:
+        self._state = CoverState(database)
+        self._hidden = Hidden(name, secrets if settings.masked else {}, purpose="x answers")
+
+    def answer(self, message: m.Ask) -> m.Masked:
+        """Make the moves, count what is asked for, mask it."""
+        for move in message.moves:
+            self._make(move)
+        pieces = [self._count(want) for want in message.wants]
+        words = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        label = MaskLabel(message.round, message.attempt)
+        return m.Masked(message.round, message.attempt, self._hidden.vector(words, label))
+
+    def _make(self, move: m.Move) -> None:
+        if isinstance(move, m.Insert):
+            self._state.insert(move.slot, self._checked(move.slot, move.items), move.entry)
+        else:
+            self._state.remove(self._alive(move.slot, itemset=True))
+
+    def _count(self, want: m.Want) -> Words:
+        match want:
+            case m.WantRow(slot, length, bits):
+                ring = _ring(bits)
+                words = np.zeros(ring.words(length), np.uint64)
+                (row,) = self._state.co_usages((self._alive(slot),))
+                ring.put(words, row.slots, row.counts, length=length)
+            case m.WantInsertion(slot, items, entry, length, cells, seed):
+                sketch = Sketch(cells, 2 * length, seed)
+                words = np.zeros(sketch.words, np.uint64)
+                change = self._state.try_insert(slot, self._checked(slot, items), entry)
+                _put(sketch, words, change, 0)
+            case m.WantRemovals(slots, length, cells, seed):
+                sketch = Sketch(cells, 2 * length * len(slots), seed)
+                words = np.zeros(sketch.words, np.uint64)
+                alive = tuple(self._alive(slot, itemset=True) for slot in slots)
+                for k, change in enumerate(self._state.try_removals(alive)):
+                    _put(sketch, words, change, 2 * length * k)
+            case m.WantSparseRow(slot, length, cells, seed):
+                sketch = Sketch(cells, length, seed)
+                words = np.zeros(sketch.words, np.uint64)
+                (row,) = self._state.co_usages((self._alive(slot),))
+                sketch.put(words, row.slots, row.counts)
+            case m.WantSupports(bits):
+                supports = self._state.supports()
+                counts = np.append(supports, self._state.database.transactions)
+                words = _packed(counts, bits)
+            case m.WantSupportOf(itemsets, bits):
+                counts = np.array([self._state.support(self._items(items)) for items in itemsets], np.int64)
+                words = _packed(counts, bits)
+        return words
+
+    # A server that lies must not be able to make the kernels look where nothing is.
+
+    def _alive(self, slot: int, *, itemset: bool = False) -> int:
+        table = self._state.table
+        if slot not in table.itemsets and (itemset or slot >= table.n_items):
+            msg = f"the server asked about slot {slot}, in which this client has nothing; it is refused"
+            raise ProtocolError(msg)
+        return slot
+
+    def _checked(self, slot: int, items: list[int]) -> tuple[int, ...]:
+        if slot != (expected := self._state.table.free_slot):
+            msg = f"the server puts an itemset into slot {slot}, here slot {expected} is next; it is refused"
+            raise ProtocolError(msg)
+        return self._items(items)
+
+    def _items(self, items: list[int]) -> tuple[int, ...]:
+        if items[-1] >= self._state.database.n_items or any(
+            a >= b for a, b in zip(items, items[1:], strict=False)
+        ):
+            msg = "the server named an itemset that is not one of this vocabulary in ascending order; it is refused"
+            raise ProtocolError(msg)
+        return tuple(items)
+
+
+def _ring(bits: int) -> Ring:
+    return Ring(bits, (1 << bits) - 1)
+
+
+def _packed(counts: NDArray[np.int64], bits: int) -> Words:
+    ring = _ring(bits)
+    words = np.zeros(ring.words(len(counts)), np.uint64)
+    ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
+    return words
+
+
+def _put(sketch: Sketch, words: Words, change: q.Change, offset: int) -> None:
+    places = change.slots * np.int32(2) + np.int32(offset)
+    sketch.put(words, places, change.lost)
+    sketch.put(words, places + np.int32(1), change.won)
