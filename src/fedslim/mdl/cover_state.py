@@ -9,11 +9,13 @@ Memory is linear in the data: about 16 bytes for each item occurrence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.kernels import counting, insertion, removal
+from fedslim.mdl.book import Book
+from fedslim.mdl.kernels import book as kernel
+from fedslim.mdl.kernels import counting
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.mdl.support import SupportIndex
@@ -40,13 +42,12 @@ def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
     return Lists(starts(), slots(), starts(), slots(), slots(), supports)
 
 
-def filled_lists(lists: Lists, table: WorkingTable) -> Lists:
-    """The lists of the elements that the table has now."""
-    if table.item_count > len(lists.slots):
-        room = np.zeros(table.item_count * 2, np.int32)
-        lists = lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
-    counting.build_lists(table.order, table.elements, lists)
-    return lists
+def lists_for(lists: Lists, table: WorkingTable) -> Lists:
+    """Lists with room for the elements that the table has now: the same ones if they have it."""
+    if table.item_count <= len(lists.slots):
+        return lists
+    room = np.zeros(table.item_count * 2, np.int32)
+    return lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
 
 
 def empty_work(capacity: int, database: TransactionDatabase) -> Work:
@@ -75,6 +76,9 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
         chain=np.zeros(capacity, np.int32),
         free_mask=np.zeros(WORDS, np.uint64),
         available=np.zeros(WORDS, np.uint64),
+        lost_of=np.zeros(capacity, np.int64),
+        won_of=np.zeros(capacity, np.int64),
+        n_hits=np.zeros(1, np.int64),
     )
 
 
@@ -97,8 +101,6 @@ class CoverState:
         usage[:n_items] = supports
         tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
         counting.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
-        # How long each list may get where it stands.
-        self._room = usage.copy()
         self._pool_end = occurrences
         # Each transaction keeps its length in front: one look into memory for both.
         start = database.offsets[:-1] + np.arange(n)
@@ -107,17 +109,14 @@ class CoverState:
         is_item[start] = False
         slots[start] = database.lengths
         slots[is_item] = database.items
-        self._covers = Covers(
-            start,
-            slots,
-            tids,
-            tid_start,
-            usage,
-            np.zeros(n, np.int32),
+        self._book = Book(
+            self.table.elements,
+            empty_lists(n_items, supports),
+            Covers(start, slots, tids, tid_start, usage, usage.copy(), np.zeros(n, np.int32)),
+            self._index.vertical,
+            empty_work(capacity, database),
         )
-        self._lists = empty_lists(n_items, supports)
         self._lists_are_old = False
-        self._work = empty_work(capacity, database)
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -131,28 +130,25 @@ class CoverState:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        return tuple(self._co_usage(slot) for slot in slots)
+        return tuple([self._co_usage(slot) for slot in slots])
 
     def _co_usage(self, slot: int) -> SlotCounts:
-        n = counting.co_usage(slot, self._covers, self._work)
-        return SlotCounts(self._work.touched[:n].copy(), self._work.row[:n].copy())
+        work = self._book.work
+        n = kernel.co_usage(self._book.lines, slot)
+        return SlotCounts(work.touched[:n].copy(), work.row[:n].copy())
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
-        self._stage(slot, itemset, entry)
-        n = insertion.try_insert(
-            slot, self.table.elements, self._ready_lists(), self._covers, self._index.vertical, self._work
-        )
-        return self._remember(("insert", slot, itemset, entry), n)
+        self.table.stage(slot, itemset, entry)
+        return self._remember(("insert", slot, itemset, entry), kernel.try_insert(self._ready(), slot))
 
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """See `Source`."""
-        return tuple(self._try_remove(slot) for slot in slots)
+        return tuple([self._try_remove(slot) for slot in slots])
 
     def _try_remove(self, slot: int) -> Change:
         self.table.unstage()
-        n = removal.try_remove(slot, self.table.elements, self._ready_lists(), self._covers, self._work)
-        return self._remember(("remove", slot), n)
+        return self._remember(("remove", slot), kernel.try_remove(self._ready(), slot))
 
     # -- moves --------------------------------------------------------------------------------------------------
 
@@ -160,118 +156,104 @@ class CoverState:
         """See `Source`."""
         if self._trial[0] != ("insert", slot, itemset, entry):
             self.try_insert(slot, itemset, entry)
-        self._make_room(self._trial[1])
         self._commits += 1
-        change = self._trial[1]
-        hits = int(change.won[change.slots == slot].sum())
-        self._work.hits[:hits].sort()  # a list in the order of memory is walked over faster, many times
-        n = insertion.insert(
-            slot, hits, self._commits, self.table.elements, self._ready_lists(), self._covers, self._work
-        )
+        work = self._book.work
+        # A list in the order of memory is walked over faster, many times.
+        work.hits[: int(work.n_hits[0])].sort()
+        self._carry_out(kernel.insert, slot)
         self.table.place(slot)
-        self._trial = ((), NOTHING)
-        self._lists_are_old = True
-        self._change(n)
 
     def remove(self, slot: int) -> None:
         """See `Source`."""
-        if self._covers.usage[slot] == 0:
-            # In no cover: nothing changes but the table.
-            self._drop(slot)
-            return
-        if self._trial[0] != ("remove", slot):
-            self._try_remove(slot)
-        self._make_room(self._trial[1])
-        self._commits += 1
-        n = removal.remove(slot, self._commits, self.table.elements, self._ready_lists(), self._covers, self._work)
-        self._drop(slot)
-        self._change(n)
+        if self._book.covers.usage[slot] > 0:
+            # Otherwise it is in no cover, and nothing changes but the table.
+            if self._trial[0] != ("remove", slot):
+                self._try_remove(slot)
+            self._commits += 1
+            self._carry_out(kernel.remove, slot)
+        self.table.drop(slot)
+        self._book.covers.room[slot] = 0
+        self._trial = ((), NOTHING)
+        self._lists_are_old = True
+
+    def _carry_out(self, move: Any, slot: int) -> None:
+        """Carry out what was just tried, with room for it."""
+        change = self._trial[1]
+        if move(self._ready(), slot, self._commits, change.slots, change.won) < 0:
+            self._make_room(change)
+            move(self._ready(), slot, self._commits, change.slots, change.won)
+        self._trial = ((), NOTHING)
+        self._lists_are_old = True
 
     # -- looking inside -----------------------------------------------------------------------------------------
 
     @property
     def usages(self) -> NDArray[np.int64]:
         """The usage of each slot in this database."""
-        return self._covers.usage
+        return self._book.covers.usage
 
     def cover(self, t: int) -> list[int]:
         """The slots in the cover of transaction `t`, in cover order."""
-        begin = self._covers.start[t]
-        slots = self._covers.slots[begin + 1 : begin + 1 + self._covers.slots[begin]].tolist()
+        covers = self._book.covers
+        begin = covers.start[t]
+        slots = covers.slots[begin + 1 : begin + 1 + covers.slots[begin]].tolist()
         rank = self.table.elements.rank
         return sorted(slots, key=lambda s: int(rank[s]))
 
     # -- keeping house ------------------------------------------------------------------------------------------
 
-    def _stage(self, slot: int, itemset: Itemset, entry: int) -> None:
-        self.table.stage(slot, itemset, entry)
-        if self.table.capacity > len(self._room):
-            self._grow(self.table.capacity)
-
-    def _drop(self, slot: int) -> None:
-        self.table.drop(slot)
-        self._room[slot] = 0
-        self._trial = ((), NOTHING)
-        self._lists_are_old = True
-
     def _remember(self, trial: tuple[object, ...], n: int) -> Change:
-        change = self._change(n)
+        work = self._book.work
+        change = Change(work.touched[:n].copy(), work.lost_of[:n].copy(), work.won_of[:n].copy())
         self._trial = (trial, change)
         return change
 
-    def _change(self, n: int) -> Change:
-        change = Change(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64))
-        counting.hand_over(n, self._work, change.slots, change.lost, change.won)
-        return change
-
-    def _ready_lists(self) -> Lists:
-        """The lists of elements by item, made anew if the table has changed since they were last needed."""
+    def _ready(self) -> NDArray[np.int64]:
+        """The address book, with everything in it as the table is now."""
+        book, table = self._book, self.table
+        if table.elements is not book.elements:
+            book.use_elements(table.elements)
+            if table.capacity > len(book.work.lost):
+                self._grow(table.capacity)
         if self._lists_are_old:
-            self._lists = filled_lists(self._lists, self.table)
+            lists = lists_for(book.lists, table)
+            if lists is not book.lists:
+                book.use_lists(lists)
+            kernel.build_lists(book.lines, table.order)
             self._lists_are_old = False
-        return self._lists
+        return book.lines
 
     def _grow(self, capacity: int) -> None:
-        covers, work = self._covers, self._work
-        self._covers = covers._replace(
-            tid_start=lengthened(covers.tid_start, capacity), usage=lengthened(covers.usage, capacity)
-        )
-        self._work = work._replace(
-            lost=lengthened(work.lost, capacity),
-            won=lengthened(work.won, capacity),
-            touched=lengthened(work.touched, capacity),
-            row=lengthened(work.row, capacity),
-            fitting=lengthened(work.fitting, capacity),
-            inside=lengthened(work.inside, capacity),
-            chain=lengthened(work.chain, capacity),
-        )
-        self._room = lengthened(self._room, capacity)
+        covers, work = self._book.covers, self._book.work
+        by_slot = ("tid_start", "usage", "room")
+        self._book.use_covers(covers._replace(**{f: lengthened(getattr(covers, f), capacity) for f in by_slot}))
+        by_slot = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
+        self._book.use_work(work._replace(**{f: lengthened(getattr(work, f), capacity) for f in by_slot}))
 
     def _make_room(self, change: Change) -> None:
         """See that every transaction list that will grow has the room to, before anything is written."""
-        wanted = self._covers.usage[change.slots] + change.won
-        short = wanted > self._room[change.slots]
-        if not short.any():
-            return
+        covers = self._book.covers
+        wanted = covers.usage[change.slots] + change.won
+        short = wanted > covers.room[change.slots]
         slots, needed = change.slots[short], wanted[short]
         needed += needed // 4 + 8
-        if self._pool_end + int(needed.sum()) > len(self._covers.tids):
+        if self._pool_end + int(needed.sum()) > len(covers.tids):
             self.compact(int(needed.sum()))
-        covers = self._covers
+            covers = self._book.covers
         for slot, room in zip(slots.tolist(), needed.tolist(), strict=True):
             begin, used = int(covers.tid_start[slot]), int(covers.usage[slot])
             covers.tids[self._pool_end : self._pool_end + used] = covers.tids[begin : begin + used]
             covers.tid_start[slot] = self._pool_end
-            self._room[slot] = room
+            covers.room[slot] = room
             self._pool_end += room
 
     def compact(self, extra: int = 0) -> None:
         """Move all lists together, so that the holes they left in the pool can be used again."""
-        covers = self._covers
+        covers = self._book.covers
         starts = np.zeros_like(covers.tid_start)
-        np.cumsum(self._room[:-1], out=starts[1:])
-        end = int(self._room.sum())
+        np.cumsum(covers.room[:-1], out=starts[1:])
+        end = int(covers.room.sum())
         tids = np.empty(max(len(covers.tids), end + extra + (end + extra) // 4), np.int32)
         counting.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
-        self._covers = covers._replace(tids=tids, tid_start=starts)
+        self._book.use_covers(covers._replace(tids=tids, tid_start=starts))
         self._pool_end = end

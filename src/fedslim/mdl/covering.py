@@ -8,7 +8,7 @@ import numpy as np
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
-from fedslim.mdl.cover_state import empty_lists, empty_work, filled_lists
+from fedslim.mdl.cover_state import empty_lists, empty_work, lists_for
 from fedslim.mdl.kernels import counting
 from fedslim.mdl.objective import code_length, log2
 from fedslim.mdl.table import WorkingTable
@@ -31,7 +31,8 @@ class Covering:
             self._working.stage(slot, items, entry)
             self._working.place(slot)
         supports = np.array(table.supports, np.int64)
-        self._lists = filled_lists(empty_lists(len(table.vocabulary), supports), self._working)
+        self._lists = lists_for(empty_lists(len(table.vocabulary), supports), self._working)
+        counting.fill_lists(self._working.order, self._working.elements, self._lists)
 
     @property
     def n_elements(self) -> int:

@@ -13,7 +13,7 @@ at once is asked at once: across a network a question is a round.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,16 +27,14 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotCounts:
+class SlotCounts(NamedTuple):
     """Counts over slots, only those that are not zero, in no particular order of slots."""
 
     slots: NDArray[np.int32]
     counts: Counts
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What an insertion or a removal does: for each slot, how many covers lose the element and how many win it."""
 
     slots: NDArray[np.int32]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
+from fedslim.mdl.kernels.counting import move_down, move_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,14 +136,10 @@ class WorkingTable:
         self._staged = None
         if self._freed:
             self._freed.remove(slot)
-        rank = self.elements.rank[self.n_items :]
-        rank[rank >= position] += 1
-        self.elements.rank[slot] = position
         n = len(self._keys)
         if n == len(self._order):
             self._order = lengthened(self._order, 2 * n)
-        self._order[position + 1 : n + 1] = self._order[position:n]
-        self._order[position] = slot
+        move_up(self._order, self.elements.rank, position, n, slot)
         self._keys.insert(position, key)
         self.item_count += len(key[2])
         self.itemsets[slot] = key[2]
@@ -153,11 +150,9 @@ class WorkingTable:
         """Take an element out of the table and free its slot."""
         self.unstage()
         position, n = int(self.elements.rank[slot]), len(self._keys)
-        self._order[position : n - 1] = self._order[position + 1 : n]
+        move_down(self._order, self.elements.rank, position, n)
         self.item_count -= len(self.itemsets[slot])
         del self._keys[position], self.itemsets[slot], self.entries[slot]
-        rank = self.elements.rank[self.n_items :]
-        rank[rank > position] -= 1
         self.elements.rank[slot] = DEAD_RANK
         self._freed.append(slot)
 

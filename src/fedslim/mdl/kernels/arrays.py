@@ -60,7 +60,8 @@ class Covers(NamedTuple):
     slots: NDArray[np.int32]  # the length of the cover, then its slots in no particular order
     tids: NDArray[np.int32]  # pool of transaction lists
     tid_start: NDArray[np.int64]  # for each slot, where its list begins in the pool
-    usage: NDArray[np.int64]  # for each slot, how long its list is
+    usage: NDArray[np.int64]  # for each slot, how long its list is …
+    room: NDArray[np.int64]  # … and how long it may become where it is
     changed: NDArray[np.int32]  # for each transaction, the last commit that changed its cover
 
 
@@ -97,3 +98,6 @@ class Work(NamedTuple):
     chain: NDArray[np.int32]  # … and for each slot the next one
     free_mask: NDArray[np.uint64]  # masks: the free items, …
     available: NDArray[np.uint64]  # … free items and those of elements that may still break
+    lost_of: NDArray[np.int64]  # for each of `touched`: what a trial counted
+    won_of: NDArray[np.int64]
+    n_hits: NDArray[np.int64]  # one number: how many of `hits` there are

@@ -1,15 +1,15 @@
-"""Filling lists, handing counts over, and covering transactions from nothing."""
+"""Filling lists, counting co-usages, and covering transactions from nothing."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fedslim._jit import njit
+from fedslim._jit import inner, njit
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
 from fedslim.mdl.kernels.cover import EMPTY, NONE, collect, fits, set_available, take_out
 
 
-@njit
+@inner
 def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
     """Fill `lists` from the slots in cover order."""
     start, key_start, support = lists.start, lists.key_start, lists.support
@@ -46,6 +46,30 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
 
 
 @njit
+def fill_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
+    """`build_lists`, for whoever has no address book."""
+    build_lists(order, elements, lists)
+
+
+@njit
+def move_up(order: np.ndarray, rank: np.ndarray, position: int, n: int, slot: int) -> None:
+    """Put a slot into the cover order of `n`; those from its position on have one more before them."""
+    for k in range(n, position, -1):
+        order[k] = order[k - 1]
+        rank[order[k]] = k
+    order[position] = slot
+    rank[slot] = position
+
+
+@njit
+def move_down(order: np.ndarray, rank: np.ndarray, position: int, n: int) -> None:
+    """Take the slot at a position out of the cover order of `n`."""
+    for k in range(position, n - 1):
+        order[k] = order[k + 1]
+        rank[order[k]] = k
+
+
+@njit
 def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, tids: np.ndarray) -> None:
     """Fill the transaction lists of the singletons; position[i] is where item i's list begins, then where it ends."""
     for t in range(len(offsets) - 1):
@@ -55,19 +79,7 @@ def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray,
             position[item] += 1
 
 
-@njit
-def hand_over(n_touched: int, work: Work, slots: np.ndarray, lost: np.ndarray, won: np.ndarray) -> None:
-    """Copy what `try_insert`, `insert`, `try_remove`, `remove` counted, and clean up after them."""
-    for k in range(n_touched):
-        s = np.int64(work.touched[k])
-        slots[k] = s
-        lost[k] = work.lost[s]
-        won[k] = work.won[s]
-        work.lost[s] = 0
-        work.won[s] = 0
-
-
-@njit
+@inner
 def co_usage(x: int, covers: Covers, work: Work) -> int:
     """Count how often each element is in a cover together with `x` (x itself included): `touched` and `row` say so."""
     n_touched = NONE

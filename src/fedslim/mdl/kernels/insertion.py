@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim._jit import inlined, inner, njit
+from fedslim._jit import inlined, inner
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Vertical, Work
 from fedslim.mdl.kernels.cover import (
     BIT,
@@ -141,7 +141,7 @@ def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertica
     return n
 
 
-@njit
+@inner
 def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work) -> int:
     """Count what inserting `z` changes and note in `hits` where it is used; returns the number of touched slots.
 
@@ -172,10 +172,11 @@ def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertica
                 work.hits[n_hits] = t
                 n_hits += 1
     mark(z, NONE, elements, work)
+    work.n_hits[0] = n_hits
     return n_touched
 
 
-@njit
+@inner
 def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out what was just tried; returns the number of touched slots."""
     n_touched = NONE

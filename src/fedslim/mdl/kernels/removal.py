@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim._jit import inlined, inner, njit
+from fedslim._jit import inlined, inner
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, Work
 from fedslim.mdl.kernels.cover import (
     COMMIT,
@@ -211,7 +211,7 @@ def _remove_groups(
     return n_touched
 
 
-@njit
+@inner
 def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Count what removing `z` changes; returns the number of touched slots."""
     mark(z, ONCE, elements, work)
@@ -236,7 +236,7 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
     return n_touched
 
 
-@njit
+@inner
 def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out the removal of `z`; returns the number of touched slots."""
     mark(z, ONCE, elements, work)
