@@ -46,8 +46,8 @@ def lists_for(lists: Lists, table: WorkingTable) -> Lists:
     """Lists with room for the elements that the table has now: the same ones if they have it."""
     if table.item_count <= len(lists.slots):
         return lists
-    room = np.zeros(table.item_count * 2, np.int32)
-    return lists._replace(slots=room, key_slots=room.copy(), keys=room.copy())
+    by_occurrence = ("slots", "key_slots", "keys")
+    return lists._replace(**{f: lengthened(getattr(lists, f), table.item_count * 2) for f in by_occurrence})
 
 
 def empty_work(capacity: int, database: TransactionDatabase) -> Work:
@@ -116,7 +116,6 @@ class CoverState:
             self._index.vertical,
             empty_work(capacity, database),
         )
-        self._lists_are_old = False
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -162,6 +161,11 @@ class CoverState:
         work.hits[: int(work.n_hits[0])].sort()
         self._carry_out(kernel.insert, slot)
         self.table.place(slot)
+        book = self._book
+        lists = lists_for(book.lists, self.table)
+        if lists is not book.lists:
+            book.use_lists(lists)
+        kernel.add_to_lists(book.lines, slot)
 
     def remove(self, slot: int) -> None:
         """See `Source`."""
@@ -171,10 +175,10 @@ class CoverState:
                 self._try_remove(slot)
             self._commits += 1
             self._carry_out(kernel.remove, slot)
+        kernel.take_from_lists(self._ready(), slot)
         self.table.drop(slot)
         self._book.covers.room[slot] = 0
         self._trial = ((), NOTHING)
-        self._lists_are_old = True
 
     def _carry_out(self, move: Any, slot: int) -> None:
         """Carry out what was just tried, with room for it."""
@@ -183,7 +187,6 @@ class CoverState:
             self._make_room(change)
             move(self._ready(), slot, self._commits, change.slots, change.won)
         self._trial = ((), NOTHING)
-        self._lists_are_old = True
 
     # -- looking inside -----------------------------------------------------------------------------------------
 
@@ -215,12 +218,6 @@ class CoverState:
             book.use_elements(table.elements)
             if table.capacity > len(book.work.lost):
                 self._grow(table.capacity)
-        if self._lists_are_old:
-            lists = lists_for(book.lists, table)
-            if lists is not book.lists:
-                book.use_lists(lists)
-            kernel.build_lists(book.lines, table.order)
-            self._lists_are_old = False
         return book.lines
 
     def _grow(self, capacity: int) -> None:

@@ -10,6 +10,8 @@ what a trial changes is always sketched, for it changes few elements of many. Se
 
 from __future__ import annotations
 
+from functools import lru_cache
+from operator import lt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -397,18 +399,18 @@ class ClientVariant:
                 (row,) = self._state.co_usages((self._alive(slot),))
                 ring.put(words, row.slots, row.counts, length=length)
             case m.WantInsertion(slot, items, entry, length, cells, seed):
-                sketch = Sketch(cells, 2 * length, seed)
+                sketch = _sketch(cells, 2 * length, seed)
                 words = np.zeros(sketch.words, np.uint64)
                 change = self._state.try_insert(slot, self._checked(slot, items), entry)
                 _put(sketch, words, change, 0)
             case m.WantRemovals(slots, length, cells, seed):
-                sketch = Sketch(cells, 2 * length * len(slots), seed)
+                sketch = _sketch(cells, 2 * length * len(slots), seed)
                 words = np.zeros(sketch.words, np.uint64)
                 alive = tuple(self._alive(slot, itemset=True) for slot in slots)
                 for k, change in enumerate(self._state.try_removals(alive)):
                     _put(sketch, words, change, 2 * length * k)
             case m.WantSparseRow(slot, length, cells, seed):
-                sketch = Sketch(cells, length, seed)
+                sketch = _sketch(cells, length, seed)
                 words = np.zeros(sketch.words, np.uint64)
                 (row,) = self._state.co_usages((self._alive(slot),))
                 sketch.put(words, row.slots, row.counts)
@@ -437,16 +439,20 @@ class ClientVariant:
         return self._items(items)
 
     def _items(self, items: list[int]) -> tuple[int, ...]:
-        if items[-1] >= self._state.database.n_items or any(
-            a >= b for a, b in zip(items, items[1:], strict=False)
-        ):
+        if items[-1] >= self._state.database.n_items or not all(map(lt, items, items[1:])):
             msg = "the server named an itemset that is not one of this vocabulary in ascending order; it is refused"
             raise ProtocolError(msg)
         return tuple(items)
 
 
+@lru_cache(maxsize=64)
 def _ring(bits: int) -> Ring:
     return Ring(bits, (1 << bits) - 1)
+
+
+@lru_cache(maxsize=64)
+def _sketch(cells: int, universe: int, seed: int) -> Sketch:
+    return Sketch(cells, universe, seed)
 
 
 def _packed(counts: NDArray[np.int64], bits: int) -> Words:
@@ -457,6 +463,5 @@ def _packed(counts: NDArray[np.int64], bits: int) -> Words:
 
 
 def _put(sketch: Sketch, words: Words, change: q.Change, offset: int) -> None:
-    places = change.slots * np.int32(2) + np.int32(offset)
-    sketch.put(words, places, change.lost)
-    sketch.put(words, places + np.int32(1), change.won)
+    sketch.put(words, change.slots, change.lost, stride=2, offset=offset)
+    sketch.put(words, change.slots, change.won, stride=2, offset=offset + 1)

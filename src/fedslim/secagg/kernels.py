@@ -20,13 +20,12 @@ LARGEST_VALUE = np.uint64(1 << 40)
 
 
 @njit
-def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
+def put_lanes(out: np.ndarray, bits: int, bound: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
     """Add counts at their places; returns the number of the first that does not fit, or -1."""
     per_word = WORD // bits
-    most = np.int64((ONE << np.uint64(bits)) - ONE)
     for k in range(len(places)):
         place = np.int64(places[k])
-        if counts[k] < 0 or counts[k] > most or place < 0 or place >= length:
+        if counts[k] < 0 or counts[k] > bound or place < 0 or place >= length:
             return np.int64(k)
         word = place // per_word
         out[word] += np.uint64(counts[k]) << np.uint64(bits * (place - word * per_word))
@@ -86,11 +85,24 @@ def _add(out: np.ndarray, per_table: int, seed: np.uint64, place: np.uint64, val
 
 
 @njit
-def put_sketch(out: np.ndarray, per_table: int, seed: int, places: np.ndarray, counts: np.ndarray) -> None:
-    """Add entries to a sketch."""
+def put_sketch(
+    out: np.ndarray,
+    per_table: int,
+    seed: int,
+    universe: int,
+    stride: int,
+    offset: int,
+    places: np.ndarray,
+    counts: np.ndarray,
+) -> int:
+    """Add entries to a sketch, at `offset + stride · place`; returns the number of the first that cannot be, or -1."""
     for k in range(len(places)):
+        place = offset + stride * np.int64(places[k])
+        if counts[k] < 0 or place < 0 or place >= universe:
+            return np.int64(k)
         if counts[k] != 0:
-            _add(out, np.int64(per_table), np.uint64(seed), np.uint64(places[k]), np.uint64(counts[k]))
+            _add(out, np.int64(per_table), np.uint64(seed), np.uint64(place), np.uint64(counts[k]))
+    return np.int64(-1)
 
 
 @inlined

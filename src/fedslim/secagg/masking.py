@@ -46,6 +46,8 @@ class MaskLabel:
     part: int = 0
 
     def __post_init__(self) -> None:
+        if 0 <= self.round < 1 << 48 and 0 <= self.attempt < 1 << 16 and 0 <= self.part < 1 << 16:
+            return
         for name, value, size in (
             ("round", self.round, ROUND_BYTES),
             ("attempt", self.attempt, ATTEMPT_BYTES),

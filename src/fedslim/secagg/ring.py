@@ -58,9 +58,8 @@ class Ring:
 
     def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64], *, length: int) -> None:
         """Add counts to a vector at their places (each place once); one that cannot be part of the sum is refused."""
-        bad = kernels.put_lanes(words, self.bits, length, places, counts)
-        if bad >= 0 or (len(counts) and int(counts.max()) > self.bound):
-            bad = bad if bad >= 0 else int(counts.argmax())
+        bad = kernels.put_lanes(words, self.bits, self.bound, length, places, counts)
+        if bad >= 0:
             msg = (
                 f"count {int(counts[bad])} at place {int(places[bad])} is not between 0 and {self.bound}, the bound of "
                 f"the ring, or not within the {length} places: the question does not fit the data; it is not answered"

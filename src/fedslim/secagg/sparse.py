@@ -54,12 +54,19 @@ class Sketch:
         """How many words it takes."""
         return int(2 * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
 
-    def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
-        """Add a member's entries."""
-        if len(places) and not (0 <= int(places.min()) and int(places.max()) < self.universe and counts.min() >= 0):
+    def put(
+        self,
+        words: Words,
+        places: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        *,
+        stride: int = 1,
+        offset: int = 0,
+    ) -> None:
+        """Add a member's entries, at `offset + stride · place` each."""
+        if kernels.put_sketch(words, self.per_table, self.seed, self.universe, stride, offset, places, counts) >= 0:
             msg = f"entries must be counts at places below {self.universe}"
             raise RingError(msg)
-        kernels.put_sketch(words, self.per_table, self.seed, places, counts)
 
     def read(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
         """The entries of a sum, in ascending order of places; None if they are too many for this sketch."""

@@ -154,9 +154,15 @@ def _hand_over(n_touched: int, work: Work) -> None:
 
 
 @njit
-def build_lists(book: np.ndarray, order: np.ndarray) -> None:
-    """See `counting.build_lists`."""
-    counting.build_lists(order, _elements(book), _lists(book))
+def add_to_lists(book: np.ndarray, z: int) -> None:
+    """See `counting.add_to_lists`."""
+    counting.add_to_lists(z, _elements(book), _lists(book))
+
+
+@njit
+def take_from_lists(book: np.ndarray, z: int) -> None:
+    """See `counting.take_from_lists`."""
+    counting.take_from_lists(z, _elements(book), _lists(book))
 
 
 @njit

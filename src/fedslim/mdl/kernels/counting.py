@@ -4,9 +4,82 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedslim._jit import inner, njit
+from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
-from fedslim.mdl.kernels.cover import EMPTY, NONE, collect, fits, set_available, take_out
+from fedslim.mdl.kernels.cover import EMPTY, NONE, NOT, ONCE, collect, first_at, fits, set_available, take_out
+
+
+@inlined
+def _key_of(z: int, elements: Elements, support: np.ndarray) -> int:
+    """The rarest item of an element."""
+    key = np.int64(elements.items[elements.start[z]])
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        item = np.int64(elements.items[j])
+        if support[item] < support[key]:
+            key = item
+    return key
+
+
+@inner
+def add_to_lists(z: int, elements: Elements, lists: Lists) -> None:
+    """Put an element, which has its rank already, where it belongs. One pass over what stands behind it."""
+    start, slots, rank = lists.start, lists.slots, elements.rank
+    first, size = elements.start[z], np.int64(elements.size[z])
+    end = start[len(start) - 1]
+    for j in range(size - 1, -1, -1):
+        item = np.int64(elements.items[first + j])
+        place = first_at(start, slots, item, rank, rank[z])
+        for k in range(end - 1, place - 1, -1):
+            slots[k + j + 1] = slots[k]
+        slots[place + j] = z
+        end = place
+    _shift_starts(z, ONCE, elements, start)
+    key_start, key_slots = lists.key_start, lists.key_slots
+    key = _key_of(z, elements, lists.support)
+    place = first_at(key_start, key_slots, key, rank, rank[z])
+    for k in range(key_start[len(key_start) - 1] - 1, place - 1, -1):
+        key_slots[k + 1] = key_slots[k]
+    key_slots[place] = z
+    for i in range(key + 1, len(key_start)):
+        key_start[i] += 1
+
+
+@inner
+def take_from_lists(z: int, elements: Elements, lists: Lists) -> None:
+    """Take an element, which still has its rank, out of the lists."""
+    start, slots, rank = lists.start, lists.slots, elements.rank
+    first, size = elements.start[z], np.int64(elements.size[z])
+    write = NONE
+    for j in range(size):
+        place = first_at(start, slots, np.int64(elements.items[first + j]), rank, rank[z])
+        if j == 0:
+            write = place
+        last = j == size - 1
+        stop = start[len(start) - 1]
+        if not last:
+            stop = first_at(start, slots, np.int64(elements.items[first + j + 1]), rank, rank[z])
+        for k in range(place + 1, stop):
+            slots[write] = slots[k]
+            write += 1
+    _shift_starts(z, NOT, elements, start)
+    key_start, key_slots = lists.key_start, lists.key_slots
+    key = _key_of(z, elements, lists.support)
+    place = first_at(key_start, key_slots, key, rank, rank[z])
+    for k in range(place, key_start[len(key_start) - 1] - 1):
+        key_slots[k] = key_slots[k + 1]
+    for i in range(key + 1, len(key_start)):
+        key_start[i] -= 1
+
+
+@inlined
+def _shift_starts(z: int, by: int, elements: Elements, start: np.ndarray) -> None:
+    """Each item's list begins later (or earlier) by the number of z's items before it."""
+    first, size = elements.start[z], np.int64(elements.size[z])
+    passed = NONE
+    for i in range(len(start)):
+        start[i] += by * passed
+        if passed < size and elements.items[first + passed] == i:
+            passed += 1
 
 
 @inner
@@ -18,12 +91,9 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
     keys = lists.keys
     for k in range(len(order)):
         s = np.int64(order[k])
-        key = np.int64(elements.items[elements.start[s]])
         for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            item = np.int64(elements.items[j])
-            start[item + 1] += 1
-            if support[item] < support[key]:
-                key = item
+            start[np.int64(elements.items[j]) + 1] += 1
+        key = _key_of(s, elements, support)
         keys[k] = key
         key_start[key + 1] += 1
     for i in range(1, len(start)):

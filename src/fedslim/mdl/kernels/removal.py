@@ -17,6 +17,7 @@ from fedslim.mdl.kernels.cover import (
     NOT,
     ONCE,
     TRIAL,
+    UNKNOWN,
     forget,
     lose,
     mark,
@@ -25,6 +26,9 @@ from fedslim.mdl.kernels.cover import (
     take_in,
     within_available,
 )
+
+FEW = 16
+"""In so few transactions it is quicker to look what fits in each than to sort out beforehand what could."""
 
 PATIENCE = 256
 """So many transactions are tried to be put into groups before that is given up."""
@@ -149,7 +153,7 @@ def _remove_from(
     covers: Covers,
     work: Work,
 ) -> int:
-    """Cover `t` without `z`; returns the number of touched slots."""
+    """Cover `t` without `z`; returns the number of touched slots. `n_inside` is UNKNOWN if nothing was sorted out."""
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     base = covers.start[t]
     n_kept = NONE
@@ -166,19 +170,20 @@ def _remove_from(
     for j in range(start[z], start[z] + size[z]):
         work.free[n_free] = items[j]
         n_free += 1
-    for k in range(n_inside):
-        work.fitting[k] = work.inside[k]
-    n_fitting = n_inside
     for w in range(WORDS):
         work.free_mask[w] = elements.mask[z, w]
-    set_available(n_alive, elements.mask, work)
-    for k in range(n_alive):
-        for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
-            s = np.int64(work.bucket[items[j]])
-            while s != NO_ELEMENT:
-                if within_available(s, elements.mask, work):
-                    n_fitting = take_in(s, n_fitting, rank, work.fitting)
-                s = np.int64(work.chain[s])
+    n_fitting = n_inside
+    if n_inside != UNKNOWN:
+        for k in range(n_inside):
+            work.fitting[k] = work.inside[k]
+        set_available(n_alive, elements.mask, work)
+        for k in range(n_alive):
+            for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
+                s = np.int64(work.bucket[items[j]])
+                while s != NO_ELEMENT:
+                    if within_available(s, elements.mask, work):
+                        n_fitting = take_in(s, n_fitting, rank, work.fitting)
+                    s = np.int64(work.chain[s])
     n_touched = lose(z, times, n_touched, work)
     return recover(
         t,
@@ -214,11 +219,16 @@ def _remove_groups(
 @inner
 def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Count what removing `z` changes; returns the number of touched slots."""
+    n_touched = NONE
+    begin = covers.tid_start[z]
+    if covers.usage[z] <= FEW:
+        for q in range(begin, begin + covers.usage[z]):
+            t = np.int64(covers.tids[q])
+            n_touched = _remove_from(t, z, ONCE, TRIAL, UNKNOWN, n_touched, elements, lists, covers, work)
+        return n_touched
     mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
-    n_touched = NONE
     n_groups = NONE
-    begin = covers.tid_start[z]
     for q in range(begin, begin + covers.usage[z]):
         t = np.int64(covers.tids[q])
         if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
@@ -239,14 +249,18 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
 @inner
 def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
     """Carry out the removal of `z`; returns the number of touched slots."""
-    mark(z, ONCE, elements, work)
-    n_inside = _sort_out(z, elements, lists, work)
+    few = covers.usage[z] <= FEW
+    n_inside = UNKNOWN
+    if not few:
+        mark(z, ONCE, elements, work)
+        n_inside = _sort_out(z, elements, lists, work)
     n_touched = NONE
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = np.int64(covers.tids[q])
         n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, elements, lists, covers, work)
         covers.changed[t] = stamp
-    _clear_buckets(z, elements, lists, work)
-    mark(z, NONE, elements, work)
+    if not few:
+        _clear_buckets(z, elements, lists, work)
+        mark(z, NONE, elements, work)
     forget(z, n_touched, stamp, elements, covers, work)
     return n_touched
