@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.table import Itemset
 
+ROOM_FOR_ROWS = 1 << 16
+"""Entries of rows that are counted at once."""
+
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -116,6 +119,11 @@ class CoverState:
             self._index.vertical,
             empty_work(capacity, database),
         )
+        self._room_for_rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]] = (
+            np.empty(64, np.int64),
+            np.empty(0, np.int32),
+            np.empty(0, np.int64),
+        )
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -129,12 +137,29 @@ class CoverState:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        return tuple([self._co_usage(slot) for slot in slots])
+        rows: list[SlotCounts] = []
+        while len(rows) < len(slots):
+            ends, others, counts = self.rows(np.array(slots[len(rows) :], np.int64))
+            begin = 0
+            for end in ends.tolist():
+                rows.append(SlotCounts(others[begin:end].copy(), counts[begin:end].copy()))
+                begin = end
+        return tuple(rows)
 
-    def _co_usage(self, slot: int) -> SlotCounts:
-        work = self._book.work
-        n = kernel.co_usage(self._book.lines, slot)
-        return SlotCounts(work.touched[:n].copy(), work.row[:n].copy())
+    def rows(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """(ends, others, counts): the row of slots[r] ends at ends[r]. Views, until the next call.
+
+        If there are many, only as many as there is room for, and at least one: whoever wants the others asks again.
+        """
+        room = self._room_for_rows
+        if len(room[0]) < len(slots):
+            room = (np.empty(2 * len(slots), np.int64), *room[1:])
+        if len(room[1]) < self.table.capacity:
+            size = max(ROOM_FOR_ROWS, 2 * self.table.capacity)
+            room = (room[0], np.empty(size, np.int32), np.empty(size, np.int64))
+        self._room_for_rows = ends, others, counts = room
+        n = kernel.co_usages(self._ready(), slots, ends, others, counts)
+        return ends[:n], others, counts
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""

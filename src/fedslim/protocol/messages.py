@@ -181,16 +181,16 @@ class WantSupportOf(Message, frozen=True):
     bits: Bits
 
 
-class WantRow(Message, frozen=True):
-    """How often each element is used together with this one: a count for each of the slots below `length`."""
+class WantRows(Message, frozen=True):
+    """How often each element is used together with these: for each a count of so many bits for all slots < `length`."""
 
-    slot: Number
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=MOST_PARTS)]
+    bits: Annotated[bytes, Meta(min_length=1, max_length=MOST_PARTS)]
     length: Number
-    bits: Bits
 
 
 class WantSparseRow(Message, frozen=True):
-    """The same as a sketch, for rows with few entries."""
+    """The same for one element as a sketch, for rows with few entries."""
 
     slot: Number
     length: Number
@@ -219,7 +219,7 @@ class WantRemovals(Message, frozen=True):
 
 
 Move = Insert | Remove
-Want = WantSupports | WantSupportOf | WantRow | WantSparseRow | WantInsertion | WantRemovals
+Want = WantSupports | WantSupportOf | WantRows | WantSparseRow | WantInsertion | WantRemovals
 
 
 class Ask(Message, frozen=True):
