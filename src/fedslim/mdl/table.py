@@ -46,16 +46,21 @@ def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[
 
 
 class WorkingTable:
-    """Slots, ranks and items of a code table while it is being searched for."""
+    """Slots, ranks and items of a code table while it is being searched for.
 
-    def __init__(self, n_items: int) -> None:
+    With `reuse_slots=False` a slot number is given out once: whoever keeps notes by slot need not forget in time.
+    """
+
+    def __init__(self, n_items: int, *, reuse_slots: bool = True) -> None:
         self.n_items = n_items
         self.itemsets: dict[int, Itemset] = {}  # slot -> items, no singletons
         self.entries: dict[int, int] = {}
         self._keys: list[OrderKey] = []  # in cover order
         self._order = np.zeros(SPARE_SLOTS, np.int32)  # the slots in the same order
         self.item_count = 0  # the number of items in all itemsets together (no singletons)
-        self._freed: list[int] = []  # slots that were used before
+        self._reuse = reuse_slots
+        self._freed: list[int] = []  # slots that were used before and may be again
+        self._fresh = n_items  # no slot from here on was ever used
         self._staged: tuple[int, OrderKey, int] | None = None
         self._end = n_items  # where the next itemset's items go
         capacity = n_items + SPARE_SLOTS
@@ -95,7 +100,7 @@ class WorkingTable:
     def next_slot(self) -> int:
         """A free slot: the same for everyone who made the same moves."""
         self.unstage()
-        return self._freed[-1] if self._freed else self.n_items + len(self._keys)
+        return self._freed[-1] if self._freed else self._fresh
 
     def stage(self, slot: int, itemset: Itemset, entry: int) -> None:
         """Put an itemset on trial in a free slot: it gets the rank it would have, the others keep theirs."""
@@ -130,6 +135,7 @@ class WorkingTable:
         self._staged = None
         if self._freed:
             self._freed.remove(slot)
+        self._fresh = max(self._fresh, slot + 1)
         rank = self.elements.rank[self.n_items :]
         rank[rank >= position] += 1
         self.elements.rank[slot] = position
@@ -145,7 +151,7 @@ class WorkingTable:
         self._end += len(key[2])
 
     def drop(self, slot: int) -> None:
-        """Take an element out of the table and free its slot."""
+        """Take an element out of the table; its slot is free again where slots are reused."""
         self.unstage()
         position, n = int(self.elements.rank[slot]), len(self._keys)
         self._order[position : n - 1] = self._order[position + 1 : n]
@@ -154,7 +160,8 @@ class WorkingTable:
         rank = self.elements.rank[self.n_items :]
         rank[rank > position] -= 1
         self.elements.rank[slot] = DEAD_RANK
-        self._freed.append(slot)
+        if self._reuse:
+            self._freed.append(slot)
 
     def _grow(self, least: int) -> None:
         capacity = max(least, self.n_items + 2 * (self.capacity - self.n_items))
