@@ -88,9 +88,9 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
 class CoverState:
     """Implements `questions.Source` for one database."""
 
-    def __init__(self, database: TransactionDatabase) -> None:
+    def __init__(self, database: TransactionDatabase, *, reuse_slots: bool = True) -> None:
         self.database = database
-        self.table = WorkingTable(database.n_items)
+        self.table = WorkingTable(database.n_items, reuse_slots=reuse_slots)
         self._commits = 0
         # The last trial: what is carried out has nearly always just been tried.
         self._trial: tuple[tuple[object, ...], Change] = ((), NOTHING)
@@ -214,6 +214,16 @@ class CoverState:
         self._trial = ((), NOTHING)
 
     # -- looking inside -----------------------------------------------------------------------------------------
+
+    @property
+    def covers(self) -> Covers:
+        """The covers, for kernels that count in them."""
+        return self._book.covers
+
+    @property
+    def work(self) -> Work:
+        """Scratch memory that fits the table, for the same."""
+        return self._book.work
 
     @property
     def usages(self) -> NDArray[np.int64]:
