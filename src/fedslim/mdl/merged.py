@@ -138,6 +138,15 @@ class MergedSearch:
         """The items of the element with this global number, which may have left the table."""
         return self._elements.items_of(number)
 
+    def number_of(self, itemset: Itemset) -> int:
+        """The global number of an itemset, the next one if it has none yet."""
+        return self._elements.number_of(itemset)
+
+    @property
+    def usages(self) -> NDArray[np.int64]:
+        """The usage of each element by its number, of those that left the table too; a view, not to be kept."""
+        return self._elements.usage[: len(self._elements)]
+
     def bits(self) -> Bits:
         """The description length now, with both parts."""
         elements = self._elements

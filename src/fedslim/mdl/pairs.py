@@ -81,3 +81,57 @@ def with_room(pairs: Pairs, extra: int) -> Pairs:
         free=free,
         n_free=np.array([n_free + added], np.int64),
     )
+
+
+class PairLedger:
+    """The counts of many pairs of numbered elements, kept up to date by what changes.
+
+    A pair has a place of its own while its count is not 0. Who makes the same changes in the same order has the same
+    places, so they can be spoken of.
+    """
+
+    def __init__(self) -> None:
+        self._pairs = no_pairs(64)
+
+    def replace(self, news: PairCounts) -> NDArray[np.int64]:
+        """Take in new counts of pairs x < y; returns the old ones."""
+        highest = int(news.y.max(initial=0))
+        if highest >= len(self._pairs.first):
+            self._pairs = with_elements(self._pairs, 2 * highest + 1)
+        old = np.empty(len(news), np.int64)
+        done = 0
+        while (done := kernel.replace(news.x, news.y, news.counts, done, self._pairs, old)) < len(news):
+            self._pairs = with_room(self._pairs, len(news) - done)
+        return old
+
+    def look_up(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The counts of pairs, in either order; 0 for those that are not there."""
+        counts = np.empty(len(x), np.int64)
+        kernel.look_up(x, y, self._pairs, counts)
+        return counts
+
+    def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The places of all pairs with one of these elements, ascending."""
+        known = elements[elements < len(self._pairs.first)]
+        numbers = np.empty(2 * len(self._pairs.count), np.int64)
+        n = kernel.around(known, self._pairs, numbers)
+        return np.unique(numbers[:n])
+
+    def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The elements x < y of the pairs at these places."""
+        return self._pairs.element[2 * places], self._pairs.element[2 * places + 1]
+
+    def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The places of pairs x < y; -1 for those that are not there."""
+        places = np.empty(len(x), np.int64)
+        kernel.locate(x, y, self._pairs, places)
+        return places
+
+    def is_place(self, places: NDArray[np.int64]) -> bool:
+        """Whether there is a pair at each of these places, and none is named twice."""
+        inside = bool(((places >= 0) & (places < len(self._pairs.count))).all())
+        return inside and bool(self._pairs.count[places].all()) and len(np.unique(places)) == len(places)
+
+    def discard(self, places: NDArray[np.int64]) -> None:
+        """Take the pairs at these places out."""
+        kernel.discard_all(places, self._pairs)

@@ -215,3 +215,53 @@ def look_up(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, counts: np.ndarray) ->
         x, y = min(np.int64(xs[k]), np.int64(ys[k])), max(np.int64(xs[k]), np.int64(ys[k]))
         p = NOT if x < 0 else np.int64(pairs.places[find(x, y, pairs)])
         counts[k] = pairs.count[p] if p >= 0 else NONE
+
+
+@njit
+def locate(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, places: np.ndarray) -> None:
+    """The numbers of pairs x < y, NOBODY for those that are none."""
+    for k in range(len(xs)):
+        places[k] = pairs.places[find(np.int64(xs[k]), np.int64(ys[k]), pairs)]
+
+
+@njit
+def replace(xs: np.ndarray, ys: np.ndarray, counts: np.ndarray, begin: int, pairs: Pairs, old: np.ndarray) -> int:
+    """Give pairs x < y new counts, from the `begin`-th on, and say what they had; a pair with the count 0 goes.
+
+    Returns how far it came before there was no room.
+    """
+    for k in range(begin, len(xs)):
+        x, y = np.int64(xs[k]), np.int64(ys[k])
+        place = find(x, y, pairs)
+        p = np.int64(pairs.places[place])
+        old[k] = pairs.count[p] if p >= 0 else NONE
+        if p >= 0:
+            if counts[k] == 0:
+                discard(p, pairs)
+            else:
+                pairs.count[p] = counts[k]
+        elif counts[k] > 0:
+            if pairs.n_free[0] == 0:
+                return k
+            add(x, y, counts[k], place, pairs)
+    return len(xs)
+
+
+@njit
+def around(elements: np.ndarray, pairs: Pairs, numbers: np.ndarray) -> int:
+    """The numbers of all pairs with one of these elements; those with two of them come twice. Returns how many."""
+    n = NONE
+    for k in range(len(elements)):
+        end = np.int64(pairs.first[elements[k]])
+        while end >= 0:
+            numbers[n] = end >> 1
+            n += 1
+            end = np.int64(pairs.following[end])
+    return n
+
+
+@njit
+def discard_all(numbers: np.ndarray, pairs: Pairs) -> None:
+    """Take pairs out, one after the other."""
+    for k in range(len(numbers)):
+        discard(np.int64(numbers[k]), pairs)
