@@ -281,14 +281,14 @@ def test_a_round_can_be_repeated_as_another_attempt():
 def test_stretches_of_key_stream_never_overlap():
     """The counter block is the label and a block number: distinct labels differ before the block number begins."""
     labels = [MaskLabel(r, a, p) for r in (0, 1, 2**47) for a in (0, 1, 2**16 - 1) for p in (0, 1, 2**16 - 1)]
-    starts = [counters(label, 1, 0, 1) for label in labels]
+    starts = [counters(label, 1, 1) for label in labels]
     assert len({start[:10] for start in starts}) == len(labels)
     assert all(start[10:] == bytes(6) for start in starts)
-    several = counters(MaskLabel(255, 7, 3), 3, 65_535, 2)
+    several = counters(MaskLabel(255, 7, 3), 3, 2)
     assert [several[k : k + 16] for k in range(0, 96, 16)] == [
         number.to_bytes(6, "big") + b"\0\7\0\3" + block.to_bytes(6, "big")
         for number in (255, 256, 257)
-        for block in (65_535, 65_536)
+        for block in (0, 1)
     ]
 
 

@@ -92,8 +92,10 @@ class CoverState:
         self.database = database
         self.table = WorkingTable(database.n_items, reuse_slots=reuse_slots)
         self._commits = 0
-        # The last trial: what is carried out has nearly always just been tried.
+        # The last trial: what is carried out has nearly always just been tried. And what the last insertion changed:
+        # if it does not stay after all, that changes back.
         self._trial: tuple[tuple[object, ...], Change] = ((), NOTHING)
+        self._inserted: tuple[tuple[object, ...], Change] = ((), NOTHING)
         self._index = SupportIndex(database)
         capacity = self.table.capacity
         n_items, n, occurrences = database.n_items, database.transactions, database.occurrences
@@ -104,7 +106,6 @@ class CoverState:
         usage[:n_items] = supports
         tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
         counting.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
-        self._pool_end = occurrences
         # Each transaction keeps its length in front: one look into memory for both.
         start = database.offsets[:-1] + np.arange(n)
         slots = np.empty(occurrences + n, np.int32)
@@ -115,7 +116,7 @@ class CoverState:
         self._book = Book(
             self.table.elements,
             empty_lists(n_items, supports),
-            Covers(start, slots, tids, tid_start, usage, usage.copy(), np.zeros(n, np.int32)),
+            Covers(start, slots, tids, tid_start, usage, usage.copy(), np.zeros(n, np.int32), np.array([occurrences])),
             self._index.vertical,
             empty_work(capacity, database),
         )
@@ -184,7 +185,8 @@ class CoverState:
         work = self._book.work
         # A list in the order of memory is walked over faster, many times.
         work.hits[: int(work.n_hits[0])].sort()
-        self._carry_out(kernel.insert, slot)
+        change = self._carry_out(kernel.insert, slot)
+        self._inserted = (("remove", slot), Change(change.slots, change.won, change.lost))
         self.table.place(slot)
         book = self._book
         lists = lists_for(book.lists, self.table)
@@ -196,7 +198,9 @@ class CoverState:
         """See `Source`."""
         if self._book.covers.usage[slot] > 0:
             # Otherwise it is in no cover, and nothing changes but the table.
-            if self._trial[0] != ("remove", slot):
+            if self._inserted[0] == ("remove", slot):
+                self._trial = self._inserted
+            elif self._trial[0] != ("remove", slot):
                 self._try_remove(slot)
             self._commits += 1
             self._carry_out(kernel.remove, slot)
@@ -205,13 +209,15 @@ class CoverState:
         self._book.covers.room[slot] = 0
         self._trial = ((), NOTHING)
 
-    def _carry_out(self, move: Any, slot: int) -> None:
-        """Carry out what was just tried, with room for it."""
+    def _carry_out(self, move: Any, slot: int) -> Change:
+        """Carry out what was just tried, with room for it; returns what it changed."""
         change = self._trial[1]
         if move(self._ready(), slot, self._commits, change.slots, change.won) < 0:
-            self._make_room(change)
+            wanted = self.usages[change.slots] + change.won
+            self.compact(int((wanted + wanted // 4 + 8).sum()))
             move(self._ready(), slot, self._commits, change.slots, change.won)
-        self._trial = ((), NOTHING)
+        self._trial = self._inserted = ((), NOTHING)
+        return change
 
     # -- looking inside -----------------------------------------------------------------------------------------
 
@@ -262,23 +268,6 @@ class CoverState:
         by_slot = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
         self._book.use_work(work._replace(**{f: lengthened(getattr(work, f), capacity) for f in by_slot}))
 
-    def _make_room(self, change: Change) -> None:
-        """See that every transaction list that will grow has the room to, before anything is written."""
-        covers = self._book.covers
-        wanted = covers.usage[change.slots] + change.won
-        short = wanted > covers.room[change.slots]
-        slots, needed = change.slots[short], wanted[short]
-        needed += needed // 4 + 8
-        if self._pool_end + int(needed.sum()) > len(covers.tids):
-            self.compact(int(needed.sum()))
-            covers = self._book.covers
-        for slot, room in zip(slots.tolist(), needed.tolist(), strict=True):
-            begin, used = int(covers.tid_start[slot]), int(covers.usage[slot])
-            covers.tids[self._pool_end : self._pool_end + used] = covers.tids[begin : begin + used]
-            covers.tid_start[slot] = self._pool_end
-            covers.room[slot] = room
-            self._pool_end += room
-
     def compact(self, extra: int = 0) -> None:
         """Move all lists together, so that the holes they left in the pool can be used again."""
         covers = self._book.covers
@@ -287,5 +276,4 @@ class CoverState:
         end = int(covers.room.sum())
         tids = np.empty(max(len(covers.tids), end + extra + (end + extra) // 4), np.int32)
         counting.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
-        self._book.use_covers(covers._replace(tids=tids, tid_start=starts))
-        self._pool_end = end
+        self._book.use_covers(covers._replace(tids=tids, tid_start=starts, pool_end=np.array([end])))

@@ -157,7 +157,34 @@ class Together:
         return tuple(question.put_to(source) for question in self.questions)
 
 
-Question = Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Insert | Remove
+class Presumed(NamedTuple):
+    """What an insertion changed, and what was asked about the table with the new element."""
+
+    change: Change
+    trials: tuple[Change, ...]
+    rows: tuple[SlotCounts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Presume:
+    """Insert this itemset, most likely for good: what does it change? And then, removals and rows as usual.
+
+    If it does not stay after all, it is removed: covers depend on nothing but the table.
+    """
+
+    move: Insert
+    removals: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    def put_to(self, source: Source) -> Presumed:
+        """Tell, and ask."""
+        move = self.move
+        change = source.try_insert(move.slot, move.itemset, move.entry)
+        source.insert(move.slot, move.itemset, move.entry)
+        return Presumed(change, source.try_removals(self.removals), source.co_usages(self.rows))
+
+
+Question = Presume | Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Insert | Remove
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

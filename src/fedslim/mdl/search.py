@@ -25,7 +25,18 @@ from fedslim.mdl.objective import (
     standard_length,
     standard_lengths,
 )
-from fedslim.mdl.questions import Change, CoUsages, Insert, Remove, Support, Supports, Together, TryInsert, TryRemovals
+from fedslim.mdl.questions import (
+    Change,
+    CoUsages,
+    Insert,
+    Presume,
+    Remove,
+    Support,
+    Supports,
+    Together,
+    TryInsert,
+    TryRemovals,
+)
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.table import WorkingTable, lengthened
 
@@ -34,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.mdl.questions import Question
+    from fedslim.mdl.questions import Question, SlotCounts
     from fedslim.mdl.table import Itemset
 
 Order = Literal["usage", "support"]
@@ -99,19 +110,31 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate, the move that would insert it, what the sources say it changes, and by how many bits."""
+    """A candidate, the move that would insert it, what the sources say it changes, and by how many bits.
+
+    If the sources have inserted it already, what they said about the table with it.
+    """
 
     candidate: Candidate
     move: Insert
     change: Change
     bits: float
+    inserted: bool = False
+    removals: dict[int, Change] = field(default_factory=dict)
+    rows: dict[int, SlotCounts] = field(default_factory=dict)
 
 
 class SlimSearch:
-    """One run of the search."""
+    """One run of the search.
 
-    def __init__(self, n_items: int, policy: Policy) -> None:
+    An *eager* search has each candidate inserted at once and asks in the same breath what it will ask next if the
+    candidate is accepted, as most are; one that is not accepted is removed again. It comes to the same result with half as
+    many questions and somewhat more work, which pays where a question is a round.
+    """
+
+    def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
         self.policy = policy
+        self._eager = eager and policy.look_ahead == 1
         self.tally = Tally()
         self.converged = False
         self.bits_now = 0.0
@@ -124,6 +147,7 @@ class SlimSearch:
         self._log2: NDArray[np.float64] = np.zeros(1)
         self._total = 0
         self._in_use = 0
+        self._tried: dict[int, Change] = {}  # removals that were asked about and still hold
 
     # -- what is known at any time ------------------------------------------------------------------------------
 
@@ -230,18 +254,43 @@ class SlimSearch:
         slot = self._table.next_slot()
         self._reserve(slot)
         self._standard[slot] = standard_length(itemset, self._item_lengths)
+        move = Insert(slot, itemset, entry)
+        if self._eager:
+            return (yield from self._presume(candidate, move))
         change = yield TryInsert(slot, itemset, entry)
-        return Trial(candidate, Insert(slot, itemset, entry), change, self._bits_changed(change))
+        return Trial(candidate, move, change, self._bits_changed(change))
+
+    def _presume(self, candidate: Candidate, move: Insert) -> Generator[Question, Any, Trial]:
+        """Have it inserted, and ask what comes next if all goes as estimated: only the two parents are used less."""
+        left = {s: int(self._usage[s]) - candidate.together for s in (candidate.x, candidate.y)}
+        stay = [s for s, usage in left.items() if usage > 0]
+        removals: tuple[int, ...] = ()
+        if self.policy.pruning and len(stay) == len(left):
+            # A parent that goes would change what the other one's removal does.
+            rank = self._table.elements.rank
+            removals = tuple(sorted((s for s in stay if s in self._table.itemsets), key=lambda s: (left[s], rank[s])))
+        rows = (move.slot, *stay)
+        answer = yield Presume(move, removals, rows)
+        self.tally.rows += len(rows)
+        bits = self._bits_changed(answer.change)
+        if bits >= 0:
+            yield Remove(move.slot)
+        trials = dict(zip(removals, answer.trials, strict=True))
+        return Trial(candidate, move, answer.change, bits, True, trials, dict(zip(rows, answer.rows, strict=True)))
 
     def _accept(self, trial: Trial) -> Generator[Question, Any, None]:
         move, table = trial.move, self._table
-        yield move
+        if not trial.inserted:
+            yield move
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
         self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
         self.ranking.welcome(move.slot)
         self.tally.accepted += 1
         shrunk = yield from self._apply(trial.change, trial.bits)
+        self._tried |= trial.removals
+        rows = tuple(s for s in trial.rows if self._usage[s] > 0)
+        self.ranking.learn(rows, tuple(trial.rows[s] for s in rows))
         if self.policy.pruning:
             yield from self._prune(shrunk)
 
@@ -270,19 +319,21 @@ class SlimSearch:
 
         Most removals are not carried out, and then the rows hold: a round is spared.
         """
-        trials = TryRemovals(slots)
-        if rows := self.ranking.missing():
-            self.tally.rows += len(rows)
-            answer, counts = yield Together((trials, CoUsages(rows)))
-            self.ranking.learn(rows, counts)
-        else:
-            answer = yield trials
-        changes: tuple[Change, ...] = answer
-        return changes
+        if unknown := tuple(s for s in slots if s not in self._tried):
+            trials = TryRemovals(unknown)
+            if rows := self.ranking.missing():
+                self.tally.rows += len(rows)
+                answer, counts = yield Together((trials, CoUsages(rows)))
+                self.ranking.learn(rows, counts)
+            else:
+                answer = yield trials
+            self._tried |= dict(zip(unknown, answer, strict=True))
+        return tuple(self._tried[s] for s in slots)
 
     def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:
         """Take in what changed; returns the itemsets, no singletons, that are used less than before."""
         net = change.won - change.lost
+        self._tried = {}
         self.bits_now += bits
         used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net
@@ -296,6 +347,15 @@ class SlimSearch:
             self._table.drop(slot)
             shrunk.remove(slot)
         return shrunk
+
+    def most_uses(self, itemset: Itemset, entry: int) -> int:
+        """The itemset cannot be used more often than this if it enters: a bound that is proven, not estimated.
+
+        Where it is used, each of its items is covered by an element that comes after it, in the table without it.
+        """
+        slots = self._table.slots_behind(itemset, entry)
+        usage, n_items = self._usage, self._table.n_items
+        return min(int(usage[i]) + int(usage[self._table.having(i, slots)].sum()) for i in itemset if i < n_items)
 
     def _bits_changed(self, change: Change) -> float:
         """The change of L(D, CT) in bits."""

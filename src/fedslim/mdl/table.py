@@ -98,6 +98,16 @@ class WorkingTable:
         """The items in a slot, singletons included."""
         return (slot,) if slot < self.n_items else self.itemsets[slot]
 
+    def slots_behind(self, itemset: Itemset, entry: int) -> NDArray[np.int32]:
+        """The slots of the itemsets that come after this one, which is not in the table, in cover order."""
+        return self.order[bisect_left(self._keys, order_key(itemset, entry)) :]
+
+    def having(self, item: int, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those of the slots whose elements contain the item; in a wide vocabulary also some that do not."""
+        bit = item % (64 * WORDS)
+        has = (self.elements.mask[slots, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1)
+        return slots[has.astype(bool)]
+
     @property
     def free_slot(self) -> int:
         """The slot for the next itemset: the same for everyone who made the same moves."""

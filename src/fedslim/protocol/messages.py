@@ -199,7 +199,10 @@ class WantSparseRow(Message, frozen=True):
 
 
 class WantInsertion(Message, frozen=True):
-    """What changes if this itemset enters: a sketch of what is lost (even places) and won (odd) for each slot."""
+    """What changes if this itemset enters: a sketch of what is lost (even places) and won (odd) for each slot.
+
+    With `keep` it enters at once, and all that is asked for after it is about the table with it.
+    """
 
     slot: Number
     items: Items
@@ -207,6 +210,7 @@ class WantInsertion(Message, frozen=True):
     length: Number
     cells: Number
     seed: Count
+    keep: bool
 
 
 class WantRemovals(Message, frozen=True):

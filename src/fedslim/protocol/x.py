@@ -54,11 +54,11 @@ class ServerVariant:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self.search = SlimSearch(situation.items, situation.policy)
+        self.search = SlimSearch(situation.items, situation.policy, eager=True)
         self._moves: list[m.Move] = []
         self._transactions = 0
         self._supports: list[int] = []
-        self._usage = _Usage(situation.items)
+        self._length = situation.items  # all slots below it may hold an element
         self._sizes = _Sizes()
 
     def run(self) -> Generator[Round, Replies, Outcome]:
@@ -71,7 +71,7 @@ class ServerVariant:
             while True:
                 if isinstance(question, (q.Insert, q.Remove)):
                     self._moves.append(_move(question))
-                    self._usage.follow(question)
+                    self._length = max(self._length, question.slot + 1)
                     question = questions.send(None)
                 elif situation.ending is not None and self._supports:
                     ending = situation.ending
@@ -99,6 +99,8 @@ class ServerVariant:
             readings = yield from self._round([wants[k] for k in open_])
             for k, reading in zip(open_, readings, strict=True):
                 if reading is FAILED:
+                    if isinstance(wants[k], _Insertion):
+                        self._moves += wants[k].withdrawal()
                     wants[k] = wants[k].larger()
                 else:
                     answers[k] = reading
@@ -111,8 +113,10 @@ class ServerVariant:
 
     def _wants(self, question: q.Question) -> list[Any]:
         """What to ask the members for, to answer a question."""
-        length = self._usage.length
+        length = self._length
         match question:
+            case q.Presume(q.Insert(slot, itemset, entry), removals, rows):
+                return self._presumed(slot, itemset, entry, removals, rows)
             case q.Supports():
                 return [_Supports(self._situation.items, self._situation.settings.most_transactions)]
             case q.Support(itemset):
@@ -120,14 +124,33 @@ class ServerVariant:
             case q.CoUsages(slots):
                 return self._sizes.rows_for(slots, self.search.usages[list(slots)].tolist(), length)
             case q.TryInsert(slot, itemset, entry):
-                return [_Insertion(slot, itemset, entry, max(length, slot + 1), self._sizes)]
+                return [_Insertion((slot, itemset, entry, max(length, slot + 1), False), self._sizes)]
             case q.TryRemovals(slots):
                 return [_Removals(slots, length, self._sizes)]
         raise AssertionError(question)
 
+    def _presumed(
+        self, slot: int, itemset: tuple[int, ...], entry: int, removals: tuple[int, ...], rows: tuple[int, ...]
+    ) -> list[Any]:
+        """An insertion that is carried out at once, and what is asked about the table with it.
+
+        The two parents, whose rows are asked for, are used less than before: where the new one is, they are not.
+        """
+        self._length = length = max(self._length, slot + 1)
+        most = self.search.most_uses(itemset, entry)
+        usages = [most if s == slot else int(self.search.usages[s]) for s in rows]
+        wants: list[Any] = [_Insertion((slot, itemset, entry, length, True), self._sizes)]
+        if removals:
+            wants.append(_Removals(removals, length, self._sizes))
+        return wants + self._sizes.rows_for(rows, usages, length)
+
     def _answer(self, question: q.Question, read: list[Any]) -> Any:
         """The answer to a question from the readings of what was asked for it."""
         match question:
+            case q.Presume(_, removals, slots):
+                trials = read[1] if removals else ()
+                rows = {slot: row for part in read[1 + bool(removals) :] for slot, row in part.items()}
+                return q.Presumed(read[0], trials, tuple(rows[slot] for slot in slots))
             case q.Supports():
                 *self._supports, self._transactions = read[0].tolist()
                 return np.array(self._supports, np.int64)
@@ -161,17 +184,6 @@ def _move(question: q.Insert | q.Remove) -> m.Move:
 
 def _kind(wants: list[Any]) -> str:
     return " and ".join(dict.fromkeys(want.kind for want in wants))
-
-
-class _Usage:
-    """Where the slots end: all below may hold an element."""
-
-    def __init__(self, items: int) -> None:
-        self.length = items
-
-    def follow(self, move: q.Insert | q.Remove) -> None:
-        """A move was made."""
-        self.length = max(self.length, move.slot + 1)
 
 
 # -- what is asked for: the words it takes, the message that asks, and how the sum is read ----------------------------
@@ -282,16 +294,17 @@ class _Trial:
 class _Insertion(_Trial):
     kind = "insertion"
 
-    def __init__(
-        self, slot: int, itemset: tuple[int, ...], entry: int, length: int, sizes: _Sizes, entries: int | None = None
-    ) -> None:
-        super().__init__(2 * length, entries or sizes.insertion.guess())
-        self._asked = (slot, itemset, entry, length)
-        self._sizes = sizes
+    def __init__(self, asked: tuple[int, tuple[int, ...], int, int, bool], sizes: _Sizes, entries: int = 0) -> None:
+        super().__init__(2 * asked[3], entries or sizes.insertion.guess())
+        self._asked, self._sizes = asked, sizes
 
     def message(self, number: int) -> m.Want:
-        slot, itemset, entry, length = self._asked
-        return m.WantInsertion(slot, list(itemset), entry, length, self.sketch_for(number).per_table, number)
+        slot, itemset, entry, length, keep = self._asked
+        return m.WantInsertion(slot, list(itemset), entry, length, self.sketch_for(number).per_table, number, keep)
+
+    def withdrawal(self) -> list[m.Move]:
+        """The moves that make it possible to ask again."""
+        return [m.Remove(self._asked[0])] if self._asked[4] else []
 
     def read(self, words: Words) -> q.Change | None:
         found = self.found(words)
@@ -301,7 +314,7 @@ class _Insertion(_Trial):
         return _change(*found)
 
     def larger(self) -> _Insertion:
-        return _Insertion(*self._asked, self._sizes, MORE * self._entries)
+        return _Insertion(self._asked, self._sizes, MORE * self._entries)
 
 
 class _Removals(_Trial):
@@ -443,8 +456,10 @@ class ClientVariant:
     def _insertion(self, want: m.WantInsertion) -> Words:
         sketch = _sketch(want.cells, 2 * want.length, want.seed)
         words = np.zeros(sketch.words, np.uint64)
-        change = self._state.try_insert(want.slot, self._checked(want.slot, want.items), want.entry)
-        _put(sketch, words, change, 0)
+        itemset = self._checked(want.slot, want.items)
+        _put(sketch, words, self._state.try_insert(want.slot, itemset, want.entry), 0)
+        if want.keep:
+            self._state.insert(want.slot, itemset, want.entry)
         return words
 
     def _removals(self, want: m.WantRemovals) -> Words:

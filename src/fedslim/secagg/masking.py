@@ -34,7 +34,8 @@ WORDS_IN_BLOCK = 2
 ROUNDS_AHEAD = 16
 """Key streams are made for so many rounds at once: most answers are short, and a call costs more than its bytes."""
 
-MOST_WORDS_AHEAD = 512
+MOST_WORDS_AHEAD = 256
+"""Longer answers are masked when they are there: then it is the bytes that cost."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,13 +60,13 @@ class MaskLabel:
 
 
 @lru_cache(maxsize=4)
-def counters(label: MaskLabel, rounds: int, first: int, blocks: int) -> bytes:
-    """The counter blocks from number `first` on of this label, and of the same label in the rounds after it."""
+def counters(label: MaskLabel, rounds: int, blocks: int) -> bytes:
+    """The first counter blocks of this label, and of the same label in the rounds after it."""
     counter = np.zeros((rounds, blocks, 16), np.uint8)
     counter[:, :, 0:6] = _big_endian(label.round + np.arange(rounds), ROUND_BYTES)[:, None, :]
     counter[:, :, 6:8] = _big_endian(np.array(label.attempt), ATTEMPT_BYTES)
     counter[:, :, 8:10] = _big_endian(np.array(label.part), PART_BYTES)
-    counter[:, :, 10:16] = _big_endian(first + np.arange(blocks), BLOCK_BYTES)[None, :, :]
+    counter[:, :, 10:16] = _big_endian(np.arange(blocks), BLOCK_BYTES)[None, :, :]
     return counter.tobytes()
 
 
@@ -102,7 +103,6 @@ class Masker:
         self._last: MaskLabel | None = None
         self._ahead: NDArray[np.uint64] = np.zeros((0, 0), np.uint64)  # masks of the rounds from `_from` on
         self._from = MaskLabel(0)
-        self._usual = 64.0  # words of an answer, averaged
 
     def mask(self, words: Words, label: MaskLabel) -> bytes:
         """The words hidden under this label. A label that does not come after the last one is refused."""
@@ -112,15 +112,10 @@ class Masker:
         self._last = label
         if self._pairs:
             length = len(words)
-            self._usual += (length - self._usual) / 8
-            ahead = self._made_ahead(label)
-            n = len(ahead)
-            if length <= n:
-                words = words + ahead[:length]
+            if length > MOST_WORDS_AHEAD:
+                words = words + self._masks(label, 1, length)[0]
             else:
-                words = words.copy()
-                words[:n] += ahead
-                words[n:] += self._masks(label, 1, n, length - n)[0]
+                words = words + self._made_ahead(label)[:length]
         return words.astype("<u8", copy=False).tobytes()
 
     def _made_ahead(self, label: MaskLabel) -> NDArray[np.uint64]:
@@ -128,15 +123,14 @@ class Masker:
         offset = label.round - self._from.round
         same = (label.part, label.attempt) == (self._from.part, self._from.attempt)
         if not same or not 0 <= offset < len(self._ahead):
-            width = min(MOST_WORDS_AHEAD, 1 << max(4, int(self._usual * 1.25).bit_length()))
-            self._ahead, self._from, offset = self._masks(label, ROUNDS_AHEAD, 0, width), label, 0
+            self._ahead, self._from, offset = self._masks(label, ROUNDS_AHEAD, MOST_WORDS_AHEAD), label, 0
         row: NDArray[np.uint64] = self._ahead[offset]
         return row
 
-    def _masks(self, label: MaskLabel, rounds: int, first: int, length: int) -> NDArray[np.uint64]:
-        """The sum of all pairs' masks, for so many rounds from the label's on, from word number `first` on."""
+    def _masks(self, label: MaskLabel, rounds: int, length: int) -> NDArray[np.uint64]:
+        """The sum of all pairs' masks, for so many rounds from the label's on."""
         blocks = -(-length // WORDS_IN_BLOCK)
-        names = counters(label, rounds, first // WORDS_IN_BLOCK, blocks)
+        names = counters(label, rounds, blocks)
         total = np.zeros(rounds * blocks * WORDS_IN_BLOCK, np.uint64)
         for pair in self._pairs:
             (np.add if pair.adds else np.subtract)(total, pair.expand(names), out=total)

@@ -63,6 +63,7 @@ class Covers(NamedTuple):
     usage: NDArray[np.int64]  # for each slot, how long its list is …
     room: NDArray[np.int64]  # … and how long it may become where it is
     changed: NDArray[np.int32]  # for each transaction, the last commit that changed its cover
+    pool_end: NDArray[np.int64]  # one number: where the free part of the pool begins
 
 
 class Vertical(NamedTuple):

@@ -23,7 +23,7 @@ from fedslim.mdl.kernels.cover import NONE, NOT
 LINE = 3
 """Numbers for each array: its address, its length, and how many columns it has."""
 
-ELEMENTS, LISTS, COVERS, VERTICAL, WORK = 0, 6, 12, 19, 23
+ELEMENTS, LISTS, COVERS, VERTICAL, WORK = 0, 6, 12, 20, 24
 LINES = WORK + 24
 
 
@@ -100,6 +100,7 @@ def _covers(book: np.ndarray) -> Covers:
         _i64(*_at(book, k + 4)),
         _i64(*_at(book, k + 5)),
         _i32(*_at(book, k + 6)),
+        _i64(*_at(book, k + 7)),
     )
 
 
@@ -202,19 +203,34 @@ def try_remove(book: np.ndarray, z: int) -> int:
 
 
 @inlined
-def _fits(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
-    """Whether all transaction lists that will grow have the room to."""
+def _make_room(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
+    """See that every transaction list that will grow has the room to; False, and nothing done, if the pool is full."""
+    wanted = NONE
     for k in range(len(slots)):
-        if covers.usage[slots[k]] + won[k] > covers.room[slots[k]]:
-            return False
+        length = covers.usage[slots[k]] + won[k]
+        if length > covers.room[slots[k]]:
+            wanted += length + length // 4 + 8
+    if covers.pool_end[0] + wanted > len(covers.tids):
+        return False
+    if wanted > 0:
+        for k in range(len(slots)):
+            s = np.int64(slots[k])
+            length = covers.usage[s] + won[k]
+            if length > covers.room[s]:
+                begin, end = covers.tid_start[s], covers.pool_end[0]
+                for j in range(covers.usage[s]):
+                    covers.tids[end + j] = covers.tids[begin + j]
+                covers.tid_start[s] = end
+                covers.room[s] = length + length // 4 + 8
+                covers.pool_end[0] = end + covers.room[s]
     return True
 
 
 @njit
 def insert(book: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
-    """See `insertion.insert`; -1, and nothing done, if a list has too little room for what the trial said."""
+    """See `insertion.insert`; -1, and nothing done, if the pool has too little room for what the trial said."""
     covers, work = _covers(book), _work(book)
-    if not _fits(slots, won, covers):
+    if not _make_room(slots, won, covers):
         return NOT
     n_touched = insertion.insert(z, work.n_hits[0], stamp, _elements(book), _lists(book), covers, work)
     _hand_over(n_touched, work)
@@ -223,9 +239,9 @@ def insert(book: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndar
 
 @njit
 def remove(book: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
-    """See `removal.remove`; -1, and nothing done, if a list has too little room for what the trial said."""
+    """See `removal.remove`; -1, and nothing done, if the pool has too little room for what the trial said."""
     covers, work = _covers(book), _work(book)
-    if not _fits(slots, won, covers):
+    if not _make_room(slots, won, covers):
         return NOT
     n_touched = removal.remove(z, stamp, _elements(book), _lists(book), covers, work)
     _hand_over(n_touched, work)

@@ -74,7 +74,9 @@ def _same_later(t: int, u: int, z: int, elements: Elements, covers: Covers) -> b
 
 
 @inlined
-def _group(t: int, z: int, n_groups: int, elements: Elements, covers: Covers, work: Work) -> tuple[int, int]:
+def _group(
+    t: int, z: int, n_groups: int, places: int, elements: Elements, covers: Covers, work: Work
+) -> tuple[int, int]:
     """The place of the group of `t` and the number of groups: new groups have the count 0.
 
     What removing `z` does to a cover depends on nothing but the elements in it that come after `z`, and many
@@ -82,11 +84,11 @@ def _group(t: int, z: int, n_groups: int, elements: Elements, covers: Covers, wo
     groups: z is nearly always a union of elements, and then there is no work to share.)
     """
     h = _hash_later(t, z, elements, covers)
-    place = np.int64(h & np.uint64(GROUP_PLACES - 1))
+    place = np.int64(h & np.uint64(places - 1))
     while work.group_tid[place] != NO_GROUP:
         if work.group_hash[place] == h and _same_later(t, np.int64(work.group_tid[place]), z, elements, covers):
             return place, n_groups
-        place = (place + 1) & (GROUP_PLACES - 1)
+        place = (place + 1) & (places - 1)
     work.group_hash[place] = h
     work.group_tid[place] = t
     work.group_count[place] = 0
@@ -229,15 +231,19 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
     mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
     n_groups = NONE
+    # Few transactions need few places, and memory that is looked at often is near.
+    places = np.int64(GROUP_PLACES)
+    while places > 64 and places >= 4 * covers.usage[z]:
+        places >>= 1
     for q in range(begin, begin + covers.usage[z]):
         t = np.int64(covers.tids[q])
         if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
             # Nearly everybody is a group of its own, as where covers are long: looking for groups does not pay.
             n_touched = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
             continue
-        place, n_groups = _group(t, z, n_groups, elements, covers, work)
+        place, n_groups = _group(t, z, n_groups, places, elements, covers, work)
         work.group_count[place] += 1
-        if n_groups == GROUP_PLACES // 2:
+        if n_groups == places // 2:
             n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
             n_groups = NONE
     n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
