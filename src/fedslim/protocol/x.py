@@ -358,7 +358,7 @@ class _Guess:
 
     def guess(self, trials: int = 1) -> int:
         """For so many trials."""
-        return int(trials * self._mean + 2.0 * trials**0.5 * self._spread) + 1
+        return int(trials * self._mean + 3.0 * trials**0.5 * self._spread) + 1
 
     def learn(self, entries: int, trials: int = 1) -> None:
         """So many it were."""
