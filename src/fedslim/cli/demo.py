@@ -56,7 +56,7 @@ def demo(quiet: options.Quiet = False) -> None:
             compared = compare(simulation, whole.table)
         assert compared is not None  # noqa: S101  # nobody could stop it
         runs.append((simulation, compared))
-    print_rich(_variants(whole, runs), _together(runs), summary(_facts(runs)))
+    print_rich(_variants(whole, runs), _together(runs), summary(_facts(whole, runs)))
 
 
 def _variants(whole: "Mined", runs: "Runs") -> "Table":
@@ -94,25 +94,17 @@ def _together(runs: "Runs") -> "Table":
             found[itemset.labels] = itemset.supports
             by.setdefault(itemset.labels, []).append(simulation.variant)
     thinnest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
-    rows = [(*map(str, found[labels]), ", ".join(by[labels]), shown_items(labels)) for labels in thinnest]
-    members = runs[0][0].members
-    header = (*members, "found by", "together, at no site alone (cases at each)")
-    return grid(header, rows, right=len(members))
+    rows = [(" + ".join(map(str, found[labels])), ", ".join(by[labels]), shown_items(labels)) for labels in thinnest]
+    return grid(("cases at each site", "found by", "found together, at no site alone"), rows, right=1)
 
 
-def _facts(runs: "Runs") -> list[tuple[str, str]]:
+def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
     simulation, compared = runs[0]
     alone = [len(table) for table in compared.local_tables]
-    gap = len(compared.gap)
+    where = f"{count(simulation.table.transactions, 'transaction')} at {', '.join(simulation.members)}"
+    missed = f"{len(compared.gap)} of the {len(whole.table)} found in one place are found at none: the gap"
     return [
-        (
-            "data",
-            f"{DATA}, synthetic: {count(simulation.table.transactions, 'transaction')} at {len(simulation.sites)} sites",
-        ),
-        (
-            "alone",
-            f"a site finds {min(alone)} to {max(alone)} itemsets; {gap} of all {len(compared.reference.itemsets)} "
-            "are found at none: the gap",
-        ),
-        ("more", f"fedslim simulate {DATA} --variant sa --clients 10, and docs/federation.md"),
+        ("data", f"{DATA}, synthetic: {where}"),
+        ("alone", f"a site finds {min(alone)} to {max(alone)} itemsets; {missed}"),
+        ("more", f"fedslim simulate {DATA} --variant sa --clients 10; docs/federation.md"),
     ]

@@ -193,6 +193,7 @@ def prepare(variant: str = "x") -> None:
 
     Where the compiled kernels cannot be kept, they are compiled for this process only.
     """
+    _check_variant(variant)
     prepare_engine()
     try:
         _warm_up(variant)
@@ -294,9 +295,7 @@ def _numbered(databases: Sequence[TransactionDatabase]) -> dict[str, Transaction
 
 
 def _check(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
-    if variant not in VARIANTS:
-        msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
-        raise ParameterError(msg)
+    _check_variant(variant)
     if not isinstance(masking, bool):
         msg = f"masking must be True or False, not {masking!r}"
         raise ParameterError(msg)
@@ -309,6 +308,12 @@ def _check(variant: object, masking: object, max_time: object, max_rounds: objec
         raise ParameterError(msg)
     if not (_whole(seed) and 0 <= seed <= MOST_SEED):  # type: ignore[operator]
         msg = f"seed must be a whole number from 0 to {MOST_SEED}, not {seed!r}"
+        raise ParameterError(msg)
+
+
+def _check_variant(variant: object) -> None:
+    if variant not in VARIANTS:
+        msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
         raise ParameterError(msg)
 
 
