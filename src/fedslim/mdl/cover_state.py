@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.table import Itemset
 
+ROOM_FOR_ROWS = 1 << 16
+"""Entries of rows that are counted at once."""
+
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -85,9 +88,9 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
 class CoverState:
     """Implements `questions.Source` for one database."""
 
-    def __init__(self, database: TransactionDatabase) -> None:
+    def __init__(self, database: TransactionDatabase, *, reuse_slots: bool = True) -> None:
         self.database = database
-        self.table = WorkingTable(database.n_items)
+        self.table = WorkingTable(database.n_items, reuse_slots=reuse_slots)
         self._commits = 0
         # The last trial: what is carried out has nearly always just been tried.
         self._trial: tuple[tuple[object, ...], Change] = ((), NOTHING)
@@ -116,6 +119,11 @@ class CoverState:
             self._index.vertical,
             empty_work(capacity, database),
         )
+        self._room_for_rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]] = (
+            np.empty(64, np.int64),
+            np.empty(0, np.int32),
+            np.empty(0, np.int64),
+        )
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -129,12 +137,29 @@ class CoverState:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        return tuple([self._co_usage(slot) for slot in slots])
+        rows: list[SlotCounts] = []
+        while len(rows) < len(slots):
+            ends, others, counts = self.rows(np.array(slots[len(rows) :], np.int64))
+            begin = 0
+            for end in ends.tolist():
+                rows.append(SlotCounts(others[begin:end].copy(), counts[begin:end].copy()))
+                begin = end
+        return tuple(rows)
 
-    def _co_usage(self, slot: int) -> SlotCounts:
-        work = self._book.work
-        n = kernel.co_usage(self._book.lines, slot)
-        return SlotCounts(work.touched[:n].copy(), work.row[:n].copy())
+    def rows(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """(ends, others, counts): the row of slots[r] ends at ends[r]. Views, until the next call.
+
+        If there are many, only as many as there is room for, and at least one: whoever wants the others asks again.
+        """
+        room = self._room_for_rows
+        if len(room[0]) < len(slots):
+            room = (np.empty(2 * len(slots), np.int64), *room[1:])
+        if len(room[1]) < self.table.capacity:
+            size = max(ROOM_FOR_ROWS, 2 * self.table.capacity)
+            room = (room[0], np.empty(size, np.int32), np.empty(size, np.int64))
+        self._room_for_rows = ends, others, counts = room
+        n = kernel.co_usages(self._ready(), slots, ends, others, counts)
+        return ends[:n], others, counts
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
@@ -189,6 +214,16 @@ class CoverState:
         self._trial = ((), NOTHING)
 
     # -- looking inside -----------------------------------------------------------------------------------------
+
+    @property
+    def covers(self) -> Covers:
+        """The covers, for kernels that count in them."""
+        return self._book.covers
+
+    @property
+    def work(self) -> Work:
+        """Scratch memory that fits the table, for the same."""
+        return self._book.work
 
     @property
     def usages(self) -> NDArray[np.int64]:

@@ -19,8 +19,8 @@ from fedslim.mdl.objective import (
     EXACT,
     Bits,
     Charge,
+    bits_changed,
     description_length,
-    log2,
     log2_table,
     standard_length,
     standard_lengths,
@@ -123,7 +123,6 @@ class SlimSearch:
         self._item_lengths: list[float] = []
         self._log2: NDArray[np.float64] = np.zeros(1)
         self._total = 0
-        self._log_total = 0.0
         self._in_use = 0
 
     # -- what is known at any time ------------------------------------------------------------------------------
@@ -174,7 +173,6 @@ class SlimSearch:
         self._usage[:n_items] = supports
         self._standard[:n_items] = self._item_lengths
         self._total = int(supports.sum())
-        self._log_total = log2(self._total)
         self._in_use = int(np.count_nonzero(supports))
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
@@ -289,7 +287,6 @@ class SlimSearch:
         used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net
         self._total += int(net.sum())
-        self._log_total = log2(self._total)
         self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
         self.ranking.changed(change.slots, self._total, self._in_use)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
@@ -301,28 +298,11 @@ class SlimSearch:
         return shrunk
 
     def _bits_changed(self, change: Change) -> float:
-        """The change of L(D, CT) in bits, rounded once."""
-        net = change.won - change.lost
-        before = self._usage[change.slots]
-        after = before + net
-        total = self._total + int(net.sum())
-        born, gone = before == 0, after == 0
-        in_use = self._in_use + int(np.count_nonzero(born)) - int(np.count_nonzero(gone))
-        log_before, log_after = self._log2[before], self._log2[after]
-        log_total, log_total_before = log2(total), self._log_total
-        # What did not change cancels out exactly: the sum is rounded only once.
-        terms = np.concatenate((before * log_before, -(after * log_after), log_before, -log_after)).tolist()
-        if born.any() or gone.any():
-            standard = self._standard[change.slots]
-            terms += standard[born].tolist()
-            terms += (-standard[gone]).tolist()
-        terms += [
-            total * log_total,
-            -(self._total * log_total_before),
-            in_use * log_total,
-            -(self._in_use * log_total_before),
-        ]
-        return math.fsum(terms)
+        """The change of L(D, CT) in bits."""
+        slots = change.slots
+        return bits_changed(
+            self._usage[slots], change.won - change.lost, self._standard[slots], self._total, self._in_use, self._log2
+        )
 
     def _reserve(self, slot: int) -> None:
         if slot >= len(self._usage):

@@ -47,16 +47,21 @@ def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[
 
 
 class WorkingTable:
-    """Slots, ranks and items of a code table while it is being searched for."""
+    """Slots, ranks and items of a code table while it is being searched for.
 
-    def __init__(self, n_items: int) -> None:
+    With `reuse_slots=False` a slot number is given out once: whoever keeps notes by slot need not forget in time.
+    """
+
+    def __init__(self, n_items: int, *, reuse_slots: bool = True) -> None:
         self.n_items = n_items
         self.itemsets: dict[int, Itemset] = {}  # slot -> items, no singletons
         self.entries: dict[int, int] = {}
         self._keys: list[OrderKey] = []  # in cover order
         self._order = np.zeros(SPARE_SLOTS, np.int32)  # the slots in the same order
         self.item_count = 0  # the number of items in all itemsets together (no singletons)
-        self._freed: list[int] = []  # slots that were used before
+        self._reuse = reuse_slots
+        self._freed: list[int] = []  # slots that were used before and may be again
+        self._fresh = n_items  # no slot from here on was ever used
         self._staged: tuple[int, OrderKey, int] | None = None
         self._end = n_items  # where the next itemset's items go
         capacity = n_items + SPARE_SLOTS
@@ -96,7 +101,7 @@ class WorkingTable:
     @property
     def free_slot(self) -> int:
         """The slot for the next itemset: the same for everyone who made the same moves."""
-        return self._freed[-1] if self._freed else self.n_items + len(self._keys)
+        return self._freed[-1] if self._freed else self._fresh
 
     def next_slot(self) -> int:
         """The slot for the next itemset; whatever was on trial there is so no longer."""
@@ -136,6 +141,7 @@ class WorkingTable:
         self._staged = None
         if self._freed:
             self._freed.remove(slot)
+        self._fresh = max(self._fresh, slot + 1)
         n = len(self._keys)
         if n == len(self._order):
             self._order = lengthened(self._order, 2 * n)
@@ -147,14 +153,15 @@ class WorkingTable:
         self._end += len(key[2])
 
     def drop(self, slot: int) -> None:
-        """Take an element out of the table and free its slot."""
+        """Take an element out of the table; its slot is free again where slots are reused."""
         self.unstage()
         position, n = int(self.elements.rank[slot]), len(self._keys)
         move_down(self._order, self.elements.rank, position, n)
         self.item_count -= len(self.itemsets[slot])
         del self._keys[position], self.itemsets[slot], self.entries[slot]
         self.elements.rank[slot] = DEAD_RANK
-        self._freed.append(slot)
+        if self._reuse:
+            self._freed.append(slot)
 
     def _grow(self, least: int) -> None:
         capacity = max(least, self.n_items + 2 * (self.capacity - self.n_items))

@@ -34,6 +34,7 @@ class MemberState(Enum):
     ASKED_USAGES = "waiting for usages"
     ASKED_CANDIDATES = "waiting for candidates"
     ASKED_EVALUATED = "waiting for an evaluation"
+    ASKED_SUPPORTS = "waiting for supports"
     ASKED_STRUCTURE = "waiting for candidate structure"
     FINISHED = "finished"
 
@@ -57,6 +58,7 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_USAGES, m.Usages): M.IDLE,
     (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
     (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
+    (M.ASKED_SUPPORTS, m.Supports): M.IDLE,
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
     **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
 }
@@ -71,8 +73,8 @@ RUNNING: Mapping[str, ClientState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so"
 
 _ASKED_OF = {
     C.RUNNING_X: (m.Ask,),
-    C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation),
-    C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate),
+    C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
+    C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),
 }
 
 AT_CLIENT: Mapping[tuple[ClientState, type[Message]], ClientState | None] = {

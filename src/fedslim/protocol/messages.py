@@ -181,16 +181,16 @@ class WantSupportOf(Message, frozen=True):
     bits: Bits
 
 
-class WantRow(Message, frozen=True):
-    """How often each element is used together with this one: a count for each of the slots below `length`."""
+class WantRows(Message, frozen=True):
+    """How often each element is used together with these: for each a count of so many bits for all slots < `length`."""
 
-    slot: Number
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=MOST_PARTS)]
+    bits: Annotated[bytes, Meta(min_length=1, max_length=MOST_PARTS)]
     length: Number
-    bits: Bits
 
 
 class WantSparseRow(Message, frozen=True):
-    """The same as a sketch, for rows with few entries."""
+    """The same for one element as a sketch, for rows with few entries."""
 
     slot: Number
     length: Number
@@ -219,7 +219,7 @@ class WantRemovals(Message, frozen=True):
 
 
 Move = Insert | Remove
-Want = WantSupports | WantSupportOf | WantRow | WantSparseRow | WantInsertion | WantRemovals
+Want = WantSupports | WantSupportOf | WantRows | WantSparseRow | WantInsertion | WantRemovals
 
 
 class Ask(Message, frozen=True):
@@ -242,11 +242,10 @@ class Masked(Message, frozen=True):
 # -- SA and SO: a table for each client -----------------------------------------------------------------------------
 
 
-class Accept(Message, frozen=True):
-    """Server: the union of the elements of each of these pairs is in your table from now on."""
+class Accept(Piece, frozen=True):
+    """The union of the elements of each of these pairs is in the table from now on, of all who use one of them."""
 
     pairs: Pairs
-    number: Number
 
 
 class AskUsages(Message, frozen=True):
@@ -286,7 +285,7 @@ class Evaluate(Message, frozen=True):
 
 
 class Evaluated(Message, frozen=True):
-    """Client, SO: for each element (the new one last), how many covers lose it and how many win it."""
+    """Client, SO: for each element that changes, how many covers lose it and how many win it."""
 
     round: Round
     slots: Vector
@@ -294,11 +293,42 @@ class Evaluated(Message, frozen=True):
     won: Vector
 
 
+class AskSupports(Message, frozen=True):
+    """Server, SO: in how many of your transactions does each itemset of your own table occur?"""
+
+    round: Round
+    accepted: Accept | None
+
+
+class Supports(Message, frozen=True):
+    """Client, SO: the itemsets of its table, by slot, and their supports."""
+
+    round: Round
+    slots: Vector
+    counts: Vector
+
+
+class AskIndexedUsages(Message, frozen=True):
+    """Server, SA: the usages of all items, and the number of transactions, masked."""
+
+    round: Round
+    attempt: Attempt
+    bits: Bits
+
+
+class Entered(Piece, frozen=True):
+    """An accepted itemset: its number in the global index, the pairs it is the union of, its usage at entry."""
+
+    number: Number
+    pairs: Pairs
+    entry: Count
+
+
 class AskStructure(Message, frozen=True):
     """Server, SA, round 1: which pairs are candidates at your site that are not in the index yet? No counts."""
 
     round: Round
-    accepted: Accept | None
+    entered: Entered | None
 
 
 class Structure(Message, frozen=True):
@@ -310,47 +340,51 @@ class Structure(Message, frozen=True):
 
 
 class AskIndexed(Message, frozen=True):
-    """Server, SA, round 2: the index has these new pairs, lost those; now the counts at these places, masked."""
+    """Server, SA, round 2: the index loses and gets these pairs; now the counts of the new pairs, then of all pairs with
+    one of these elements, in the order of the index, masked."""
 
     round: Round
     attempt: Attempt
+    gone: Vector  # places in the index
     x: Vector
     y: Vector
-    gone: Vector
-    places: Vector
-    bits: Bits
-
-
-class AskIndexedUsages(Message, frozen=True):
-    """Server, SA: the usages of all items, and the number of transactions, masked."""
-
-    round: Round
-    attempt: Attempt
+    elements: Vector
     bits: Bits
 
 
 class AskEvaluation(Message, frozen=True):
-    """Server, SA: what would change if this itemset entered: lost and won for each number below `length`, masked."""
+    """Server, SA: what if this itemset entered? Lost, then won, for all numbers below `length`, masked."""
 
     round: Round
     attempt: Attempt
-    number: Number
-    pairs: Pairs
+    candidate: Entered
     length: Number
     bits: Bits
 
 
-FromClient = Join | Ready | Masked | Usages | Candidates | Evaluated | Structure | Abort
+class AskIndexedSupports(Message, frozen=True):
+    """Server, SA: in how many transactions does each of these itemsets of the index occur? Masked."""
+
+    round: Round
+    attempt: Attempt
+    entered: Entered | None
+    numbers: Vector
+    bits: Bits
+
+
+FromClient = Join | Ready | Masked | Usages | Candidates | Evaluated | Supports | Structure | Abort
 FromServer = (
     Roster
     | Ask
     | AskUsages
     | AskCandidates
     | Evaluate
+    | AskSupports
+    | AskIndexedUsages
     | AskStructure
     | AskIndexed
-    | AskIndexedUsages
     | AskEvaluation
+    | AskIndexedSupports
     | Finish
     | Abort
 )

@@ -25,9 +25,10 @@ from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.sums import Hidden, summed
 from fedslim.protocol.variant import Replies, Round
 from fedslim.secagg import MaskLabel, Ring, Sketch
+from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from numpy.typing import NDArray
 
@@ -90,7 +91,8 @@ class ServerVariant:
     def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
         """One question of the search; those that need more than one try are asked again, and only those."""
         asked = question.questions if isinstance(question, q.Together) else (question,)
-        wants = [want for part in asked for want in self._wants(part)]
+        wanted = [self._wants(part) for part in asked]
+        wants = [want for part in wanted for want in part]
         answers: dict[int, Any] = {}
         open_ = list(range(len(wants)))
         while open_:
@@ -101,8 +103,10 @@ class ServerVariant:
                 else:
                     answers[k] = reading
             open_ = [k for k in open_ if k not in answers]
-        read = iter([answers[k] for k in range(len(wants))])
-        replies = [self._answer(part, read) for part in asked]
+        ordered = iter([answers[k] for k in range(len(wants))])
+        replies = [
+            self._answer(part, [next(ordered) for _ in own]) for part, own in zip(asked, wanted, strict=True)
+        ]
         return tuple(replies) if isinstance(question, q.Together) else replies[0]
 
     def _wants(self, question: q.Question) -> list[Any]:
@@ -114,25 +118,25 @@ class ServerVariant:
             case q.Support(itemset):
                 return [_SupportsOf([list(itemset)], self._transactions)]
             case q.CoUsages(slots):
-                usage = self.search.usages
-                return [self._sizes.row(slot, int(usage[slot]), length) for slot in slots]
+                return self._sizes.rows_for(slots, self.search.usages[list(slots)].tolist(), length)
             case q.TryInsert(slot, itemset, entry):
                 return [_Insertion(slot, itemset, entry, max(length, slot + 1), self._sizes)]
             case q.TryRemovals(slots):
                 return [_Removals(slots, length, self._sizes)]
         raise AssertionError(question)
 
-    def _answer(self, question: q.Question, read: Any) -> Any:
+    def _answer(self, question: q.Question, read: list[Any]) -> Any:
         """The answer to a question from the readings of what was asked for it."""
         match question:
             case q.Supports():
-                *self._supports, self._transactions = next(read).tolist()
+                *self._supports, self._transactions = read[0].tolist()
                 return np.array(self._supports, np.int64)
             case q.Support():
-                return next(read)[0]
+                return read[0][0]
             case q.CoUsages(slots):
-                return tuple(next(read) for _ in slots)
-        return next(read)
+                rows = {slot: row for part in read for slot, row in part.items()}
+                return tuple(rows[slot] for slot in slots)
+        return read[0]
 
     def _counted(self, want: Any) -> Generator[Round, Replies, Any]:
         return (yield from self._round([want]))[0]
@@ -204,24 +208,29 @@ class _SupportsOf:
         return counts
 
 
-class _Row:
-    """A row of the pair matrix, packed: no co-usage is above the usage of the row's element."""
+class _Rows:
+    """Rows of the pair matrix, packed: no co-usage is above the usage of the row's element."""
 
     kind = "rows"
 
-    def __init__(self, slot: int, usage: int, length: int, sizes: _Sizes) -> None:
-        self._slot, self._length, self._sizes = slot, length, sizes
-        self._ring = Ring.for_sums_up_to(usage)
-        self.words = self._ring.words(length)
+    def __init__(self, slots: list[int], usages: list[int], length: int, sizes: _Sizes) -> None:
+        self._slots, self._length, self._sizes = slots, length, sizes
+        self._rings = [Ring.for_sums_up_to(usage) for usage in usages]
+        self.words = sum(ring.words(length) for ring in self._rings)
 
     def message(self, _number: int) -> m.Want:
-        return m.WantRow(self._slot, self._length, self._ring.bits)
+        return m.WantRows(self._slots, bytes(ring.bits for ring in self._rings), self._length)
 
-    def read(self, words: Words) -> q.SlotCounts:
-        counts = self._ring.read(words, length=self._length)
-        slots = np.flatnonzero(counts)
-        self._sizes.rows[self._slot] = len(slots)
-        return q.SlotCounts(slots.astype(np.int32), counts[slots])
+    def read(self, words: Words) -> dict[int, q.SlotCounts]:
+        rows, begin = {}, 0
+        for slot, ring in zip(self._slots, self._rings, strict=True):
+            end = begin + ring.words(self._length)
+            counts = ring.read(words[begin:end], length=self._length)
+            others = np.flatnonzero(counts)
+            rows[slot] = q.SlotCounts(others.astype(np.int32), counts[others])
+            self._sizes.rows[slot] = len(others)
+            begin = end
+        return rows
 
 
 class _SparseRow:
@@ -238,15 +247,15 @@ class _SparseRow:
         self._sketch = Sketch(self._sketch.per_table, self._length, number)
         return m.WantSparseRow(self._slot, self._length, self._sketch.per_table, number)
 
-    def read(self, words: Words) -> q.SlotCounts | None:
+    def read(self, words: Words) -> dict[int, q.SlotCounts] | None:
         found = self._sketch.read(words)
         if found is None:
             return FAILED
         self._sizes.rows[self._slot] = len(found[0])
-        return q.SlotCounts(*found)
+        return {self._slot: q.SlotCounts(*found)}
 
-    def larger(self) -> _Row:
-        return _Row(self._slot, self._usage, self._length, self._sizes)
+    def larger(self) -> _Rows:
+        return _Rows([self._slot], [self._usage], self._length, self._sizes)
 
 
 class _Trial:
@@ -353,15 +362,22 @@ class _Sizes:
         self.removal = _Guess(6.0)
         self.rows: dict[int, int] = {}  # how many entries the row of a slot had when it was last seen
 
-    def row(self, slot: int, usage: int, length: int) -> _Row | _SparseRow:
-        """Whichever takes fewer words: packed, or sketched for somewhat more entries than last time."""
-        packed = _Row(slot, usage, length, self)
-        entries = self.rows.get(slot, usage * 8)
-        if 4 * entries < packed.words:
-            sparse = _SparseRow(slot, usage, length, entries + entries // 8 + 4, self)
-            if sparse.words < packed.words:
-                return sparse
-        return packed
+    def rows_for(self, slots: tuple[int, ...], usages: list[int], length: int) -> list[_Rows | _SparseRow]:
+        """Each row in the way that takes fewer words: packed, or sketched for somewhat more entries than last time."""
+        packed: list[tuple[int, int]] = []
+        wants: list[_Rows | _SparseRow] = []
+        for slot, usage in zip(slots, usages, strict=True):
+            words = -(-length // (64 // max(1, usage.bit_length())))
+            entries = self.rows.get(slot, usage * 8)
+            if 4 * entries < words:
+                sparse = _SparseRow(slot, usage, length, entries + entries // 8 + 4, self)
+                if sparse.words < words:
+                    wants.append(sparse)
+                    continue
+            packed.append((slot, usage))
+        if packed:
+            wants.append(_Rows([slot for slot, _ in packed], [usage for _, usage in packed], length, self))
+        return wants
 
 
 # -- a client -----------------------------------------------------------------------------------------------------
@@ -375,13 +391,21 @@ class ClientVariant:
     ) -> None:
         self._state = CoverState(database)
         self._hidden = Hidden(name, secrets if settings.masked else {}, purpose="x answers")
+        self._answers: dict[type[m.Want], Callable[[Any], Words]] = {
+            m.WantRows: self._rows,
+            m.WantSparseRow: self._sparse_row,
+            m.WantInsertion: self._insertion,
+            m.WantRemovals: self._removals,
+            m.WantSupports: self._supports,
+            m.WantSupportOf: self._supports_of,
+        }
 
     def answer(self, message: m.Ask) -> m.Masked:
         """Make the moves, count what is asked for, mask it."""
         for move in message.moves:
             self._make(move)
-        pieces = [self._count(want) for want in message.wants]
-        words = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        answers = [self._answers[type(want)](want) for want in message.wants]
+        words = answers[0] if len(answers) == 1 else np.concatenate(answers)
         label = MaskLabel(message.round, message.attempt)
         return m.Masked(message.round, message.attempt, self._hidden.vector(words, label))
 
@@ -391,37 +415,54 @@ class ClientVariant:
         else:
             self._state.remove(self._alive(move.slot, itemset=True))
 
-    def _count(self, want: m.Want) -> Words:
-        match want:
-            case m.WantRow(slot, length, bits):
-                ring = _ring(bits)
-                words = np.zeros(ring.words(length), np.uint64)
-                (row,) = self._state.co_usages((self._alive(slot),))
-                ring.put(words, row.slots, row.counts, length=length)
-            case m.WantInsertion(slot, items, entry, length, cells, seed):
-                sketch = _sketch(cells, 2 * length, seed)
-                words = np.zeros(sketch.words, np.uint64)
-                change = self._state.try_insert(slot, self._checked(slot, items), entry)
-                _put(sketch, words, change, 0)
-            case m.WantRemovals(slots, length, cells, seed):
-                sketch = _sketch(cells, 2 * length * len(slots), seed)
-                words = np.zeros(sketch.words, np.uint64)
-                alive = tuple(self._alive(slot, itemset=True) for slot in slots)
-                for k, change in enumerate(self._state.try_removals(alive)):
-                    _put(sketch, words, change, 2 * length * k)
-            case m.WantSparseRow(slot, length, cells, seed):
-                sketch = _sketch(cells, length, seed)
-                words = np.zeros(sketch.words, np.uint64)
-                (row,) = self._state.co_usages((self._alive(slot),))
-                sketch.put(words, row.slots, row.counts)
-            case m.WantSupports(bits):
-                supports = self._state.supports()
-                counts = np.append(supports, self._state.database.transactions)
-                words = _packed(counts, bits)
-            case m.WantSupportOf(itemsets, bits):
-                counts = np.array([self._state.support(self._items(items)) for items in itemsets], np.int64)
-                words = _packed(counts, bits)
+    def _rows(self, want: m.WantRows) -> Words:
+        for slot in want.slots:
+            self._alive(slot)
+        if len(want.bits) != len(want.slots) or not all(1 <= bits <= MOST_BITS for bits in want.bits):
+            msg = f"the server asked for {len(want.slots)} rows with {len(want.bits)} widths; it is refused"
+            raise ProtocolError(msg)
+        words = np.zeros(words_of_rows(want.bits, want.length), np.uint64)
+        slots, bits = np.array(want.slots, np.int64), np.frombuffer(want.bits, np.uint8)
+        done, begin = 0, 0
+        while done < len(slots):
+            ends, others, counts = self._state.rows(slots[done:])
+            some = bits[done : done + len(ends)]
+            put_rows(words[begin:], some, ends, others, counts, length=want.length)
+            done += len(ends)
+            if done < len(slots):
+                begin += words_of_rows(some.tolist(), want.length)
         return words
+
+    def _sparse_row(self, want: m.WantSparseRow) -> Words:
+        sketch = _sketch(want.cells, want.length, want.seed)
+        words = np.zeros(sketch.words, np.uint64)
+        (row,) = self._state.co_usages((self._alive(want.slot),))
+        sketch.put(words, row.slots, row.counts)
+        return words
+
+    def _insertion(self, want: m.WantInsertion) -> Words:
+        sketch = _sketch(want.cells, 2 * want.length, want.seed)
+        words = np.zeros(sketch.words, np.uint64)
+        change = self._state.try_insert(want.slot, self._checked(want.slot, want.items), want.entry)
+        _put(sketch, words, change, 0)
+        return words
+
+    def _removals(self, want: m.WantRemovals) -> Words:
+        span = 2 * want.length
+        sketch = _sketch(want.cells, span * len(want.slots), want.seed)
+        words = np.zeros(sketch.words, np.uint64)
+        alive = tuple([self._alive(slot, itemset=True) for slot in want.slots])
+        for k, change in enumerate(self._state.try_removals(alive)):
+            _put(sketch, words, change, span * k)
+        return words
+
+    def _supports(self, want: m.WantSupports) -> Words:
+        counts = np.append(self._state.supports(), self._state.database.transactions)
+        return _packed(counts, want.bits)
+
+    def _supports_of(self, want: m.WantSupportOf) -> Words:
+        counts = np.array([self._state.support(self._items(items)) for items in want.itemsets], np.int64)
+        return _packed(counts, want.bits)
 
     # A server that lies must not be able to make the kernels look where nothing is.
 

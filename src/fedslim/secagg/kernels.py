@@ -49,6 +49,31 @@ def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
     return True
 
 
+@njit
+def put_rows(
+    out: np.ndarray, bits: np.ndarray, length: int, ends: np.ndarray, places: np.ndarray, counts: np.ndarray
+) -> int:
+    """Add several vectors after each other, each with its own number of bits; as `put_lanes` otherwise.
+
+    The entries of row r are those before ends[r]; a row begins with a new word.
+    """
+    base = np.int64(0)
+    k = np.int64(0)
+    for r in range(len(ends)):
+        width = np.int64(bits[r])
+        per_word = WORD // width
+        most = np.int64((ONE << np.uint64(width)) - ONE)
+        while k < ends[r]:
+            place = np.int64(places[k])
+            if counts[k] < 0 or counts[k] > most or place < 0 or place >= length:
+                return np.int64(k)
+            word = place // per_word
+            out[base + word] += np.uint64(counts[k]) << np.uint64(width * (place - word * per_word))
+            k += 1
+        base += (length + per_word - 1) // per_word
+    return np.int64(-1)
+
+
 @inlined
 def _mixed(value: np.uint64, seed: np.uint64) -> np.uint64:
     """A finaliser of a good hash (splitmix64): every bit of the result depends on every bit of the value."""

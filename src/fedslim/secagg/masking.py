@@ -110,16 +110,18 @@ class Masker:
             msg = f"{label} does not come after {self._last}: a mask must not be used twice"
             raise MaskReuseError(msg)
         self._last = label
-        hidden = words.copy()
         if self._pairs:
-            length = len(hidden)
+            length = len(words)
             self._usual += (length - self._usual) / 8
             ahead = self._made_ahead(label)
-            n = min(length, len(ahead))
-            hidden[:n] += ahead[:n]
-            if n < length:
-                hidden[n:] += self._masks(label, 1, n, length - n)[0]
-        return hidden.astype("<u8", copy=False).tobytes()
+            n = len(ahead)
+            if length <= n:
+                words = words + ahead[:length]
+            else:
+                words = words.copy()
+                words[:n] += ahead
+                words[n:] += self._masks(label, 1, n, length - n)[0]
+        return words.astype("<u8", copy=False).tobytes()
 
     def _made_ahead(self, label: MaskLabel) -> NDArray[np.uint64]:
         """The first words of the label's mask."""

@@ -20,6 +20,8 @@ from fedslim.errors import RingError
 from fedslim.secagg import kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
@@ -79,3 +81,27 @@ class Ring:
             )
             raise RingError(msg)
         return counts
+
+
+def words_of_rows(bits: Sequence[int], length: int) -> int:
+    """How many words vectors of this length take, each in a ring of its own."""
+    return sum(-(-length // (WORD_BITS // width)) for width in bits)
+
+
+def put_rows(
+    words: Words,
+    bits: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    places: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    *,
+    length: int,
+) -> None:
+    """Add several vectors after each other, row r in a ring of `bits[r]`; its entries are those before `ends[r]`."""
+    bad = kernels.put_rows(words, bits, length, ends, places, counts)
+    if bad >= 0:
+        msg = (
+            f"a count at place {int(places[bad])} does not fit the bits or the {length} places that were asked for: "
+            "the question does not fit the data; it is not answered"
+        )
+        raise RingError(msg)

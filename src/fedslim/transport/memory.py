@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fedslim.errors import FedslimError, ProtocolError, RunError
 from fedslim.protocol import framing
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.server import ServerSession
 
 
-@dataclass(frozen=True, slots=True)
-class FrameSent:
+class FrameSent(NamedTuple):
     """Trace: a frame crossed the line; `sent` and `plain` are its bytes after and before compression."""
 
     kind: str
@@ -40,8 +38,7 @@ class FrameSent:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPassed:
+class RoundPassed(NamedTuple):
     """Trace: everybody who was asked has answered."""
 
     number: int

@@ -166,9 +166,21 @@ def take_from_lists(book: np.ndarray, z: int) -> None:
 
 
 @njit
-def co_usage(book: np.ndarray, x: int) -> int:
-    """See `counting.co_usage`."""
-    return counting.co_usage(x, _covers(book), _work(book))
+def co_usages(book: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndarray, counts: np.ndarray) -> int:
+    """`counting.co_usage` of several elements: the entries of row r end at ends[r]. Returns how many rows there was
+    room for."""
+    covers, work = _covers(book), _work(book)
+    end = NONE
+    for r in range(len(xs)):
+        if end + min(len(work.touched), covers.usage[xs[r]] * len(work.free)) > len(slots):
+            return r
+        n = counting.co_usage(np.int64(xs[r]), covers, work)
+        for k in range(n):
+            slots[end + k] = work.touched[k]
+            counts[end + k] = work.row[k]
+        end += n
+        ends[r] = end
+    return len(xs)
 
 
 @njit

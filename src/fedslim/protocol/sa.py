@@ -1,0 +1,285 @@
+"""SA, the paper's secure-aggregation variant: a table for each client, structure in the open, counts masked.
+
+Every aggregation takes two rounds. In the first, clients say which pairs of elements are candidates at their site that the
+global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of the
+index in the same order, 0 where it has none, masked. All clients answer every evaluation alike, so who takes part in one
+cannot be told. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.errors import ProtocolError
+from fedslim.mdl import merged
+from fedslim.mdl.local import LocalTable
+from fedslim.mdl.pairs import PairCounts, PairLedger
+from fedslim.mdl.questions import Change, Supports
+from fedslim.protocol import messages as m
+from fedslim.protocol.numbering import Numbering
+from fedslim.protocol.outcome import Outcome, packed_table
+from fedslim.protocol.so import proposed
+from fedslim.protocol.sums import Hidden, summed
+from fedslim.protocol.variant import Replies, Round
+from fedslim.secagg import MaskLabel, Ring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from numpy.typing import NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.variant import Situation
+    from fedslim.secagg import PairSecret
+
+PURPOSES = {
+    m.AskIndexedUsages: "sa usages",
+    m.AskIndexed: "sa candidates",
+    m.AskEvaluation: "sa evaluation",
+    m.AskIndexedSupports: "sa supports",
+}
+
+
+class Index:
+    """The candidates that somebody has: pairs of numbers, each at a place that is the same for everybody."""
+
+    def __init__(self) -> None:
+        self._pairs = PairLedger()
+
+    def has(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether these pairs are in the index."""
+        return self._pairs.look_up(x, y) > 0
+
+    def change(
+        self, gone: NDArray[np.int64], x: NDArray[np.int32], y: NDArray[np.int32], elements: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Take the changes in; returns the entries to count: the new ones, then those with one of the elements."""
+        if not self._pairs.is_place(gone):
+            msg = "the index was told to lose entries that it does not have; it is refused"
+            raise ProtocolError(msg)
+        self._pairs.discard(gone)
+        places = self._pairs.around(elements)
+        old_x, old_y = self._pairs.at(places)
+        self._pairs.replace(PairCounts(x, y, np.ones(len(x), np.int64)))
+        return np.concatenate((x, old_x)), np.concatenate((y, old_y))
+
+    def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The places of pairs that are in the index."""
+        return self._pairs.places_of(x, y)
+
+
+# -- the server ---------------------------------------------------------------------------------------------------
+
+
+class ServerVariant:
+    """Algorithm 1, answered by masked sums."""
+
+    clients_know = True
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self.search = merged.MergedSearch(situation.items)
+        self._index = Index()
+        self._gone: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements whose covers the last accepted one changed
+        self._entered: m.Entered | None = None  # what everybody is still to be told
+        self._change: Change | None = None
+        self._supports: list[int] = []
+        self._transactions = 0
+
+    def run(self) -> Generator[Round, Replies, Outcome]:
+        """See `ServerSide`."""
+        search, situation = self.search, self._situation
+        questions = search.run()
+        question = next(questions)
+        ending = "converged"
+        try:
+            while True:
+                if situation.ending is not None and self._supports and not isinstance(question, merged.Accept):
+                    ending = situation.ending
+                    break
+                question = questions.send((yield from self._answered(question)))
+        except StopIteration:
+            pass
+        result = search.result()
+        found = [search.number_of(e.items) for e in result.entries if len(e.items) > 1]
+        supports = yield from self._counted(found)
+        table = packed_table(result, self._supports, supports, self._transactions)
+        return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
+
+    def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
+        match question:
+            case Supports():
+                return (yield from self._usages())
+            case merged.Candidates():
+                return (yield from self._candidates())
+            case merged.Evaluate(number, _, pairs, entry):
+                return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
+            case merged.Accept(number, _, pairs, entry):
+                assert self._change is not None  # noqa: S101  # it has just been evaluated
+                self._entered = m.Entered(number, list(pairs), entry)
+                self._touched = self._change.slots
+        return None
+
+    def _masked(self, ask: m.FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, Any]:
+        replies = yield Round(ask, m.Masked, kind)
+        return ring.read(summed(replies, ring.words(length), attempt=0), length=length)
+
+    def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
+        ring = Ring.for_sums_up_to(self._situation.settings.most_transactions)
+        ask = m.AskIndexedUsages(self._situation.number, 0, ring.bits)
+        counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
+        *self._supports, self._transactions = counts.tolist()
+        return np.array(self._supports, np.int64)
+
+    def _candidates(self) -> Generator[Round, Replies, PairCounts]:
+        entered, self._entered = self._entered, None
+        replies = yield Round(m.AskStructure(self._situation.number, entered), m.Structure, "structure")
+        x, y = self._union(replies)
+        touched, self._touched = self._touched, np.zeros(0, np.int32)
+        gone, self._gone = self._gone, np.zeros(0, np.int64)
+        xs, ys = self._index.change(gone, x, y, touched)
+        usage = self.search.usages
+        # Two elements are not used together more often than either of them is used.
+        ring = Ring.for_sums_up_to(int(np.minimum(usage[xs], usage[ys]).max(initial=0)))
+        vectors = [m.Vector.of(part) for part in (gone, x, y, touched)]
+        ask = m.AskIndexed(self._situation.number, 0, *vectors, ring.bits)
+        counts = yield from self._masked(ask, ring, len(xs), "candidates")
+        nobody = counts == 0
+        self._gone = self._index.places_of(xs[nobody], ys[nobody])
+        return PairCounts(xs, ys, counts)
+
+    def _union(self, replies: Replies) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The new pairs that clients named, in ascending order, as far as they make sense."""
+        parts = []
+        most = len(self.search.usages) - 1
+        for name, reply in replies.items():
+            x, y = reply.x.values(most), reply.y.values(most)
+            if len(x) != len(y) or (x >= y).any():
+                msg = f"member {name!r} named candidates that are no pairs of elements in ascending order"
+                raise ProtocolError(msg)
+            parts.append((x << 32) | y)
+        keys = np.unique(np.concatenate(parts))
+        x, y = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+        new = ~self._index.has(x, y)
+        return x[new], y[new]
+
+    def _evaluated(self, candidate: m.Entered) -> Generator[Round, Replies, Change]:
+        length = max(len(self.search.usages), candidate.number + 1)
+        ring = Ring.for_sums_up_to(self._transactions)
+        ask = m.AskEvaluation(self._situation.number, 0, candidate, length, ring.bits)
+        counts = yield from self._masked(ask, ring, 2 * length, "evaluation")
+        lost, won = counts[:length], counts[length:]
+        numbers = np.flatnonzero(lost | won)
+        self._change = Change(numbers.astype(np.int32), lost[numbers], won[numbers])
+        return self._change
+
+    def _counted(self, numbers: list[int]) -> Generator[Round, Replies, list[int]]:
+        ring = Ring.for_sums_up_to(self._transactions)
+        entered, self._entered = self._entered, None
+        vector = m.Vector.of(np.array(numbers, np.int64))
+        ask = m.AskIndexedSupports(self._situation.number, 0, entered, vector, ring.bits)
+        counts = yield from self._masked(ask, ring, len(numbers), "supports")
+        supports: list[int] = counts.tolist()
+        return supports
+
+
+# -- a client -----------------------------------------------------------------------------------------------------
+
+
+class ClientVariant:
+    """One client's own table, and the global index that everybody keeps."""
+
+    def __init__(
+        self, settings: m.Settings, name: str, secrets: Mapping[str, PairSecret], database: TransactionDatabase
+    ) -> None:
+        self._database = database
+        self._local = LocalTable(database)
+        self._numbering = Numbering(database.n_items)
+        self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, of all itemsets that were ever accepted
+        self._index = Index()
+        self._hidden = {
+            ask: Hidden(name, secrets if settings.masked else {}, purpose=purpose) for ask, purpose in PURPOSES.items()
+        }
+        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient]] = {
+            m.AskIndexedUsages: self._usages,
+            m.AskStructure: self._structure,
+            m.AskIndexed: self._indexed,
+            m.AskEvaluation: self._evaluated,
+            m.AskIndexedSupports: self._supports,
+        }
+
+    def answer(self, message: Any) -> m.FromClient:
+        """See `ClientSide`."""
+        return self._answers[type(message)](message)
+
+    def _masked(self, ask: Any, counts: NDArray[np.int64]) -> m.Masked:
+        ring = Ring(ask.bits, (1 << ask.bits) - 1)
+        words = np.zeros(ring.words(len(counts)), np.uint64)
+        ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
+        label = MaskLabel(ask.round, ask.attempt)
+        return m.Masked(ask.round, ask.attempt, self._hidden[type(ask)].vector(words, label))
+
+    def _usages(self, ask: m.AskIndexedUsages) -> m.Masked:
+        return self._masked(ask, np.append(self._local.supports(), self._database.transactions))
+
+    def _structure(self, ask: m.AskStructure) -> m.Structure:
+        self._enter(ask.entered)
+        news = self._local.news()
+        there = news.counts > 0
+        one, other = (self._numbering.numbers_of(part[there]) for part in (news.x, news.y))
+        x, y = np.minimum(one, other), np.maximum(one, other)
+        new = ~self._index.has(x, y)
+        return m.Structure(ask.round, m.Vector.of(x[new]), m.Vector.of(y[new]))
+
+    def _indexed(self, ask: m.AskIndexed) -> m.Masked:
+        most = self._database.n_items + len(self._itemsets) - 1
+        x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
+        if len(x) != len(y) or (x >= y).any() or self._index.has(x, y).any():
+            msg = "the server's changes to the index are no new pairs of elements in ascending order; refused"
+            raise ProtocolError(msg)
+        xs, ys = self._index.change(ask.gone.values(), x, y, elements)
+        slots = self._numbering.slots_of
+        return self._masked(ask, self._local.together(slots(xs), slots(ys)))
+
+    def _evaluated(self, ask: m.AskEvaluation) -> m.Masked:
+        candidate = ask.candidate
+        counts = np.zeros(2 * ask.length, np.int64)
+        pairs = self._numbering.pairs_of(candidate.pairs)
+        change = proposed(self._local.try_pairs, pairs, candidate.entry) if pairs else None
+        if change is not None and len(change.slots):
+            known = self._numbering.change_of(change, new=candidate.number)
+            if int(known.slots.max()) >= ask.length:
+                msg = f"the server asked for {ask.length} elements; there are more. It is refused"
+                raise ProtocolError(msg)
+            counts[known.slots] = known.lost
+            counts[known.slots + ask.length] = known.won
+        return self._masked(ask, counts)
+
+    def _enter(self, entered: m.Entered | None) -> None:
+        """Remember what was accepted, and have it in the own table if it was proposed here."""
+        if entered is None:
+            return
+        known = self._database.n_items + len(self._itemsets)
+        if entered.number > known or any(max(pair) >= known for pair in entered.pairs):
+            msg = f"the server accepted an itemset with the number {entered.number}, here {known} are known; refused"
+            raise ProtocolError(msg)
+        x, y = entered.pairs[0]
+        items = tuple(sorted(self._items_of(x) + self._items_of(y)))
+        if self._itemsets.setdefault(entered.number, items) != items:
+            msg = f"the server gave the number {entered.number} to two itemsets; it is refused"
+            raise ProtocolError(msg)
+        pairs = self._numbering.pairs_of(entered.pairs)
+        if pairs and proposed(self._local.accept, pairs, entered.entry) is not None:
+            self._numbering.enter(entered.number)
+
+    def _items_of(self, number: int) -> tuple[int, ...]:
+        return (number,) if number < self._database.n_items else self._itemsets[number]
+
+    def _supports(self, ask: m.AskIndexedSupports) -> m.Masked:
+        self._enter(ask.entered)
+        most = self._database.n_items + len(self._itemsets) - 1
+        numbers = ask.numbers.values(most).tolist()
+        return self._masked(ask, np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64))
