@@ -64,6 +64,11 @@ def test_sites_may_have_no_transactions_and_no_items():
     assert len(simulate([nothing, nothing]).table) == 0
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_one_site_alone_finds_what_mining_finds(variant):
+    assert simulate([SMALL], variant=variant).table == mine(SMALL).table
+
+
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -82,22 +87,25 @@ def test_out_of_rounds_is_the_best_so_far(sites, simulation, tmp_path):
     check(short.table, tmp_path / "table.json")
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_a_handful_of_rounds_is_a_valid_table_too(sites, rounds, tmp_path):
-    short = simulate(sites, max_rounds=rounds)
+@pytest.mark.parametrize("rounds", [1, 2, 3, 40])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_handful_of_rounds_is_a_valid_table_too(sites, variant, rounds, tmp_path):
+    short = simulate(sites, variant=variant, max_rounds=rounds)
     assert short.table.transactions == 5000
     check(short.table, tmp_path / "table.json")
 
 
-def test_out_of_time_is_the_best_so_far(sites, tmp_path):
-    short = simulate(sites, max_time=1e-9)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_out_of_time_is_the_best_so_far(sites, variant, tmp_path):
+    short = simulate(sites, variant=variant, max_time=1e-9)
     assert short.ending == "out of time"
     check(short.table, tmp_path / "table.json")
 
 
-def test_whoever_asks_for_the_end_gets_the_best_so_far(sites, tmp_path):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_whoever_asks_for_the_end_gets_the_best_so_far(sites, variant, tmp_path):
     stop = Stop()
-    short = simulate(sites, stop=stop, on_progress=lambda *_: stop.ask())
+    short = simulate(sites, variant=variant, stop=stop, on_progress=lambda *_: stop.ask())
     assert short.ending == "interrupted"
     check(short.table, tmp_path / "table.json")
 

@@ -8,8 +8,9 @@ from fedslim.cli.output import grid, summary
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import compiled
 from fedslim.cli.simulate import Variant
+from fedslim.cli.simulated import found_items
 from fedslim.cli.stream import print_rich
-from fedslim.cli.text import count, duration, shown_items, size
+from fedslim.cli.text import count, duration, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,7 +95,10 @@ def _together(runs: "Runs") -> "Table":
             found[itemset.labels] = itemset.supports
             by.setdefault(itemset.labels, []).append(simulation.variant)
     thinnest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
-    rows = [(" + ".join(map(str, found[labels])), ", ".join(by[labels]), shown_items(labels)) for labels in thinnest]
+    rows = [
+        (" + ".join(map(str, found[labels])), ", ".join(by[labels]), found_items(runs[0][0], labels))
+        for labels in thinnest
+    ]
     return grid(("cases at each site", "found by", "found together, at no site alone"), rows, right=1)
 
 

@@ -26,11 +26,17 @@ def tables(simulation: Simulation, compared: Comparison | None) -> list[Table]:
     ]
     shown = [grid(("way", "messages", "sent", "before compression", "message"), rows, left=1, right=4)]
     if compared is not None and compared.recovered:
-        shown.append(_gap_grid(compared))
+        shown.append(_gap_grid(simulation, compared))
     return shown
 
 
-def _gap_grid(compared: Comparison) -> Table:
+def found_items(simulation: Simulation, labels: tuple[str, ...]) -> str:
+    """An itemset that a federation found, its items in the order of the vocabulary."""
+    place = {label: number for number, label in enumerate(simulation.table.vocabulary)}
+    return shown_items(tuple(sorted(labels, key=place.__getitem__)))
+
+
+def _gap_grid(simulation: Simulation, compared: Comparison) -> Table:
     rows = []
     for itemset in compared.recovered[:EXAMPLES]:
         spread = itemset.spread
@@ -41,7 +47,7 @@ def _gap_grid(compared: Comparison) -> Table:
                 f"{itemset.usage:,}",
                 f"{spread.clients_with_support:,}",
                 f"{spread.support_min:,} – {middle} – {spread.support_max:,}",
-                shown_items(itemset.labels),
+                found_items(simulation, itemset.labels),
             )
         )
     return grid(("usage", "sites", "support at a site", "found together, by no site alone"), rows, right=3)
