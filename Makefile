@@ -16,8 +16,8 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## mine the built-in data and show what was found
-	@$(BIN)/fedslim mine encounters --out out/demo.json
+demo: $(READY) ## six hospitals mine together: what they find that none finds alone, and what it costs
+	@$(BIN)/fedslim demo
 
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy

@@ -9,12 +9,19 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
+    from fedslim.federated import FedSlim, simulate
     from fedslim.mdl import CodeTable, Slim
 
-__all__ = ["CodeTable", "Slim", "TransactionDatabase", "__version__"]
+__all__ = ["CodeTable", "FedSlim", "Slim", "TransactionDatabase", "__version__", "simulate"]
 
 # Looked up when first used, so that `fedslim --help` and `import fedslim` cost no numba, numpy or scikit-learn.
-_HOME = {"TransactionDatabase": "fedslim.data", "CodeTable": "fedslim.mdl", "Slim": "fedslim.mdl"}
+_HOME = {
+    "CodeTable": "fedslim.mdl",
+    "FedSlim": "fedslim.federated",
+    "Slim": "fedslim.mdl",
+    "TransactionDatabase": "fedslim.data",
+    "simulate": "fedslim.federated",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,13 +11,21 @@ MINE_OPTIONS = (
     *("--no-pruning", "--threads", "--format", "--bins", "--transaction-column", "--item-column", "--from"),
     *("--seed", "--quiet"),
 )
+SIMULATE_OPTIONS = (
+    *("--variant", "--clients", "--partition", "--alpha", "--min-dominant", "--seed", "--max-time", "--max-rounds"),
+    *("--no-masking", "--reference", "--no-compare", "--out", "--top", "--json", "--format", "--bins", "--from"),
+    *("--transaction-column", "--item-column", "--data-seed", "--quiet"),
+)
 HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec"}
 
 
 def test_help_names_every_command(fedslim):
     ran = fedslim("--help")
     assert (ran.code, ran.err) == (0, "")
-    assert all(command in ran.out for command in ("mine", "show", "data", "vocabulary", "--version", "--debug"))
+    assert all(
+        command in ran.out for command in ("mine", "simulate", "demo", "show", "data", "vocabulary", "--version")
+    )
+    assert "--debug" in ran.out
 
 
 def test_without_a_command_there_is_the_help(fedslim):
@@ -26,10 +34,11 @@ def test_without_a_command_there_is_the_help(fedslim):
     assert fedslim("vocabulary") == fedslim("vocabulary", "--help")
 
 
-def test_help_of_mine_names_every_option(fedslim):
-    ran = fedslim("mine", "--help")
+@pytest.mark.parametrize(("command", "options"), [("mine", MINE_OPTIONS), ("simulate", SIMULATE_OPTIONS)])
+def test_help_names_every_option(fedslim, command, options):
+    ran = fedslim(command, "--help")
     assert ran.code == 0
-    assert [option for option in MINE_OPTIONS if option not in ran.out] == []
+    assert [option for option in options if option not in ran.out] == []
 
 
 def test_help_has_no_completion_noise(fedslim):
@@ -46,7 +55,15 @@ def test_the_highest_effort_is_the_engines():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["mine", "--help"], ["--version"], ["data", "get", "--help"], ["vocabulary", "make", "--help"]],
+    [
+        ["--help"],
+        ["mine", "--help"],
+        ["simulate", "--help"],
+        ["demo", "--help"],
+        ["--version"],
+        ["data", "get", "--help"],
+        ["vocabulary", "make", "--help"],
+    ],
 )
 def test_help_loads_nothing_heavy(loaded_by, arguments):
     assert loaded_by(*arguments) & HEAVY == set()

@@ -36,6 +36,14 @@ def test_a_report_becomes_phrases():
     assert facts.outlook() == ["best candidate now 1,234.6 bits", "about 25 s to go"]
 
 
+def test_what_comes_beside_a_report_has_a_line_of_its_own():
+    facts = Facts()
+    facts.learn(at(1.0), ["384 rounds", "1.65 MB sent"])
+    assert [line[0] for line in facts.lines()] == ["12 itemsets", "384 rounds", "best candidate now 1,234.6 bits"]
+    facts.learn(at(2.0))
+    assert len(facts.lines()) == 2
+
+
 def test_nothing_is_said_before_the_first_report():
     facts = Facts()
     assert (facts.policy(), facts.found(), facts.outlook()) == ([], [], [])
@@ -75,6 +83,14 @@ def test_lines_come_after_five_seconds_and_then_ever_more_rarely(capsys):
     assert lines[0].startswith("fedslim: mining data: 5.0 s, 12 itemsets, ")
     assert 8 <= len(lines) <= 20
     assert all("L% 31.82" in line for line in lines)
+
+
+def test_a_line_says_what_is_done_and_what_comes_beside_it(capsys):
+    with Plain().mining("data", Stop(), "x over 10 sites of") as on_progress:
+        on_progress(at(7.0), ["384 rounds"])
+    line = capsys.readouterr().err
+    assert line.startswith("fedslim: x over 10 sites of data: 7.0 s, 12 itemsets, ")
+    assert ", L% 31.82, 384 rounds, best candidate" in line
 
 
 def test_a_stage_is_told_if_it_lasts(capsys, monkeypatch):

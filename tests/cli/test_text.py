@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedslim.cli.text import MOST_SHOWN, count, duration, number, printable, shown_items, shown_label
+from fedslim.cli.text import MOST_SHOWN, count, duration, number, printable, shown_items, shown_label, size
 
 
 @given(st.text(st.characters(codec=None)))
@@ -59,3 +59,22 @@ def test_numbers():
 )
 def test_durations(seconds, told):
     assert duration(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.00 kB"),
+        (12_345, "12.3 kB"),
+        (99_990, "100 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1.00 MB"),
+        (2_743_210, "2.74 MB"),
+        (5 * 10**15, "5,000 TB"),
+    ],
+)
+def test_bytes_are_told_to_three_figures(of, told):
+    assert size(of) == told

@@ -54,6 +54,7 @@ def test_each_itemset_of_the_gap_has_its_spread_over_clients(table):
         "support_min": 0,
         "support_median": 1.0,
         "support_max": 3,
+        "supports": [3, 1, 0, 1],
     }
 
 

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import data, mine, show, vocabulary
+from fedslim.cli import data, demo, mine, show, simulate, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -22,7 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("mine", short_help="Find the itemsets that compress your data best.")(mine.mine)
+app.command("simulate", short_help="Let sites mine together, and see what it finds and costs.")(simulate.simulate)
 app.command("show", short_help="Show a saved code table.")(show.show)
+app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
 

@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli import options
-from fedslim.cli.interrupts import interrupts_kept
 from fedslim.cli.options import Reading, whole
 from fedslim.cli.output import print_code_table, table_record
-from fedslim.cli.progress import Reporter, reporter
+from fedslim.cli.progress import reporter
+from fedslim.cli.running import ENDINGS, mined_with_progress, prepared
 from fedslim.cli.saving import Saved, check_place, save
 from fedslim.cli.stream import print_json
 from fedslim.cli.text import count, duration, shown_label
 
 if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
     from fedslim.mdl.mining import Mined
 
 MOST_THREADS = 256
 
 HIGHEST_EFFORT = 4
 """As the engine has it, which is not loaded for `--help`; a test sees that they agree."""
-
-ENDINGS = {"converged": "converged", "out of time": "out of time", "interrupted": "stopped by Ctrl-C"}
-"""How a run ended, for people."""
 
 
 class Order(StrEnum):
@@ -43,12 +39,7 @@ def mine(
         Path | None, typer.Option(metavar="FILE", help="Save the code table as JSON; see fedslim show.")
     ] = None,
     top: options.Top = 20,
-    max_time: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", callback=options.positive_seconds, help="Mine for S seconds at most; the best so far counts."
-        ),
-    ] = None,
+    max_time: options.MaxTime = None,
     effort: Annotated[
         int,
         typer.Option(
@@ -92,8 +83,8 @@ def mine(
         check_place(out, besides=data)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
     report = reporter(quiet=quiet)
-    database = _prepared(reading, report)
-    mined = _mined(
+    database = prepared(reading, report)
+    mined = mined_with_progress(
         database,
         data,
         report,
@@ -112,29 +103,6 @@ def mine(
         print_code_table(mined.table, top, shown_label(data), _facts(mined, saved))
     if saved.failure is not None:
         raise saved.failure
-
-
-def _prepared(reading: Reading, report: Reporter) -> "TransactionDatabase":
-    """The data read and the kernels compiled: all that takes time before mining."""
-    with report.stage(f"reading {shown_label(reading.source)}"):
-        database = reading.load()
-    with report.stage("preparing the engine (compiled once per installation, about 15 s)"), interrupts_kept():
-        from fedslim.mdl.mining import prepare  # noqa: PLC0415  # see fedslim.cli
-
-        prepare()
-    return database
-
-
-def _mined(
-    database: "TransactionDatabase", name: str, report: Reporter, *, max_time: float | None, **how: Any
-) -> "Mined":
-    """Mine with the clock and Ctrl-C in view."""
-    from fedslim.mdl.driver import Stop, stopping_on_interrupt  # noqa: PLC0415  # see fedslim.cli
-    from fedslim.mdl.mining import mine  # noqa: PLC0415
-
-    stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
-    with stopping_on_interrupt(stop), report.mining(name, stop) as on_progress:
-        return mine(database, stop=stop, on_progress=on_progress, **how)
 
 
 def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:

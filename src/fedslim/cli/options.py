@@ -74,6 +74,10 @@ Seed = Annotated[
         metavar="N", callback=whole(0, 2**63 - 1), help="For data that are made, not read: another seed, other data."
     ),
 ]
+MaxTime = Annotated[
+    float | None,
+    typer.Option(metavar="S", callback=positive_seconds, help="Mine for S seconds at most; the best so far counts."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Top = Annotated[

@@ -12,6 +12,7 @@ from fedslim.cli.text import count, number, printable, shown_items
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.console import RenderableType
     from rich.table import Table
 
     from fedslim.mdl.codetable import CodeTable
@@ -49,14 +50,21 @@ def table_record(table: CodeTable, top: int) -> dict[str, Any]:
     }
 
 
-def print_code_table(table: CodeTable, top: int, name: str, more: Iterable[tuple[str, str]] = ()) -> None:
-    """Show the itemsets that save most and a summary, which `more` may add lines to."""
+def print_code_table(
+    table: CodeTable,
+    top: int,
+    name: str,
+    more: Iterable[tuple[str, str]] = (),
+    *,
+    between: Iterable[RenderableType] = (),
+) -> None:
+    """Show the itemsets that save most and a summary, which `more` may add lines to; other tables go between them."""
     c = table.compression
     digits = 0 if c.before.total >= MANY_BITS else 1
     rows = [
         (number(e.bits_saved, digits), f"{e.usage:,}", f"{e.support:,}", shown_items(e.labels)) for e in table.top(top)
     ]
-    parts = []
+    parts: list[RenderableType] = []
     if rows:
         parts.append(grid(("bits saved", "usage", "support", "items"), rows, right=3))
     shown = f", {len(rows):,} shown" if len(rows) < len(table) else ""
@@ -76,7 +84,7 @@ def print_code_table(table: CodeTable, top: int, name: str, more: Iterable[tuple
         ("bits", f"{total} (data {data}, model {model})"),
         *more,
     ]
-    print_rich(*parts, summary(facts))
+    print_rich(*parts, *between, summary(facts))
 
 
 def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int, left: int = 0) -> Table:

@@ -20,13 +20,13 @@ from fedslim.cli.stream import is_terminal, say, stderr_console
 from fedslim.cli.text import count, duration, number, shown_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console, RenderableType
 
     from fedslim.mdl.driver import Progress, Stop
 
-    OnProgress = Callable[[Progress], None]
+    OnProgress = Callable[..., None]  # the progress, and phrases beside it, if any
 
 WORTH_TELLING = 1.5
 """Seconds that something must last before a line is written about it where lines stay."""
@@ -49,7 +49,7 @@ class Reporter(Protocol):
     def stage(self, doing: str) -> AbstractContextManager[None]:
         """While the block runs, say what it does."""
 
-    def mining(self, name: str, stop: Stop) -> AbstractContextManager[OnProgress | None]:
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
         """While the block runs, show how mining goes; gives the function to call with it."""
 
 
@@ -71,9 +71,9 @@ class Silent:
         del doing
         return nullcontext()
 
-    def mining(self, name: str, stop: Stop) -> AbstractContextManager[OnProgress | None]:
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
         """Show nothing."""
-        del name, stop
+        del name, stop, doing
         return nullcontext()
 
 
@@ -92,18 +92,18 @@ class Plain:
             timer.cancel()
 
     @contextmanager
-    def mining(self, name: str, stop: Stop) -> Iterator[OnProgress | None]:
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
         """Write a line at growing intervals, so that a long run does not fill a log."""
         del stop
         facts, due = Facts(), FIRST_LINE
 
-        def on_progress(progress: Progress) -> None:
+        def on_progress(progress: Progress, aside: Sequence[str] = ()) -> None:
             nonlocal due
-            facts.learn(progress)
+            facts.learn(progress, aside)
             if progress.seconds >= due:
                 due = progress.seconds + min(max(SHORTEST_PAUSE, progress.seconds / 2), LONGEST_PAUSE)
-                told = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.outlook()]
-                say(f"fedslim: mining {shown_label(name)}: {', '.join(told)}")
+                told = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.aside, *facts.outlook()]
+                say(f"fedslim: {doing} {shown_label(name)}: {', '.join(told)}")
 
         yield on_progress
 
@@ -121,11 +121,11 @@ class Lively:
         return _entered(self._console.status(Text(doing)))
 
     @contextmanager
-    def mining(self, name: str, stop: Stop) -> Iterator[OnProgress | None]:
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
         """Show the run live."""
         from rich.live import Live  # noqa: PLC0415  # see fedslim.cli
 
-        view = View(name, stop)
+        view = View(f"{doing} {shown_label(name)}", stop)
         with Live(
             view,
             console=self._console,
@@ -146,11 +146,11 @@ def _entered(shown: AbstractContextManager[object]) -> Iterator[None]:
 class View:
     """The lines that a terminal shows while mining; drawn by rich's thread, fed by the search."""
 
-    def __init__(self, name: str, stop: Stop) -> None:
+    def __init__(self, doing: str, stop: Stop) -> None:
         from rich.spinner import Spinner  # noqa: PLC0415  # see fedslim.cli
 
         self.facts = Facts()
-        self._name = shown_label(name)
+        self._doing = doing
         self._stop = stop
         self._spinner = Spinner("dots", style="green")
 
@@ -159,10 +159,10 @@ class View:
         from rich.console import Group  # noqa: PLC0415  # see fedslim.cli
         from rich.text import Text  # noqa: PLC0415
 
-        head = [f"mining {self._name}", duration(self._stop.seconds), *self.facts.policy()]
+        head = [self._doing, duration(self._stop.seconds), *self.facts.policy()]
         self._spinner.update(text=Text(" · ".join(head)))
         hint = Text(STOPPING, style="yellow") if self._stop.asked else Text(HINT, style="dim")
-        lines = [Text(" · ".join(part)) for part in (self.facts.found(), self.facts.outlook()) if part]
+        lines = [Text(" · ".join(part)) for part in self.facts.lines()]
         return Group(self._spinner, *(_indented(line) for line in (*lines, hint)))
 
 
@@ -178,11 +178,13 @@ class Facts:
     """What is known of a run, as phrases."""
 
     def __init__(self) -> None:
+        self.aside: Sequence[str] = ()
         self._last: Progress | None = None
         self._recent: deque[tuple[float, int]] = deque()
 
-    def learn(self, progress: Progress) -> None:
-        """Take in a report."""
+    def learn(self, progress: Progress, aside: Sequence[str] = ()) -> None:
+        """Take in a report, and phrases that go beside it."""
+        self.aside = aside
         if self._last is not None and self._last.policy != progress.policy:
             self._recent.clear()  # each policy begins with an empty table
         self._recent.append((progress.seconds, progress.accepted))
@@ -215,6 +217,10 @@ class Facts:
             return []
         best = [f"best candidate now {number(now.best_gain, 1)} bits"] if math.isfinite(now.best_gain) else []
         return best if now.remaining is None else [*best, f"about {duration(max(now.remaining, 1.0))} to go"]
+
+    def lines(self) -> list[Sequence[str]]:
+        """What is shown below the name, line by line."""
+        return [line for line in (self.found(), self.aside, self.outlook()) if line]
 
     def _rate(self) -> float:
         (start, before), (end, after) = self._recent[0], self._recent[-1]

@@ -6,8 +6,9 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedslim.cli.stream import json_text
 from fedslim.errors import FedslimError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -56,6 +57,19 @@ def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"the folder {folder} is not yours to write to; name another"
     return None
+
+
+def save_record(record: dict[str, Any], path: Path) -> None:
+    """Write one JSON object to a file, which appears whole or not at all.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    from fedslim.data.atomic import make_folder_for, replacing  # noqa: PLC0415  # see fedslim.cli
+
+    make_folder_for(path)
+    with replacing(path) as (stream, _):
+        stream.write(json_text(record).encode())
 
 
 def save(table: CodeTable, path: Path | None) -> Saved:

@@ -51,9 +51,14 @@ def print_text(text: str) -> None:
             sys.stdout.flush()
 
 
+def json_text(record: dict[str, Any]) -> str:
+    """One JSON object. In ASCII: right in every encoding, and nothing in it that a terminal obeys."""
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
+
+
 def print_json(record: dict[str, Any]) -> None:
-    """Write one JSON object. In ASCII: right in every encoding, and nothing in it that a terminal obeys."""
-    print_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
+    """Write one JSON object to stdout."""
+    print_text(json_text(record))
 
 
 def is_terminal(stream: TextIO | None) -> bool:

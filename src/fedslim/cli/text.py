@@ -39,6 +39,16 @@ def count(of: int, what: str) -> str:
     return f"{of:,} {what}{'' if of == 1 else 's'}"
 
 
+def size(of: int) -> str:
+    """Bytes as people say them, to three figures."""
+    value, units = float(of), iter(("bytes", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while value >= 999.5 and unit != "TB":  # noqa: PLR2004  # which is written 1,000
+        value, unit = value / 1000, next(units)
+    digits = 0 if unit == "bytes" or value >= 99.95 else 1 if value >= 9.995 else 2  # noqa: PLR2004  # three figures
+    return f"{value:,.{digits}f} {unit}" if of != 1 else "1 byte"
+
+
 def duration(seconds: float) -> str:
     """A time as people say it, to two or three figures."""
     if seconds < 0.01:  # noqa: PLR2004  # what a person cannot tell from nothing

@@ -19,6 +19,7 @@ from fedslim.data.partition import (
     support_quantity_skew,
     support_skew,
 )
+from fedslim.data.pooling import encode_together
 from fedslim.data.readers import FORMATS, read
 from fedslim.data.registry import PublicSet, public_set, public_sets
 from fedslim.data.store import cache_folder, get, locate
@@ -44,6 +45,7 @@ __all__ = [
     "data_names",
     "dirichlet",
     "encode",
+    "encode_together",
     "from_dataframe",
     "generate",
     "get",

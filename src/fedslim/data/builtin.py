@@ -241,10 +241,7 @@ def builtin_sites(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> list
 
 def builtin_database(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> TransactionDatabase:
     """A built-in data set in one place: its sites one after the other."""
-    sites = [database for _, database in builtin_sites(name, seed=seed)]
-    lengths = np.concatenate([database.lengths for database in sites])
-    items = np.concatenate([database.items for database in sites])
-    return TransactionDatabase.from_rows(lengths, items, _VOCABULARY, name=name)
+    return TransactionDatabase.joined([database for _, database in builtin_sites(name, seed=seed)], name=name)
 
 
 def _check(name: str, seed: int) -> None:

@@ -58,7 +58,7 @@ def encode(
         return (load(X, name=name), encoding or ITEMS) if table is None else encode_table(table, encoding=encoding)
     if is_dataframe(X):
         return encode_table(dataframe_table(X, name=name), encoding=encoding)
-    if _is_sparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS"):
+    if is_matrix(X):
         return _from_matrix(X, encoding, name or "data")
     return _from_items(X, name), encoding or ITEMS
 
@@ -75,10 +75,15 @@ def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803 
     raise DataError(msg)
 
 
-def _is_sparse(value: Any) -> bool:
-    """Sparse matrices exist only where scipy is loaded, so it is never imported for this."""
+def is_matrix(value: Any) -> bool:
+    """Whether this is a sparse matrix or an array of numbers, whose columns are items.
+
+    Sparse matrices exist only where scipy is loaded, so it is never imported for this.
+    """
     sparse = sys.modules.get("scipy.sparse")
-    return sparse is not None and bool(sparse.issparse(value))
+    if sparse is not None and bool(sparse.issparse(value)):
+        return True
+    return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"
 
 
 def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[TransactionDatabase, Encoding]:  # noqa: N803

@@ -128,6 +128,31 @@ class TransactionDatabase:
             raise DataError(msg) from None
         return cls.from_rows(lengths, ids, labels, name=name)
 
+    @classmethod
+    def joined(cls, databases: Sequence[TransactionDatabase], *, name: str = "data") -> TransactionDatabase:
+        """All transactions of several databases over one vocabulary, those of the first database first.
+
+        Raises:
+            DataError: There is no database, or one has another vocabulary.
+        """
+        if not databases:
+            msg = "there are no databases to join; give at least one"
+            raise DataError(msg)
+        vocabulary = databases[0].vocabulary
+        for number, database in enumerate(databases[1:], 2):
+            if database.vocabulary != vocabulary:
+                msg = (
+                    f"database {number} ({database.name}) has another vocabulary than the first; "
+                    "make them with fedslim.data.encode_together"
+                )
+                raise DataError(msg)
+        return cls.from_rows(
+            np.concatenate([database.lengths for database in databases]),
+            np.concatenate([database.items for database in databases]),
+            vocabulary,
+            name=name,
+        )
+
     # -- looking at it ------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

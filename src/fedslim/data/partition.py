@@ -86,7 +86,7 @@ class Partition:
 
 def iid(db: TransactionDatabase, clients: int, *, seed: int = 0) -> Partition:
     """Transactions at random, client sizes that differ by at most one (sections 5.1 and 5.2)."""
-    clients, seed = _checked_clients(db, clients), _checked_seed(seed)
+    clients, seed = checked_clients(db, clients), _checked_seed(seed)
     each, left = divmod(len(db), clients)
     sizes = [each + (client < left) for client in range(clients)]
     return _divide(db, _dealt(sizes, seed), "iid", seed, {"clients": clients})
@@ -94,7 +94,7 @@ def iid(db: TransactionDatabase, clients: int, *, seed: int = 0) -> Partition:
 
 def dirichlet(db: TransactionDatabase, clients: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
     """Transactions at random, client sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
-    clients, seed, alpha = _checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
+    clients, seed, alpha = checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
     sizes = _dirichlet_sizes(len(db), clients, alpha, seed)
     return _divide(db, _dealt(sizes, seed), "dirichlet", seed, {"clients": clients, "alpha": alpha})
 
@@ -105,7 +105,7 @@ def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Pa
         msg = "no client sizes were given; give one whole number from 1 up for each client"
         raise ParameterError(msg)
     wanted = [_whole(f"the size of client {number}", size, 1) for number, size in enumerate(sizes, 1)]
-    clients, seed = _checked_clients(db, len(wanted)), _checked_seed(seed)
+    clients, seed = checked_clients(db, len(wanted)), _checked_seed(seed)
     return _divide(db, _dealt(_apportion(len(db), wanted), seed), "sized", seed, {"clients": clients})
 
 
@@ -135,7 +135,7 @@ def support_skew(
     get nothing gets the transaction that contains its itemsets most strongly (of those, the first) from a client
     that can spare it.
     """
-    clients, seed = _checked_clients(db, clients), _checked_seed(seed)
+    clients, seed = checked_clients(db, clients), _checked_seed(seed)
     min_size = _whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, clients, dominant, min_size)
     scores = _scores(db, hands)
@@ -159,7 +159,7 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     The transactions choose one after another, the strongest first (equals by lot), the client that they are strongest
     in among those that have room.
     """
-    clients, seed, alpha = _checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
+    clients, seed, alpha = checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
     min_size = _whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, clients, dominant, min_size)
     room = np.array(_dirichlet_sizes(len(db), clients, alpha, seed), np.int64)
@@ -394,7 +394,8 @@ def _whole(what: str, value: Any, low: int) -> int:
     return int(value)
 
 
-def _checked_clients(db: TransactionDatabase, clients: Any) -> int:
+def checked_clients(db: TransactionDatabase, clients: Any) -> int:
+    """The number of clients, if there are transactions for so many."""
     wanted = _whole("the number of clients", clients, 1)
     if len(db) == 0:
         msg = "the database has no transactions to deal out; give one that has some"

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedslim.mdl.questions import Insert, Remove
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fedslim.mdl.questions import Question, Source
-    from fedslim.mdl.search import SearchResult, SlimSearch
+    from fedslim.mdl.search import SearchResult, SlimSearch, Tally
 
 REPORT_EVERY = 0.1
 """Seconds between two reports of progress: often enough for a person, rarely enough to cost nothing."""
@@ -91,6 +91,22 @@ class Progress:
     best_gain: float  # bits that the candidate tried last was estimated to save
     seconds: float
     remaining: float | None  # a guess, in seconds
+
+
+class Watched(Protocol):
+    """What progress shows of a search, here or at the server of a federation."""
+
+    tally: Tally
+    bits_now: float
+    best_gain: float
+
+    @property
+    def bits_standard(self) -> Any:
+        """The description length with singletons only."""
+
+    @property
+    def itemsets(self) -> int:
+        """How many itemsets there are now."""
 
 
 class Trend:

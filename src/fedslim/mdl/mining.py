@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from fedslim.mdl.driver import Watched
     from fedslim.mdl.questions import Source
     from fedslim.mdl.search import Order, SearchResult
 
@@ -83,7 +84,7 @@ def mine(
         if best is not None and stop.now():
             break
         search = SlimSearch(database.n_items, policy)
-        report = None if on_progress is None else _reporter(search, number, len(plans), stop, on_progress)
+        report = None if on_progress is None else reporter(search, number, len(plans), stop, on_progress)
         with _source(database, threads) as source:
             result = drive(search, source, stop=stop, report=report)
         tally += search.tally
@@ -140,9 +141,10 @@ def _warm_up() -> None:
     source.remove(next(iter(source.table)))
 
 
-def _reporter(
-    search: SlimSearch, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
+def reporter(
+    search: Watched, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
 ) -> Callable[[], None]:
+    """A function that tells `on_progress` where a search stands, the policy being number so and so of so many."""
     trend = Trend()
 
     def report() -> None:

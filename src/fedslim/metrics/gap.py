@@ -40,15 +40,20 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class GapItemset:
-    """An itemset of the gap, its usage in the reference, and its spread where the local databases were handed in."""
+    """An itemset of the gap and its usage in the reference.
+
+    Where the local databases were handed in, also its spread over them, and its support in each.
+    """
 
     labels: tuple[str, ...]
     usage: int
     spread: Spread | None = None
+    supports: tuple[int, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Labels, usage and spread, flat."""
-        return {"items": list(self.labels), "usage": self.usage, **(asdict(self.spread) if self.spread else {})}
+        """Labels, usage, spread and supports, flat."""
+        spread = {} if self.spread is None else {**asdict(self.spread), "supports": list(self.supports)}
+        return {"items": list(self.labels), "usage": self.usage, **spread}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +92,13 @@ def discovery_gap(
     a = usages(reference)
     local = {labels for table in local_tables for labels in usages(table)}
     gap = [labels for labels in by_usage(a) if labels not in local]
-    supports = [_supports(database, gap) for database in databases]
-    spreads = [Spread.of(counts) for counts in zip(*supports, strict=True)] if databases else [None] * len(gap)
+    if not databases:
+        return DiscoveryGap(tuple(GapItemset(tuple(sorted(labels)), a[labels]) for labels in gap), len(local_tables))
+    supports = zip(*(_supports(database, gap) for database in databases), strict=True)
     return DiscoveryGap(
         tuple(
-            GapItemset(tuple(sorted(labels)), a[labels], spread) for labels, spread in zip(gap, spreads, strict=True)
+            GapItemset(tuple(sorted(labels)), a[labels], Spread.of(counts), counts)
+            for labels, counts in zip(gap, supports, strict=True)
         ),
         len(local_tables),
     )

@@ -11,12 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedslim.errors import ParameterError
+from fedslim.mdl.driver import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.search import Policy, SearchResult, Tally
+    from fedslim.mdl.search import Policy, SearchResult
     from fedslim.protocol.messages import FromClient, FromServer, Settings
     from fedslim.protocol.outcome import Ending, Outcome
     from fedslim.secagg import PairSecret
@@ -53,21 +54,10 @@ class Situation:
     ending: Ending | None = None  # set when the search must stop; what was reached is then the result
 
 
-class Watched(Protocol):
-    """What progress shows of a search."""
+class Search(Watched, Protocol):
+    """What is known of a search while it runs."""
 
-    tally: Tally
-    bits_now: float
-    best_gain: float
     converged: bool
-
-    @property
-    def bits_standard(self) -> Any:
-        """The description length with singletons only."""
-
-    @property
-    def itemsets(self) -> int:
-        """How many itemsets there are now."""
 
     def result(self) -> SearchResult:
         """The best so far."""
@@ -77,7 +67,7 @@ class ServerSide(Protocol):
     """A variant at the server."""
 
     clients_know: bool  # whether clients are told the table that was found
-    search: Watched
+    search: Search
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """Ask until there is nothing left to ask, or `situation.ending` says to stop."""

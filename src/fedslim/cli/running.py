@@ -1,0 +1,62 @@
+"""What commands that mine have in common: reading, compiling, the clock and Ctrl-C."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedslim.cli.interrupts import interrupts_kept
+from fedslim.cli.text import shown_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedslim.cli.options import Reading
+    from fedslim.cli.progress import Reporter
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.mining import Mined
+
+ENDINGS = {
+    "converged": "converged",
+    "out of time": "out of time",
+    "out of rounds": "out of rounds",
+    "interrupted": "stopped by Ctrl-C",
+}
+"""How a run ended, for people."""
+
+
+def prepared(reading: Reading, report: Reporter) -> TransactionDatabase:
+    """The data read and the kernels compiled: all that takes time before mining."""
+    with report.stage(f"reading {shown_label(reading.source)}"):
+        database = reading.load()
+    compiled(report, _engine)
+    return database
+
+
+def compiled(report: Reporter, prepare: Callable[[], None]) -> None:
+    """Compile kernels."""
+    with report.stage("preparing the engine (compiled once per installation, about 15 s)"), interrupts_kept():
+        prepare()
+
+
+def _engine() -> None:
+    from fedslim.mdl.mining import prepare  # noqa: PLC0415  # see fedslim.cli
+
+    prepare()
+
+
+def mined_with_progress(
+    database: TransactionDatabase,
+    name: str,
+    report: Reporter,
+    *,
+    max_time: float | None = None,
+    doing: str = "mining",
+    **how: Any,
+) -> Mined:
+    """Mine with the clock and Ctrl-C in view."""
+    from fedslim.mdl.driver import Stop, stopping_on_interrupt  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.mdl.mining import mine  # noqa: PLC0415
+
+    stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
+    with stopping_on_interrupt(stop), report.mining(name, stop, doing) as on_progress:
+        return mine(database, stop=stop, on_progress=on_progress, **how)

@@ -1,0 +1,37 @@
+"""The federated room: whole federations, run and measured. Here data, protocol, transport and metrics come together.
+
+simulation = simulate(divide(db, "dirichlet", clients=10), variant="x")
+compare(simulation).as_dict()
+FedSlim(variant="x").fit([rows_a, rows_b]).codetable_
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedslim.federated.comparison import Comparison, compare
+    from fedslim.federated.dividing import SCHEMES, divide
+    from fedslim.federated.estimator import FedSlim
+    from fedslim.federated.simulation import Simulation, simulate
+
+__all__ = ["SCHEMES", "Comparison", "FedSlim", "Simulation", "compare", "divide", "simulate"]
+
+# Looked up when first used: a simulation needs no scikit-learn.
+_HOME = {
+    "Comparison": "comparison",
+    "FedSlim": "estimator",
+    "SCHEMES": "dividing",
+    "Simulation": "simulation",
+    "compare": "comparison",
+    "divide": "dividing",
+    "simulate": "simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"fedslim.federated.{_HOME[name]}"), name)
+    msg = f"module 'fedslim.federated' has no attribute {name!r}"
+    raise AttributeError(msg)

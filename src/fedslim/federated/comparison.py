@@ -1,0 +1,96 @@
+"""What a federation's table is worth: beside all data in one place, and beside what each site finds alone.
+
+    compared = compare(simulation)
+    compared.fidelity.f1, compared.recovery.grr
+
+Apart from the simulation, so that a federation is timed without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data import TransactionDatabase
+from fedslim.mdl.driver import Stop
+from fedslim.mdl.mining import mine
+from fedslim.metrics import discovery_gap, fidelity, gap_recovery
+
+if TYPE_CHECKING:
+    from fedslim.federated.simulation import Simulation
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery
+    from fedslim.metrics.labelled import Table
+
+FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")
+"""The names of what a comparison adds to the record of a simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Agreement with the reference, the gap between it and what the sites find alone, and how much of that was closed.
+
+    `recovered` has the itemsets of the gap that the federation found, by falling usage in the reference.
+    """
+
+    reference: Table
+    local_tables: tuple[CodeTable, ...]
+    fidelity: Fidelity
+    gap: DiscoveryGap
+    recovery: GapRecovery
+    recovered: tuple[GapItemset, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure under its plain name, ready for JSON."""
+        told = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
+        return {name: told[name] for name in FIGURES}
+
+    def gap_as_dict(self) -> dict[str, Any]:
+        """The gap, itemset by itemset, and which of them the federation found."""
+        found = {itemset.labels for itemset in self.recovered}
+        told = self.gap.as_dict()
+        rows = zip(self.gap.itemsets, told["itemsets"], strict=True)
+        return {**told, "itemsets": [{**row, "recovered": itemset.labels in found} for itemset, row in rows]}
+
+
+NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
+"""What stands in the record of a simulation that was not compared with anything."""
+
+
+def compare(
+    simulation: Simulation,
+    reference: Table | None = None,
+    *,
+    stop: Stop | None = None,
+) -> Comparison | None:
+    """Compare what a federation found with a reference and with what each site finds alone.
+
+    Args:
+        simulation: What to compare.
+        reference: The table to compare with: the one that mining all data in one place gives, if left out.
+        stop: Ends the comparing when it is asked to.
+
+    Returns:
+        The comparison; None if it was stopped.
+    """
+    stop = stop or Stop()
+    databases = tuple(simulation.sites.values())
+    if reference is None:
+        reference = mine(TransactionDatabase.joined(databases), stop=stop).table
+    local_tables = []
+    for database in databases:
+        if stop.asked:
+            return None
+        local_tables.append(mine(database, stop=stop).table)
+    if stop.asked:
+        return None
+    gap = discovery_gap(reference, local_tables, databases)
+    found = {frozenset(row.labels) for row in simulation.table.itemsets}
+    return Comparison(
+        reference,
+        tuple(local_tables),
+        fidelity(reference, simulation.table),
+        gap,
+        gap_recovery(gap, simulation.table),
+        tuple(itemset for itemset in gap.itemsets if frozenset(itemset.labels) in found),
+    )

@@ -1,0 +1,65 @@
+"""One database dealt out to the sites of an experiment, by the name of the scheme.
+
+    divide(db, "support-skew", clients=10, min_dominant=3, seed=0)
+
+Schemes that give every site itemsets of its own need to know which there are. They take them from the table that all
+data in one place give, which is why this is not in the data room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedslim.data.partition import checked_clients, dirichlet, iid, support_quantity_skew, support_skew
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from fedslim.data import Partition, TransactionDatabase
+    from fedslim.mdl.codetable import CodeTable
+
+SKEWED = ("support-skew", "support-quantity-skew")
+"""The schemes that need the centralised table."""
+
+SCHEMES = ("iid", "dirichlet", *SKEWED)
+
+
+def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
+    database: TransactionDatabase,
+    scheme: str = "iid",
+    *,
+    clients: int = 10,
+    alpha: float = 0.5,
+    min_dominant: int = 3,
+    seed: int = 0,
+    table: CodeTable | None = None,
+) -> Partition:
+    """Deal the transactions out to clients.
+
+    Args:
+        database: All transactions.
+        scheme: One of `SCHEMES`; see `fedslim.data.partition` for what each does.
+        clients: How many.
+        alpha: For `dirichlet` and `support-quantity-skew`: how uneven the sizes are, small for very uneven.
+        min_dominant: For the skewed ones: the least number of items of a site's dominant itemsets.
+        seed: Equal seeds, equal partitions.
+        table: For the skewed ones: the code table of all transactions. It is mined if left out.
+
+    Raises:
+        ParameterError: A parameter makes no sense, or the data have not enough transactions or itemsets for it.
+    """
+    if scheme not in SCHEMES:
+        msg = f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}"
+        raise ParameterError(msg)
+    if scheme == "iid":
+        return iid(database, clients, seed=seed)
+    if scheme == "dirichlet":
+        return dirichlet(database, clients, alpha=alpha, seed=seed)
+    checked_clients(database, clients)  # before mining, which may take long
+    if table is None:
+        from fedslim.mdl.mining import mine  # noqa: PLC0415  # needed for these schemes only
+
+        table = mine(database).table
+    dominant = [(element.items, element.usage) for element in table.itemsets]
+    if scheme == "support-skew":
+        return support_skew(database, clients, dominant, min_size=min_dominant, seed=seed)
+    return support_quantity_skew(database, clients, dominant, alpha=alpha, min_size=min_dominant, seed=seed)

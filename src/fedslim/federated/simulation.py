@@ -1,0 +1,321 @@
+"""A federation in one process: the sites of an experiment, the protocol between them, and what it cost.
+
+    simulation = simulate({"north": db_a, "south": db_b}, variant="x")
+    simulation.table, simulation.communication.bytes_total
+
+Every message is packed, sent and read as on a network, and masked as there. What is secret on a network is made from a
+seed here, so that equal seeds give equal bytes; the result does not depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import shake_256
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from fedslim._jit import forget_caches
+from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
+from fedslim.errors import ParameterError
+from fedslim.mdl.driver import REPORT_EVERY, Stop
+from fedslim.mdl.mining import prepare as prepare_engine
+from fedslim.mdl.mining import reporter
+from fedslim.metrics import Communication
+from fedslim.protocol.client import Site
+from fedslim.protocol.messages import MOST_MEMBERS, Settings
+from fedslim.protocol.outcome import code_table
+from fedslim.protocol.server import ServerSession
+from fedslim.protocol.variant import VARIANTS
+from fedslim.transport.memory import MemoryFederation, RoundPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.mdl.driver import Progress
+    from fedslim.mdl.search import Tally
+    from fedslim.protocol.outcome import Ending
+    from fedslim.transport.memory import Trace
+
+    Sites = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
+    OnProgress = Callable[[Progress, Communication], None]
+
+UNMASKED = ("so",)
+"""The variants without masks: in these the server sees the counts of every client."""
+
+MOST_TRANSACTIONS = 1 << 40
+"""What a run is for: more than any experiment has, so that nothing about the data is told by it."""
+
+LONGEST_NAME = 200
+MOST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What a federation found, how, and at what cost. `seconds` are those of the federation alone."""
+
+    variant: str
+    masked: bool
+    sites: Mapping[str, TransactionDatabase]
+    table: CodeTable
+    tally: Tally
+    ending: Ending
+    communication: Communication
+    seconds: float
+    seed: int
+    partition: Partition | None = field(default=None, repr=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the sites."""
+        return tuple(self.sites)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of transactions of each site."""
+        return tuple(map(len, self.sites.values()))
+
+    @property
+    def converged(self) -> bool:
+        """Whether the search came to its end by itself."""
+        return self.ending == "converged"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure under its plain name, ready for JSON."""
+        c, said = self.table.compression, self.communication
+        return {
+            "variant": self.variant,
+            "masked": self.masked,
+            "clients": len(self.sites),
+            "transactions": self.table.transactions,
+            "items": len(self.table.vocabulary),
+            "bits_total": c.after.total,
+            "bits_data": c.after.data,
+            "bits_model": c.after.model,
+            "L_percent": c.L_percent,
+            "L_data_percent": c.L_data_percent,
+            "itemsets": len(self.table),
+            "candidates": self.tally.candidates,
+            "seconds": self.seconds,
+            "converged": self.converged,
+            "ending": self.ending,
+            "seed": self.seed,
+            "sizes": dict(zip(self.members, self.sizes, strict=True)),
+            "partition": self._dealt(),
+            **said.as_dict(),
+        }
+
+    def _dealt(self) -> dict[str, Any] | None:
+        """How the data were dealt out, items by their labels; who has how many is in `sizes`."""
+        if self.partition is None:
+            return None
+        told = self.partition.as_dict()
+        labels = self.table.vocabulary
+        dominant = [[[labels[item] for item in itemset] for itemset in hand] for hand in self.partition.dominant]
+        return {**{name: told[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
+
+
+def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
+    sites: Sites,
+    *,
+    variant: str = "x",
+    masking: bool = True,
+    max_time: float | None = None,
+    max_rounds: int | None = None,
+    seed: int = 0,
+    stop: Stop | None = None,
+    on_progress: OnProgress | None = None,
+) -> Simulation:
+    """Run a federation.
+
+    Args:
+        sites: A partition, databases by the names of their sites, or databases alone, which are then called site-1 and
+            so on. All have the same vocabulary; `fedslim.data.encode_together` makes such databases.
+        variant: `x`, `sa` or `so`.
+        masking: Whether sums are masked. Leave them unmasked only to measure what masks cost. `so` has none.
+        max_time: Stop after so many seconds with the best table so far.
+        max_rounds: Stop after about so many rounds with the best table so far.
+        seed: For keys and masks: equal seeds, equal bytes on the line.
+        stop: Ends the run before the next round when it is asked to, with the best table so far.
+        on_progress: Called now and then with where the search stands and what was said up to then.
+
+    Raises:
+        ParameterError: A parameter makes no sense.
+    """
+    named = _named(sites)
+    _check(variant, masking, max_time, max_rounds, seed)
+    masked = masking and variant not in UNMASKED
+    entropy = _entropy(seed)
+    prepare(variant)
+    stop = stop or Stop()
+    members = tuple(named)
+    server = ServerSession(
+        members,
+        Settings(variant, masked, MOST_TRANSACTIONS),
+        run=entropy(16),
+        max_time=max_time,
+        max_rounds=max_rounds,
+    )
+    vocabulary = next(iter(named.values())).vocabulary
+    secret = ItemSecret.from_random(entropy(32))
+    agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
+    said = Communication()
+    federation = MemoryFederation(
+        server,
+        {name: Site(database, members, secret, agreed, unmasked=not masked) for name, database in named.items()},
+        entropy=entropy,
+        trace=_account(said),
+    )
+    started = time.perf_counter()
+    outcome = federation.run(between=_between(server, stop.within(max_time), said, on_progress))
+    seconds = time.perf_counter() - started
+    return Simulation(
+        variant,
+        masked,
+        named,
+        code_table(outcome.table, vocabulary),
+        outcome.tally,
+        outcome.ending,
+        said,
+        seconds,
+        seed,
+        sites if isinstance(sites, Partition) else None,
+    )
+
+
+@cache
+def prepare(variant: str = "x") -> None:
+    """Compile what a run needs, or load it from the cache, so that no run is timed with it.
+
+    Where the compiled kernels cannot be kept, they are compiled for this process only.
+    """
+    _check_variant(variant)
+    prepare_engine()
+    try:
+        _warm_up(variant)
+    except OSError:
+        forget_caches()
+        _warm_up(variant)
+
+
+def _warm_up(variant: str) -> None:
+    rows = [[1, 2, 3, 4], [1, 2, 3], [1, 2], [3, 4], [5]] * 5
+    database = TransactionDatabase.from_transactions(rows)
+    secret = ItemSecret.from_random(bytes(32))
+    agreed = Vocabulary.of(database.vocabulary, secret)
+    members = ("a", "b")
+    server = ServerSession(members, Settings(variant, variant not in UNMASKED, MOST_TRANSACTIONS), run=bytes(16))
+    MemoryFederation(
+        server, {name: Site(database, members, secret, agreed) for name in members}, entropy=_entropy(0)
+    ).run()
+
+
+# -- what happens while it runs --------------------------------------------------------------------------------------
+
+
+def _account(said: Communication) -> Callable[[Trace], None]:
+    def trace(event: Trace) -> None:
+        if isinstance(event, RoundPassed):
+            said.end_round()
+        else:
+            said.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
+
+    return trace
+
+
+def _between(
+    server: ServerSession, stop: Stop, said: Communication, on_progress: OnProgress | None
+) -> Callable[[], None]:
+    """What is done after every round: look whether somebody wants it to end, and tell how it goes."""
+    report: Callable[[], None] | None = None
+    due = 0.0
+
+    def between() -> None:
+        nonlocal report, due
+        if stop.asked:
+            server.stop()
+        if on_progress is None or server.variant is None or (now := time.monotonic()) < due:
+            return
+        if report is None:
+            report = reporter(server.variant.search, 1, 1, stop, lambda progress: on_progress(progress, said))
+        report()
+        due = now + REPORT_EVERY
+
+    return between
+
+
+def _entropy(seed: int) -> Callable[[int], bytes]:
+    """Bytes that look random, the same for a seed. For experiments: whoever knows the seed knows all keys."""
+    numbers = count()
+
+    def draw(length: int) -> bytes:
+        return shake_256(f"fedslim simulation {seed} {next(numbers)}".encode()).digest(length)
+
+    return draw
+
+
+# -- what can be asked for -------------------------------------------------------------------------------------------
+
+
+def _named(sites: Sites) -> dict[str, TransactionDatabase]:
+    given = sites.parts if isinstance(sites, Partition) else sites
+    named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _numbered(given)
+    if not 1 <= len(named) <= MOST_MEMBERS:
+        msg = f"there are {len(named)} sites; a federation has 1 to {MOST_MEMBERS}"
+        raise ParameterError(msg)
+    for name, database in named.items():
+        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+            msg = f"a site is called {name!r:.60}; its name must be a text of 1 to {LONGEST_NAME} characters"
+            raise ParameterError(msg)
+        if not isinstance(database, TransactionDatabase):
+            msg = (
+                f"the data of {name} are of type {type(database).__name__}; give a TransactionDatabase for each site "
+                "(fedslim.data.encode_together makes them), or use FedSlim"
+            )
+            raise ParameterError(msg)
+    first, *others = named.items()
+    for name, database in others:
+        if database.vocabulary != first[1].vocabulary:
+            msg = (
+                f"{first[0]} and {name} have different vocabularies; make their databases together, with "
+                "fedslim.data.encode_together"
+            )
+            raise ParameterError(msg)
+    return named
+
+
+def _numbered(databases: Sequence[TransactionDatabase]) -> dict[str, TransactionDatabase]:
+    """Names that are in the order of the sites when sorted as texts."""
+    width = len(str(len(databases)))
+    return {f"site-{number:0{width}}": database for number, database in enumerate(databases, 1)}
+
+
+def _check(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
+    _check_variant(variant)
+    if not isinstance(masking, bool):
+        msg = f"masking must be True or False, not {masking!r}"
+        raise ParameterError(msg)
+    number = isinstance(max_time, (int, float)) and not isinstance(max_time, bool)
+    if max_time is not None and not (number and math.isfinite(max_time) and max_time > 0):  # type: ignore[arg-type,operator]
+        msg = f"max_time must be a positive number of seconds or None, not {max_time!r}"
+        raise ParameterError(msg)
+    if max_rounds is not None and not (_whole(max_rounds) and max_rounds > 0):  # type: ignore[operator]
+        msg = f"max_rounds must be a whole number of at least 1 or None, not {max_rounds!r}"
+        raise ParameterError(msg)
+    if not (_whole(seed) and 0 <= seed <= MOST_SEED):  # type: ignore[operator]
+        msg = f"seed must be a whole number from 0 to {MOST_SEED}, not {seed!r}"
+        raise ParameterError(msg)
+
+
+def _check_variant(variant: object) -> None:
+    if variant not in VARIANTS:
+        msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
+        raise ParameterError(msg)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

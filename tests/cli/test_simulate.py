@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fedslim.cli import demo
+from fedslim.cli.simulate import Variant
+from fedslim.errors import WriteError
+from fedslim.federated import SCHEMES
+from fedslim.mdl import mining
+from fedslim.mdl.codetable import CodeTable
+
+PLAIN = {
+    *("variant", "clients", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
+    *("candidates", "rounds", "bytes_total", "bytes_up", "bytes_down", "f1", "precision", "recall", "wr50", "wr100"),
+    *("rho", "gap", "gap_recovered", "grr", "seconds", "converged"),
+}
+BESIDES = {
+    *("data", "version", "transactions", "items", "bits_total_before", "bits_data_before", "bits_model_before", "top"),
+    *("reference", "out", "masked", "ending", "seed", "sizes", "partition", "messages", "by_kind"),
+    *("bytes_total_uncompressed", "bytes_up_uncompressed", "bytes_down_uncompressed"),
+}
+COMPARED = {"f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr"}
+
+
+def finite(value):
+    if isinstance(value, dict):
+        return all(map(finite, value.values()))
+    if isinstance(value, list):
+        return all(map(finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+# -- x is mining in one place ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clients", [1, 2, 10])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_x_writes_the_file_that_mine_writes(fedslim, public_data, tmp_path, scheme, clients):
+    fedslim("mine", "ionosphere", "--from", public_data, "--out", tmp_path / "mined.json")
+    ran = fedslim(
+        *("simulate", "ionosphere", "--from", public_data, "--clients", clients, "--partition", scheme),
+        *("--no-compare", "--out", tmp_path / "run"),
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert (tmp_path / "run" / "codetable.json").read_bytes() == (tmp_path / "mined.json").read_bytes()
+
+
+def test_equal_seeds_give_equal_runs(fedslim):
+    records = [json.loads(fedslim("simulate", "encounters", "--seed", 3, "--json").out) for _ in range(2)]
+    for record in records:
+        assert record.pop("seconds") > 0
+    assert records[0] == records[1]
+
+
+# -- json ------------------------------------------------------------------------------------------------------------
+
+
+def test_json_has_every_figure_under_its_plain_name(fedslim):
+    ran = fedslim("simulate", "encounters", "--clients", 4, "--partition", "dirichlet", "--alpha", 2, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    record = json.loads(ran.out)
+    assert record.keys() == PLAIN | BESIDES
+    assert finite(record)
+    assert [name for name in PLAIN if record[name] is None] == []
+    assert (record["variant"], record["clients"], record["converged"]) == ("x", 4, True)
+    assert (record["f1"], record["grr"], record["reference"], record["masked"]) == (1.0, 1.0, "centralised", True)
+    assert record["partition"]["parameters"] == {"clients": 4, "alpha": 2.0}
+    assert record["gap_recovered"] == record["gap"] > 0
+
+
+@pytest.mark.parametrize("variant", ["sa", "so"])
+def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, variant):
+    ran = fedslim("simulate", "encounters", "--variant", variant, "--clients", 3, "--json", "--out", tmp_path)
+    assert (ran.code, ran.err) == (0, "")
+    record = json.loads(ran.out)
+    assert record.keys() == PLAIN | BESIDES
+    assert finite(record)
+    assert [name for name in PLAIN if record[name] is None] == []
+    assert (record["variant"], record["masked"], record["converged"]) == (variant, variant == "sa", True)
+    assert record["f1"] > 0.5
+    assert CodeTable.load(tmp_path / "codetable.json").compression.L_percent == record["L_percent"]
+
+
+def test_without_comparing_its_figures_are_null(fedslim, monkeypatch):
+    monkeypatch.setattr(mining, "mine", None)  # nothing is mined then but by the federation
+    ran = fedslim("simulate", "encounters", "--no-compare", "--json")
+    record = json.loads(ran.out)
+    assert {name for name in PLAIN if record[name] is None} == COMPARED
+    assert record["reference"] is None
+    assert "gap" not in fedslim("simulate", "encounters", "--no-compare", "--top", 0).out
+
+
+def test_a_reference_of_ours_and_of_another_program(fedslim, tmp_path):
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    fedslim("mine", "encounters", "--out", ours)
+    record = json.loads(fedslim("simulate", "encounters", "--reference", ours, "--json").out)
+    assert (record["f1"], record["reference"]) == (1.0, str(ours))
+    table = {"dataset": "d", "system": "s", "itemsets": [{"items": ["fever", "cough"], "usage": 3}]}
+    theirs.write_text(json.dumps(table))
+    assert json.loads(fedslim("simulate", "encounters", "--reference", theirs, "--json").out)["f1"] < 0.1
+    assert f"with {theirs} (precision" in fedslim("simulate", "encounters", "--reference", theirs).out
+
+
+# -- what is shown and saved -----------------------------------------------------------------------------------------
+
+
+def test_people_see_what_was_found_said_and_recovered(fedslim):
+    ran = fedslim("simulate", "encounters", "--top", 3)
+    assert (ran.code, ran.err) == (0, "")
+    found, said, gap, summary = ran.out.split("\n\n")
+    assert len(found.splitlines()) == 4
+    assert [line.split()[-1] for line in said.splitlines()][1:3] == ["Masked", "Ask"]
+    assert gap.splitlines()[0].endswith("found together, by no site alone")
+    facts = {line[:6].strip(): line[8:] for line in summary.splitlines() if line[0] != " "}
+    assert facts["sites"] == "10 by iid, seed 0: 500 transactions each"
+    assert facts["search"].startswith("x: 177 candidates, ")
+    assert facts["search"].endswith("; converged")
+    assert " up, " in facts["sent"]
+    assert facts["agrees"].startswith("F1 1.000 with all data in one place")
+    assert facts["gap"].endswith("recovered (GRR 1.000)")
+    assert "masks" not in facts
+
+
+def test_a_folder_gets_the_table_the_figures_and_the_gap(fedslim, tmp_path):
+    out = tmp_path / "new" / "run"
+    printed = json.loads(fedslim("simulate", "encounters", "--clients", 3, "--out", out, "--json").out)
+    assert sorted(path.name for path in out.iterdir()) == ["codetable.json", "gap.json", "result.json"]
+    assert json.loads((out / "result.json").read_text()) == printed
+    gap = json.loads((out / "gap.json").read_text())
+    assert (gap["gap"], gap["members"]) == (printed["gap"], ["site-1", "site-2", "site-3"])
+    assert len(CodeTable.load(out / "codetable.json")) == printed["itemsets"]
+    fedslim("simulate", "encounters", "--clients", 3, "--no-compare", "--out", out)
+    assert sorted(path.name for path in out.iterdir()) == ["codetable.json", "result.json"]  # no gap of another run
+    assert json.loads((out / "result.json").read_text())["gap"] is None
+
+
+def test_a_full_disk_loses_nothing(fedslim, tmp_path, monkeypatch):
+    real = CodeTable.save
+
+    def save(table, path):
+        if "full" in str(path):
+            msg = f"{path}: cannot be written (No space left on device); check the folder and the disk"
+            raise WriteError(msg)
+        real(table, path)
+
+    monkeypatch.setattr(CodeTable, "save", save)
+    ran = fedslim("simulate", "encounters", "--no-compare", "--out", tmp_path / "full", "--json")
+    assert ran.code == 1
+    assert json.loads(ran.out)["itemsets"] > 0
+    assert "the code table is saved as" in ran.only_line
+
+
+def test_without_masks_it_says_so_loudly(fedslim):
+    ran = fedslim("simulate", "encounters", "--no-masking", "--no-compare")
+    assert ran.only_line == (
+        "fedslim: warning: --no-masking: the server sees every site's counts; for measurements only"
+    )
+    assert "NONE (--no-masking)" in ran.out
+    assert "FOR MEASUREMENTS ONLY" in " ".join(fedslim("simulate", "--help").out.split())
+    record = json.loads(fedslim("simulate", "encounters", "--no-masking", "--no-compare", "--json").out)
+    assert record["masked"] is False
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "ending"), [(("--max-rounds", 50), "out of rounds"), (("--max-time", 0.000001), "out of time")]
+)
+def test_limits_keep_the_best_so_far(fedslim, tmp_path, limit, ending):
+    ran = fedslim("simulate", "encounters", *limit, "--no-compare", "--out", tmp_path, "--json")
+    record = json.loads(ran.out)
+    assert (ran.code, record["converged"], record["ending"]) == (0, False, ending)
+    assert len(CodeTable.load(tmp_path / "codetable.json")) == record["itemsets"]
+    assert ending in fedslim("simulate", "encounters", *limit, "--no-compare", "--top", 0).out
+
+
+def test_the_first_ctrl_c_keeps_the_best_so_far(terminal, tmp_path):
+    run = terminal(
+        *("simulate", "accidents-like:20000", "--no-compare", "--out", tmp_path / "run", "--json"),
+        stdout=subprocess.PIPE,
+    )
+    run.wait_for("sent")
+    run.process.send_signal(signal.SIGINT)
+    record = json.loads(run.process.stdout.read())
+    assert run.finish() == 0
+    assert "Traceback" not in run.screen
+    assert "x over 10 sites of accidents-like:20000" in run.screen
+    assert (record["ending"], record["converged"]) == ("interrupted", False)
+    assert len(CodeTable.load(tmp_path / "run" / "codetable.json")) == record["itemsets"]
+
+
+INTERRUPTING = """
+import signal, sys
+from fedslim.cli import main
+import fedslim.mdl.mining as engine
+
+real = engine.mine
+
+def mine(database, **how):
+    signal.raise_signal(signal.SIGINT)
+    return real(database, **how)
+
+engine.mine = mine
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def interrupted(*arguments):
+    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_ctrl_c_while_comparing_keeps_what_the_federation_found(tmp_path):
+    done = interrupted("--out", tmp_path, "--json")
+    record = json.loads(done.stdout)
+    assert (done.returncode, record["converged"]) == (0, True)
+    assert {name for name in PLAIN if record[name] is None} == COMPARED
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["codetable.json", "result.json"]
+    assert "not compared: stopped by Ctrl-C" in interrupted().stdout
+
+
+def test_ctrl_c_before_the_federation_ends_it_with_one_line():
+    done = interrupted("--partition", "support-skew")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "fedslim: interrupted\n")
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["encounters", "--clients", 0], "0 is out of range; give a whole number from 1 up"),
+        (["encounters", "--clients", 5000], "5000 is out of range; give a whole number up to 4096"),
+        (["baskets", "--clients", 57], "57 clients cannot have a transaction each, as the database has 56"),
+        (["baskets", "--clients", 57, "--partition", "support-skew"], "57 clients cannot have a transaction each"),
+        (["baskets", "--partition", "support-skew"], "10 clients need a dominant itemset each"),
+        (["encounters", "--alpha", 0], "0.0 cannot be used; give a number above 0"),
+        (["encounters", "--alpha", "nan"], "nan cannot be used; give a number above 0"),
+        (["encounters", "--variant", "y"], "'y' is not one of 'x', 'sa', 'so'"),
+        (["encounters", "--partition", "even"], "'even' is not one of 'iid', 'dirichlet'"),
+        (["encounters", "--max-rounds", 0], "0 is out of range; give a whole number from 1 up"),
+        (["encounters", "--max-time", 0], "0.0 is not a number of seconds; give one above 0"),
+        (["encounters", "--variant", "so", "--no-masking"], "--no-masking is for x and sa; so has no masks"),
+        (["encounters", "--reference", "none.json"], "none.json: the reference table cannot be read"),
+        (["encounters", "--reference", "a.json", "--no-compare"], "--reference is to compare with"),
+        (["encounters", "--out", "baskets"], "is a file, so there can be no folder of that name"),
+        (["no-such-data"], "'no-such-data' is neither a file that exists nor a data set known by name"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(fedslim, baskets, arguments, told):
+    ran = fedslim("simulate", *(baskets if argument == "baskets" else argument for argument in arguments))
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.only_line
+
+
+def test_the_reference_is_not_replaced(fedslim, tmp_path):
+    reference = tmp_path / "codetable.json"
+    fedslim("mine", "encounters", "--out", reference)
+    ran = fedslim("simulate", "encounters", "--reference", reference, "--out", tmp_path)
+    assert ran.code == 2
+    assert "this is the reference, which would be lost" in ran.only_line
+
+
+# -- the demo --------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_shows_what_no_hospital_finds_alone(fedslim):
+    ran = fedslim("demo", "--quiet")
+    assert (ran.code, ran.err) == (0, "")
+    rows, found, facts = (part.splitlines() for part in ran.out.split("\n\n"))
+    assert rows[0].split() == ["itemsets", "L%", "F1", "gap", "closed", "rounds", "sent", "variant"]
+    assert len(rows) == 2 + len(Variant)
+    assert rows[2].split()[:3] == ["135", "57.41", "1.000"]
+    row = next(
+        line for line in found if "dizziness, high creatinine, ibuprofen, enalapril, hydrochlorothiazide" in line
+    )
+    assert row.startswith(" 5 + 5 + 5 + 4 + 5 + 4  x")
+    assert len(rows) + len(found) + len(facts) < 20
+
+
+def test_the_demo_is_of_all_variants():
+    assert set(demo.MEANING) == set(Variant)

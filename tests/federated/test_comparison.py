@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedslim.data import PLANTED, builtin_database
+from fedslim.federated import compare, simulate
+from fedslim.federated.comparison import FIGURES, NOT_COMPARED
+from fedslim.mdl import mine
+from fedslim.mdl.driver import Stop
+from fedslim.metrics import ReferenceItemset, ReferenceTable
+
+
+@pytest.fixture(scope="module")
+def compared(simulation):
+    return compare(simulation)
+
+
+def test_x_agrees_with_one_place_and_recovers_the_whole_gap(compared):
+    record = compared.as_dict()
+    assert tuple(record) == FIGURES == tuple(NOT_COMPARED)
+    assert {
+        name: record[name] for name in ("f1", "precision", "recall", "wr50", "wr100", "rho", "grr")
+    } == dict.fromkeys(("f1", "precision", "recall", "wr50", "wr100", "rho", "grr"), 1.0)
+    assert record["gap_recovered"] == record["gap"] > 0
+    assert compared.reference == mine(builtin_database()).table
+
+
+def test_what_is_spread_thin_over_hospitals_is_found_together_only(compared, sites):
+    recovered = {frozenset(itemset.labels): itemset for itemset in compared.recovered}
+    for syndrome in (one for one in PLANTED if one.kind == "thin"):
+        itemset = recovered[frozenset(syndrome.items)]
+        assert len(itemset.supports) == len(sites)
+        assert set(itemset.supports) <= {4, 5}
+        assert itemset.spread.clients_with_support == len(sites)
+
+
+def test_the_gap_is_told_itemset_by_itemset(compared):
+    record = json.loads(json.dumps(compared.gap_as_dict()))
+    assert record["gap"] == len(record["itemsets"]) == len(compared.gap)
+    assert record["local_tables"] == 6
+    assert all(itemset["recovered"] for itemset in record["itemsets"])
+    assert sum(record["itemsets"][0]["supports"]) >= record["itemsets"][0]["usage"]
+
+
+def test_a_run_cut_short_recovers_less(sites, compared):
+    short = compare(simulate(sites, max_rounds=100), compared.reference)
+    assert short.fidelity.f1 < 1
+    assert short.recovery.gap_recovered < short.recovery.gap == len(compared.gap)
+    assert [row["recovered"] for row in short.gap_as_dict()["itemsets"]].count(True) == short.recovery.gap_recovered
+
+
+def test_with_a_reference_of_somebody_else(simulation):
+    rows = (ReferenceItemset(("fever", "cough"), 9), ReferenceItemset(("no such item", "fever"), 3))
+    compared = compare(simulation, ReferenceTable("encounters", "by hand", rows))
+    assert compared.fidelity.missed >= 1
+    assert frozenset(("no such item", "fever")) in {frozenset(itemset.labels) for itemset in compared.gap.itemsets}
+
+
+def test_comparing_can_be_stopped(simulation):
+    stop = Stop()
+    stop.ask()
+    assert compare(simulation, stop=stop) is None

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedslim import simulate as exported
+from fedslim.cli.simulate import MOST_CLIENTS, Scheme, Variant
+from fedslim.data import TransactionDatabase, builtin_database, iid, load
+from fedslim.errors import ParameterError
+from fedslim.federated import SCHEMES, divide, simulate
+from fedslim.mdl import CodeTable, mine
+from fedslim.mdl.driver import Stop
+from fedslim.protocol.messages import MOST_MEMBERS
+from fedslim.protocol.variant import VARIANTS
+
+SMALL = TransactionDatabase.from_transactions([["a", "b", "c"], ["a", "b"], ["c", "d"], ["d"], []] * 6)
+
+
+@pytest.fixture(scope="module")
+def ionosphere(public_data):
+    return load("ionosphere", folder=public_data)
+
+
+def test_the_command_knows_what_the_rooms_know():
+    assert (tuple(Variant), tuple(Scheme), MOST_CLIENTS) == (tuple(VARIANTS), SCHEMES, MOST_MEMBERS)
+    assert exported is simulate
+
+
+# -- x is mining in one place ----------------------------------------------------------------------------------------
+
+
+def test_hospitals_find_together_what_one_place_finds(simulation):
+    mined = mine(builtin_database())
+    assert simulation.table == mined.table
+    assert simulation.tally.candidates == mined.tally.candidates
+    assert (simulation.converged, simulation.ending) == (True, "converged")
+
+
+@pytest.mark.parametrize("clients", [1, 2, 10])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_however_the_data_are_dealt_out(ionosphere, scheme, clients):
+    table = mine(ionosphere).table
+    partition = divide(ionosphere, scheme, clients=clients, table=table)
+    assert simulate(partition).table == table
+
+
+def test_masks_change_nothing_but_bytes():
+    masked, plain = simulate([SMALL, SMALL]), simulate([SMALL, SMALL], masking=False)
+    assert masked.table == plain.table == mine(TransactionDatabase.joined([SMALL, SMALL])).table
+    assert (masked.masked, plain.masked) == (True, False)
+
+
+def test_the_seed_decides_the_bytes_and_not_the_table():
+    one, same, other = (simulate([SMALL, SMALL, SMALL], seed=seed) for seed in (1, 1, 2))
+    assert one.communication == same.communication
+    assert one.table == other.table
+
+
+def test_sites_may_have_no_transactions_and_no_items():
+    empty = SMALL.take([])
+    assert simulate([SMALL, empty]).table == mine(SMALL).table
+    nothing = TransactionDatabase.from_transactions([[], []])
+    assert len(simulate([nothing, nothing]).table) == 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_one_site_alone_finds_what_mining_finds(variant):
+    assert simulate([SMALL], variant=variant).table == mine(SMALL).table
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+def check(table: CodeTable, path):
+    """The file format has its own idea of what a code table is."""
+    table.save(path)
+    assert CodeTable.load(path) == table
+
+
+def test_out_of_rounds_is_the_best_so_far(sites, simulation, tmp_path):
+    short = simulate(sites, max_rounds=60)
+    assert (short.ending, short.converged) == ("out of rounds", False)
+    assert 60 <= short.communication.rounds <= 62  # the supports of what was found are asked for at the end
+    assert 0 < len(short.table) < len(simulation.table)
+    assert simulation.table.compression.L_percent < short.table.compression.L_percent < 100
+    check(short.table, tmp_path / "table.json")
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 40])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_handful_of_rounds_is_a_valid_table_too(sites, variant, rounds, tmp_path):
+    short = simulate(sites, variant=variant, max_rounds=rounds)
+    assert short.table.transactions == 5000
+    check(short.table, tmp_path / "table.json")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_out_of_time_is_the_best_so_far(sites, variant, tmp_path):
+    short = simulate(sites, variant=variant, max_time=1e-9)
+    assert short.ending == "out of time"
+    check(short.table, tmp_path / "table.json")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_whoever_asks_for_the_end_gets_the_best_so_far(sites, variant, tmp_path):
+    stop = Stop()
+    short = simulate(sites, variant=variant, stop=stop, on_progress=lambda *_: stop.ask())
+    assert short.ending == "interrupted"
+    check(short.table, tmp_path / "table.json")
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_every_figure_has_its_plain_name(simulation):
+    record = json.loads(json.dumps(simulation.as_dict(), allow_nan=False))
+    promised = {
+        *("variant", "clients", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
+        *("candidates", "rounds", "bytes_total", "bytes_up", "bytes_down", "seconds", "converged"),
+    }
+    assert promised <= record.keys()
+    assert record["bytes_total"] == record["bytes_up"] + record["bytes_down"] > 0
+    assert record["bytes_total"] == sum(row["bytes"] for row in record["by_kind"])
+    assert {row["kind"] for row in record["by_kind"]} >= {"Join", "Roster", "Ready", "Ask", "Masked", "Finish"}
+    assert record["bits_total"] == pytest.approx(record["bits_data"] + record["bits_model"])
+    assert (record["clients"], record["partition"]) == (6, None)
+    assert record["sizes"]["Northgate"] == 910
+
+
+def test_a_partition_is_told_with_labels():
+    database = builtin_database()
+    record = simulate(divide(database, "support-skew", clients=3, min_dominant=4), max_rounds=1).as_dict()
+    dealt = record["partition"]
+    assert (dealt["scheme"], dealt["seed"], dealt["parameters"]["min_size"]) == ("support-skew", 0, 4)
+    assert all(set(itemset) <= set(database.vocabulary) for hand in dealt["dominant"] for itemset in hand)
+    assert list(record["sizes"]) == ["site-1", "site-2", "site-3"]
+
+
+def test_progress_comes_with_what_was_said(sites):
+    seen = []
+    simulate(sites, on_progress=lambda progress, said: seen.append((progress.itemsets, said.rounds, said.bytes_total)))
+    assert seen
+    assert seen == sorted(seen, key=lambda row: row[1:])
+
+
+# -- what can be asked for -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"variant": "y"}, "there is no variant 'y'; choose one of x, sa, so"),
+        ({"masking": 1}, "masking must be True or False, not 1"),
+        ({"max_time": 0}, "max_time must be a positive number of seconds or None, not 0"),
+        ({"max_time": float("nan")}, "max_time must be a positive number of seconds or None, not nan"),
+        ({"max_rounds": 0}, "max_rounds must be a whole number of at least 1 or None, not 0"),
+        ({"max_rounds": 2.0}, "max_rounds must be a whole number of at least 1 or None, not 2.0"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, not -1"),
+    ],
+)
+def test_parameters_that_make_no_sense(given, told):
+    with pytest.raises(ParameterError) as caught:
+        simulate([SMALL], **given)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("sites", "told"),
+    [
+        ([], "there are 0 sites; a federation has 1 to 4096"),
+        ([[["a"]]], "the data of site-1 are of type list; give a TransactionDatabase for each site"),
+        ({7: SMALL}, "a site is called 7; its name must be a text"),
+        ({"": SMALL}, "a site is called ''; its name must be a text"),
+        (
+            {"a": SMALL, "b": TransactionDatabase.from_transactions([["z"]])},
+            "a and b have different vocabularies; make their databases together",
+        ),
+    ],
+)
+def test_sites_that_cannot_be_used(sites, told):
+    with pytest.raises(ParameterError) as caught:
+        simulate(sites)
+    assert str(caught.value).startswith(told)
+
+
+def test_divide_tells_what_it_cannot_do():
+    with pytest.raises(
+        ParameterError, match="there is no partition 'even'; choose one of iid, dirichlet, support-skew"
+    ):
+        divide(SMALL, "even")
+    with pytest.raises(ParameterError, match="31 clients cannot have a transaction each"):
+        divide(SMALL, "support-skew", clients=31)
+    assert divide(SMALL, clients=3).sizes == iid(SMALL, 3).sizes
+    assert divide(SMALL, "support-skew", clients=1, min_dominant=2).scheme == "support-skew"  # mines by itself
