@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def database(rows, n_items):
     return TransactionDatabase.from_pairs(tids, items, [str(i) for i in range(n_items)], transactions=len(rows))
 
 
-def run_engine(search, source, steps):
+def run_engine(search, source, steps=None):
     """Like `drive`, but stops before the move that would be one step too many."""
     run = search.run()
     question = next(run)
@@ -65,6 +66,11 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
         with Sharded(db, sources) as source:
             result = run_engine(search, source, steps)
         states = source.shards
+    if steps is None:
+        # Eager or not, asked of one source or several: every step is the same.
+        eager = SlimSearch(n_items, policy, eager=True)
+        assert run_engine(eager, CoverState(db)) == result
+        assert replace(eager.tally, rows=0) == replace(result.tally, rows=0)
     assert [(e.items, e.usage, e.entry) for e in result.entries] == twin.result()
     assert (result.tally.accepted, result.tally.pruned) == (twin.accepted, twin.pruned)
     if steps is None:

@@ -82,7 +82,7 @@ def test_a_place_outside_the_vector_is_refused(place):
 @pytest.mark.parametrize("words", [[101], [1 << 63], [5 | 1 << 14], [0, 0]])
 def test_a_sum_beyond_the_bound_is_refused(words):
     """In its own bits, in those that no count has, in a place after the last, in a word too many."""
-    with pytest.raises(RingError, match="a sum left its bound|take 1 words"):
+    with pytest.raises(RingError, match=r"a sum left its bound|take 1 words"):
         Ring.for_sums_up_to(100).read(np.array(words, np.uint64), length=2)
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.search import Order
-    from fedslim.mdl.table import Itemset
 
 
 @dataclass(frozen=True, slots=True)

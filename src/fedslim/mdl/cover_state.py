@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.mdl.book import Book
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.kernels import book as kernel
 from fedslim.mdl.kernels import counting
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.mdl.support import SupportIndex
-from fedslim.mdl.table import WorkingTable, lengthened
+from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.table import Itemset
+    from fedslim.mdl.itemsets import Itemset
 
 ROOM_FOR_ROWS = 1 << 16
 """Entries of rows that are counted at once."""
@@ -265,8 +266,8 @@ class CoverState:
         covers, work = self._book.covers, self._book.work
         by_slot = ("tid_start", "usage", "room")
         self._book.use_covers(covers._replace(**{f: lengthened(getattr(covers, f), capacity) for f in by_slot}))
-        by_slot = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
-        self._book.use_work(work._replace(**{f: lengthened(getattr(work, f), capacity) for f in by_slot}))
+        scratch = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
+        self._book.use_work(work._replace(**{f: lengthened(getattr(work, f), capacity) for f in scratch}))
 
     def compact(self, extra: int = 0) -> None:
         """Move all lists together, so that the holes they left in the pool can be used again."""

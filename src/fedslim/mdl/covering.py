@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.table import Itemset
+    from fedslim.mdl.itemsets import Itemset
 
 
 class Covering:

@@ -15,10 +15,10 @@ import msgspec
 from fedslim.data.atomic import make_folder_for, replacing
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
-from fedslim.mdl.table import order_key
+from fedslim.mdl.itemsets import order_key
 
 if TYPE_CHECKING:
-    from fedslim.mdl.table import Itemset
+    from fedslim.mdl.itemsets import Itemset
 
 FORMAT = "fedslim-code-table"
 VERSION = 1

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.mdl.cover_state import NOTHING, CoverState
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.kernels import pairs as kernel
 from fedslim.mdl.kernels.pairs import Reports
 from fedslim.mdl.pairs import PairCounts, no_pairs, with_elements, with_room
-from fedslim.mdl.table import lengthened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.questions import Change
-    from fedslim.mdl.table import Itemset
 
     Pair = tuple[int, int]
 

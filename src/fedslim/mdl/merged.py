@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedslim.errors import RunError
+from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.merged_ranking import CONTRADICTION, MergedRanking, NumberedElements, Union
 from fedslim.mdl.objective import (
     Bits,
@@ -34,15 +35,14 @@ from fedslim.mdl.objective import (
 )
 from fedslim.mdl.questions import Change, Supports
 from fedslim.mdl.search import Entry, SearchResult, Tally
-from fedslim.mdl.table import order_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.pairs import PairCounts
-    from fedslim.mdl.table import Itemset
 
     NumberPairs = tuple[tuple[int, int], ...]
 

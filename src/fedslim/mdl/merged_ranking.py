@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.errors import RunError
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.kernels import merging as kernel
 from fedslim.mdl.kernels.merging import BLOCK, Blocks, Elements, Logs, Now, Unions
 from fedslim.mdl.kernels.pairs import NOBODY, rehash
 from fedslim.mdl.kernels.ranking import NEVER
 from fedslim.mdl.objective import log2
 from fedslim.mdl.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
-from fedslim.mdl.table import lengthened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedslim.mdl.table import Itemset
+    from fedslim.mdl.itemsets import Itemset
 
 SPARE_NUMBERS = 64
 

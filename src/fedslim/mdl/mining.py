@@ -15,13 +15,13 @@ from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
+from fedslim._jit import forget_caches
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
-from fedslim._jit import forget_caches
 from fedslim.mdl.search import Policy, SlimSearch, Tally
 from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.support import SupportIndex

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.kernels import pairs as kernel
 from fedslim.mdl.kernels.pairs import NOBODY, Pairs
-from fedslim.mdl.table import lengthened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.mdl.table import Itemset
+    from fedslim.mdl.itemsets import Itemset
 
     Counts = NDArray[np.int64]
 

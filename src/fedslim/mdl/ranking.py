@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.kernels import ranking as kernel
 from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
-from fedslim.mdl.table import lengthened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30
+NEVER = int(kernel.NEVER)
 SHORT_ROW = 64
 PAIRS_FOR_EACH_OCCURRENCE = 8
 MOST_ROWS = 1024
@@ -37,6 +38,14 @@ class Candidate:
     y: int
     together: int
     gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A candidate that was put aside, and what was remembered of its pair before."""
+
+    candidate: Candidate
+    before: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +204,30 @@ class CandidateRanking:
 
     def warm_up(self) -> None:
         """Go once through everything that small data do not come to."""
-        self.reject(Candidate(0, 1, 1, 0.0))
+        self.take_back(self.put_aside(Candidate(0, 1, 1, 0.0)))
         self.widen()
         self.compact()
         self._shortened(0, SlotCounts(np.zeros(1, np.int32), np.zeros(1, np.int64)))
 
+    def put_aside(self, candidate: Candidate) -> Aside:
+        """Reject a candidate only to see what comes after it."""
+        before = kernel.rejected_with(candidate.x, candidate.y, self._facts, self._rejected)
+        self.reject(candidate)
+        return Aside(candidate, before)
+
+    def take_back(self, aside: Aside) -> None:
+        """Forget that it was put aside: what is remembered of the pair is what was remembered before."""
+        self._remember(aside.candidate, aside.before)
+
     def forgive(self, candidate: Candidate) -> None:
-        """Take a rejection back."""
-        kernel.reject(candidate.x, candidate.y, kernel.NEVER, self._facts, self._rejected)
-        self._rows.exact[candidate.x] = kernel.NEVER
-        self._rows.exact[candidate.y] = kernel.NEVER
-        self._rows.upper[candidate.x] = max(self._rows.upper[candidate.x], candidate.gain)
-        self._rows.upper[candidate.y] = max(self._rows.upper[candidate.y], candidate.gain)
+        """Forget whatever is remembered of a rejected pair."""
+        self._remember(candidate, (NEVER, NEVER, NEVER))
+
+    def _remember(self, candidate: Candidate, counts: tuple[int, int, int]) -> None:
+        kernel.remember(candidate.x, candidate.y, *counts, self._facts, self._rejected)
+        for slot in (candidate.x, candidate.y):
+            self._rows.exact[slot] = kernel.NEVER
+            self._rows.upper[slot] = max(self._rows.upper[slot], candidate.gain)
 
     def forget_rejected(self) -> None:
         """Give every rejected candidate another chance."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.objective import (
     EXACT,
     Bits,
@@ -37,16 +38,16 @@ from fedslim.mdl.questions import (
     TryInsert,
     TryRemovals,
 )
-from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.table import WorkingTable, lengthened
+from fedslim.mdl.ranking import Aside, Candidate, CandidateRanking, UnknownRows
+from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.questions import Question, SlotCounts
-    from fedslim.mdl.table import Itemset
 
 Order = Literal["usage", "support"]
 
@@ -247,24 +248,24 @@ class SlimSearch:
     def _first_of_several(self) -> Generator[Question, Any, bool]:
         """The same where most candidates fail: ask about several at once, those that come next if the others fail."""
         while True:
-            several: list[Candidate] = []
+            several: list[Aside] = []
             while len(several) < MOST_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
-                several.append(candidate)
-                self.ranking.reject(candidate)
+                several.append(self.ranking.put_aside(candidate))
             if not several:
                 return False
-            moves = [Insert(self._table.next_slot(), self._union(c), c.together) for c in several]
+            candidates = [aside.candidate for aside in several]
+            moves = [Insert(self._table.next_slot(), self._union(c), c.together) for c in candidates]
             self._reserve(moves[0].slot)
             answers = yield Together(tuple(TryInsert(move.slot, move.itemset, move.entry) for move in moves))
-            for k, (candidate, move, change) in enumerate(zip(several, moves, answers, strict=True)):
+            for k, (candidate, move, change) in enumerate(zip(candidates, moves, answers, strict=True)):
                 self.tally.candidates += 1
                 self.best_gain = candidate.gain
                 self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
                 bits = self._bits_changed(change)
                 self._learn_luck(accepted=bits < 0)
                 if bits < 0:
-                    for unused in several[k:]:
-                        self.ranking.forgive(unused)
+                    for aside in reversed(several[k:]):
+                        self.ranking.take_back(aside)
                     yield from self._accept(Trial(candidate, move, change, bits))
                     return True
 

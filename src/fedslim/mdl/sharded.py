@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.questions import Change, SlotCounts
-    from fedslim.mdl.table import Itemset
 
 Answer = TypeVar("Answer")
 

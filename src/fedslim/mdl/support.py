@@ -11,7 +11,7 @@ from fedslim.mdl.kernels.arrays import Vertical
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.table import Itemset
+    from fedslim.mdl.itemsets import Itemset
 
 COMMON = 32
 """An item in at least 1/32 of the transactions gets a bitmap, which is then no larger than its list of int32."""

@@ -12,10 +12,12 @@ Cover order: larger itemsets first, then higher usage at entry, then lexicograph
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedslim.mdl.growing import lengthened
+from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
 from fedslim.mdl.kernels.counting import move_down, move_up
 
@@ -24,26 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Itemset = tuple[int, ...]
-"""Item ids, ascending."""
-
-OrderKey = tuple[int, int, Itemset]
+    from fedslim.mdl.itemsets import Itemset, OrderKey
 
 SPARE_SLOTS = 64
-
-Scalar = TypeVar("Scalar", bound=np.generic)
-
-
-def order_key(itemset: Itemset, entry: int) -> OrderKey:
-    """Sorts itemsets into cover order; `entry` is the usage (or support) with which the itemset entered."""
-    return (-len(itemset), -entry, itemset)
-
-
-def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
-    """A longer copy of an array, filled up with `fill`."""
-    new = np.full((length, *array.shape[1:]), fill, array.dtype)
-    new[: len(array)] = array
-    return new
 
 
 class WorkingTable:
@@ -106,7 +91,8 @@ class WorkingTable:
         """Those of the slots whose elements contain the item; in a wide vocabulary also some that do not."""
         bit = item % (64 * WORDS)
         has = (self.elements.mask[slots, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1)
-        return slots[has.astype(bool)]
+        having: NDArray[np.int32] = slots[has.astype(bool)]
+        return having
 
     @property
     def free_slot(self) -> int:

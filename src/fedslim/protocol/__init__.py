@@ -1,0 +1,1 @@
+"""What server and clients say to each other, and what they do about it. No sockets, clocks or entropy in here."""

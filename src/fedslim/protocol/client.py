@@ -10,6 +10,7 @@ What leaves a site leaves it through `receive`: one reply to one question, made 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fedslim import __version__
@@ -147,7 +148,7 @@ class ClientSession:
             msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is no whole number of ids"
             raise ProtocolError(msg)
         ids = tuple(roster.ids[k : k + m.ID_BYTES] for k in range(0, len(roster.ids), m.ID_BYTES))
-        if any(one >= other for one, other in zip(ids, ids[1:], strict=False)):
+        if any(one >= other for one, other in pairwise(ids)):
             msg = "the server's vocabulary is not in ascending order; it is refused"
             raise ProtocolError(msg)
         return Vocabulary(ids, self._site.secret.fingerprint)

@@ -1,20 +1,21 @@
 """Everything that server and clients say to each other. What is not here cannot be sent.
 
-Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian buffers
-with their length and ring beside them. Every size is bounded in the type, so a message that decodes is one that fits.
-Who may say what, and when, is in `legality.py`; what a variant's numbers mean is in the variant's file.
+Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian
+buffers with their length and ring beside them. Every size is bounded in the type: what decodes, fits. Who may say what, and when, is in `legality.py`; what a variant's numbers mean is in the variant's file.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PROTOCOL = 1
 """Raised whenever an old peer would misunderstand a new one."""
@@ -344,8 +345,10 @@ class Structure(Message, frozen=True):
 
 
 class AskIndexed(Message, frozen=True):
-    """Server, SA, round 2: the index loses and gets these pairs; now the counts of the new pairs, then of all pairs with
-    one of these elements, in the order of the index, masked."""
+    """Server, SA, round 2: the index changes so; now the counts of some of its pairs, masked.
+
+    First those of the new pairs, then those of all pairs with one of the elements, in the order of the index.
+    """
 
     round: Round
     attempt: Attempt

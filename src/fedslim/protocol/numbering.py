@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.questions import Change
-from fedslim.mdl.table import lengthened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NOWHERE = -1
 
@@ -24,13 +28,14 @@ class Numbering:
         """The slot of the next itemset."""
         return len(self._numbers)
 
-    def numbers_of(self, slots: NDArray[np.int64], *, new: int | None = None) -> NDArray[np.int32]:
+    def numbers_of(self, slots: NDArray[Any], *, new: int | None = None) -> NDArray[np.int32]:
         """The global numbers of slots; `new` is that of the itemset on trial in the next slot."""
         known = self._numbers if new is None else np.append(self._numbers, np.int32(new))
         if len(slots) and not 0 <= int(slots.max()) < len(known):
             msg = f"slot {int(slots.max())} was named where there are {len(known)}"
             raise ProtocolError(msg)
-        return known[slots]
+        numbers: NDArray[np.int32] = known[slots]
+        return numbers
 
     def slots_of(self, numbers: NDArray[np.int32]) -> NDArray[np.int32]:
         """The slots of global numbers, NOWHERE for those that never were here."""

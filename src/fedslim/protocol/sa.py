@@ -1,8 +1,8 @@
 """SA, the paper's secure-aggregation variant: a table for each client, structure in the open, counts masked.
 
-Every aggregation takes two rounds. In the first, clients say which pairs of elements are candidates at their site that the
-global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of the
-index in the same order, 0 where it has none, masked. All clients answer every evaluation alike, so who takes part in one
+Every aggregation takes two rounds. In the first, clients say which pairs of elements are candidates at their site that
+the global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of
+the index in the same order, 0 where it has none, masked. All clients answer every evaluation alike: who takes part in one
 cannot be told. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.variant import Situation
     from fedslim.secagg import PairSecret
 
-PURPOSES = {
+PURPOSES: dict[type[m.FromServer], str] = {
     m.AskIndexedUsages: "sa usages",
     m.AskIndexed: "sa candidates",
     m.AskEvaluation: "sa evaluation",
@@ -144,8 +144,8 @@ class ServerVariant:
         usage = self.search.usages
         # Two elements are not used together more often than either of them is used.
         ring = Ring.for_sums_up_to(int(np.minimum(usage[xs], usage[ys]).max(initial=0)))
-        vectors = [m.Vector.of(part) for part in (gone, x, y, touched)]
-        ask = m.AskIndexed(self._situation.number, 0, *vectors, ring.bits)
+        left, new_x, new_y, elements = (m.Vector.of(part) for part in (gone, x, y, touched))
+        ask = m.AskIndexed(self._situation.number, 0, left, new_x, new_y, elements, ring.bits)
         counts = yield from self._masked(ask, ring, len(xs), "candidates")
         nobody = counts == 0
         self._gone = self._index.places_of(xs[nobody], ys[nobody])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ServerSession:
     """One run, as the server sees it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a run is made of
         self,
         members: Sequence[str],
         settings: m.Settings,
@@ -125,8 +125,8 @@ class ServerSession:
     def _check_join(self, member: str, join: m.Join) -> None:
         if join.protocol != m.PROTOCOL:
             msg = (
-                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), this server {m.PROTOCOL}; "
-                "install the same version everywhere"
+                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), this server "
+                f"{m.PROTOCOL}; install the same version everywhere"
             )
             raise ProtocolError(msg)
         first = next(iter(self._joined.items()), None)

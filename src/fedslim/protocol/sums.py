@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedslim.errors import ProtocolError
 from fedslim.protocol.messages import Masked, Vector
 from fedslim.secagg import MaskedSum, Masker
@@ -20,7 +18,7 @@ WORD_BITS = 64
 
 
 class Hidden:
-    """One member's masker for one purpose; without secrets (a federation of one, or a measurement) words go as they are."""
+    """One member's masker for one purpose. Without secrets (one member, a measurement) words go as they are."""
 
     def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
         self._masker = Masker(name, secrets, purpose=purpose)
@@ -39,8 +37,3 @@ def summed(replies: Mapping[str, Masked], length: int, *, attempt: int) -> Words
             raise ProtocolError(msg)
         total.add(member, reply.words.data)
     return total.words()
-
-
-def zeros(length: int) -> Words:
-    """A vector to put counts into."""
-    return np.zeros(length, np.uint64)

@@ -1,7 +1,7 @@
 """What a variant is: two classes behind one small interface, chosen by name. Each variant has one file.
 
-The server's side is a generator: it yields rounds, receives the replies of exactly the members it asked, and returns what
-the search came to. A client's side answers one message at a time. Neither does any input or output.
+The server's side is a generator: it yields rounds, receives the replies of exactly the members it asked, and returns
+what the search came to. A client's side answers one message at a time. Neither does any input or output.
 """
 
 from __future__ import annotations

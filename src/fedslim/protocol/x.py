@@ -1,7 +1,7 @@
 """X, the exact variant: the one search of `mdl/`, answered by masked sums over all members.
 
-Every member covers with the same table in the same order, so all that the search needs is a sum over members. The search
-cannot tell these sums from the counts of one database, so its result is that of the database of all transactions.
+Every member covers with the same table in the same order, so all that the search needs is a sum over members. The
+search cannot tell these sums from the counts of one database, so its result is that of all transactions together.
 
 A round is one masked vector from each member: the answers to all questions of the round, one after the other. Rows of
 the pair matrix are packed into as many bits as their element's usage has, or, where few entries are expected, sketched;
@@ -106,9 +106,7 @@ class ServerVariant:
                     answers[k] = reading
             open_ = [k for k in open_ if k not in answers]
         ordered = iter([answers[k] for k in range(len(wants))])
-        replies = [
-            self._answer(part, [next(ordered) for _ in own]) for part, own in zip(asked, wanted, strict=True)
-        ]
+        replies = [self._answer(part, [next(ordered) for _ in own]) for part, own in zip(asked, wanted, strict=True)]
         return tuple(replies) if isinstance(question, q.Together) else replies[0]
 
     def _wants(self, question: q.Question) -> list[Any]:

@@ -3,8 +3,8 @@
     masker = Masker("hospital-a", {"hospital-b": secret, …}, purpose="answers")
     data = masker.mask(words, MaskLabel(round=7, attempt=0, part=0))
 
-A mask is the AES-128-CTR key stream of the pair's key for this purpose at the place that the label names. No place is ever
-used twice: labels must rise, and each has 2^48 blocks of its own.
+A mask is the AES-128-CTR key stream of the pair's key for this purpose at the place that the label names. No place is
+ever used twice: labels must rise, and each has 2^48 blocks of its own.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def words_of_rows(bits: Sequence[int], length: int) -> int:
     return sum(-(-length // (WORD_BITS // width)) for width in bits)
 
 
-def put_rows(
+def put_rows(  # noqa: PLR0913  # several vectors in flat arrays
     words: Words,
     bits: NDArray[np.uint8],
     ends: NDArray[np.int64],

@@ -33,7 +33,7 @@ def _reader(dtype: type, dimensions: int = 1, columns: int | None = None) -> Any
     array_type = types.Array(element, dimensions, "C")
     width = np.dtype(dtype).itemsize
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def read(_context: Any, _address: Any, _length: Any, _columns: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             address, length, n_columns = args
@@ -168,8 +168,10 @@ def take_from_lists(book: np.ndarray, z: int) -> None:
 
 @njit
 def co_usages(book: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndarray, counts: np.ndarray) -> int:
-    """`counting.co_usage` of several elements: the entries of row r end at ends[r]. Returns how many rows there was
-    room for."""
+    """`counting.co_usage` of several elements: the entries of row r end at ends[r].
+
+    Returns how many rows there was room for.
+    """
     covers, work = _covers(book), _work(book)
     end = NONE
     for r in range(len(xs)):

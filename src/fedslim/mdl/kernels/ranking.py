@@ -182,6 +182,24 @@ def reject(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
 
 
 @njit
+def rejected_with(a: int, b: int, facts: Facts, rejected: Rejected) -> tuple[int, int, int]:
+    """The counts (usage, usage, co-usage, in the order of the key) that are remembered of a pair; NEVER for none."""
+    key, _, _ = _key(a, b, facts)
+    place = _place(key, rejected)
+    if rejected.key[place] == 0:
+        return NEVER, NEVER, NEVER
+    return rejected.x[place], rejected.y[place], rejected.c[place]
+
+
+@njit
+def remember(a: int, b: int, x: int, y: int, c: int, facts: Facts, rejected: Rejected) -> None:
+    """Put back what `rejected_with` said, of a pair that was rejected since."""
+    key, _, _ = _key(a, b, facts)
+    place = _place(key, rejected)
+    rejected.x[place], rejected.y[place], rejected.c[place] = x, y, c
+
+
+@njit
 def rehash(old: Rejected, new: Rejected) -> None:
     """Copy all keys into a larger table."""
     for k in range(len(old.key)):

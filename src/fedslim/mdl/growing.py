@@ -1,0 +1,19 @@
+"""Arrays that grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
+    """A longer copy of an array, filled up with `fill`."""
+    new = np.full((length, *array.shape[1:]), fill, array.dtype)
+    new[: len(array)] = array
+    return new

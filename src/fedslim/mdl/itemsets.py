@@ -1,0 +1,13 @@
+"""Itemsets and the standard cover order, for those who need no engine."""
+
+from __future__ import annotations
+
+Itemset = tuple[int, ...]
+"""Item ids, ascending."""
+
+OrderKey = tuple[int, int, Itemset]
+
+
+def order_key(itemset: Itemset, entry: int) -> OrderKey:
+    """Sorts itemsets into cover order; `entry` is the usage (or support) with which the itemset entered."""
+    return (-len(itemset), -entry, itemset)
