@@ -1,7 +1,8 @@
 """Everything that server and clients say to each other. What is not here cannot be sent.
 
 Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian
-buffers with their length and ring beside them. Every size is bounded in the type: what decodes, fits. Who may say what, and when, is in `legality.py`; what a variant's numbers mean is in the variant's file.
+buffers with their length and ring beside them. Every size is bounded in the type: what decodes, fits.
+Who may say what, and when, is in `legality.py`; what a variant's numbers mean is in the variant's file.
 """
 
 from __future__ import annotations

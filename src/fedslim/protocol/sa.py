@@ -2,8 +2,8 @@
 
 Every aggregation takes two rounds. In the first, clients say which pairs of elements are candidates at their site that
 the global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of
-the index in the same order, 0 where it has none, masked. All clients answer every evaluation alike: who takes part in one
-cannot be told. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
+the index in the same order, 0 where it has none, masked. All clients answer every evaluation alike: nobody can tell who
+takes part. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
 """
 
 from __future__ import annotations
