@@ -398,11 +398,12 @@ class SlimSearch:
     def most_uses(self, itemset: Itemset, entry: int) -> int:
         """The itemset cannot be used more often than this if it enters: a bound that is proven, not estimated.
 
-        Where it is used, each of its items is covered by an element that comes after it, in the table without it.
+        Where it is used, each of its items is covered by an element that comes after it, in the table without it. Any
+        item gives such a bound; the rarest ones are likely to give the best.
         """
-        slots = self._table.slots_behind(itemset, entry)
-        usage, n_items = self._usage, self._table.n_items
-        return min(int(usage[i]) + int(usage[self._table.having(i, slots)].sum()) for i in itemset if i < n_items)
+        slots, usage = self._table.slots_behind(itemset, entry), self._usage
+        rarest = sorted(itemset, key=self._item_lengths.__getitem__, reverse=True)[:2]
+        return min(int(usage[i]) + int(usage[self._table.having(i, slots)].sum()) for i in rarest)
 
     def _bits_changed(self, change: Change) -> float:
         """The change of L(D, CT) in bits."""

@@ -72,6 +72,7 @@ class ServerVariant:
                 if isinstance(question, (q.Insert, q.Remove)):
                     self._moves.append(_move(question))
                     self._length = max(self._length, question.slot + 1)
+                    self._sizes.forget_row(question.slot)
                     question = questions.send(None)
                 elif situation.ending is not None and self._supports:
                     ending = situation.ending
@@ -238,7 +239,7 @@ class _Rows:
             counts = ring.read(words[begin:end], length=self._length)
             others = np.flatnonzero(counts)
             rows[slot] = q.SlotCounts(others.astype(np.int32), counts[others])
-            self._sizes.rows[slot] = len(others)
+            self._sizes.learn_row(slot, len(others))
             begin = end
         return rows
 
@@ -261,7 +262,7 @@ class _SparseRow:
         found = self._sketch.read(words)
         if found is None:
             return FAILED
-        self._sizes.rows[self._slot] = len(found[0])
+        self._sizes.learn_row(self._slot, len(found[0]))
         return {self._slot: q.SlotCounts(*found)}
 
     def larger(self) -> _Rows:
@@ -371,7 +372,9 @@ class _Sizes:
     def __init__(self) -> None:
         self.insertion = _Guess(4.0)
         self.removal = _Guess(6.0)
-        self.rows: dict[int, int] = {}  # how many entries the row of a slot had when it was last seen
+        self._rows: dict[int, int] = {}  # how many entries the row of a slot had when it was last seen
+        self._first: dict[int, _Guess] = {}  # and how many new ones have, by the number of bits of their usage
+        self._new: dict[int, int] = {}  # the bits of those that are being asked for the first time
 
     def rows_for(self, slots: tuple[int, ...], usages: list[int], length: int) -> list[_Rows | _SparseRow]:
         """Each row in the way that takes fewer words: packed, or sketched for somewhat more entries than last time."""
@@ -379,7 +382,7 @@ class _Sizes:
         wants: list[_Rows | _SparseRow] = []
         for slot, usage in zip(slots, usages, strict=True):
             words = -(-length // (64 // max(1, usage.bit_length())))
-            entries = self.rows.get(slot, usage * 8)
+            entries = self._entries(slot, usage)
             if 4 * entries < words:
                 sparse = _SparseRow(slot, usage, length, entries + entries // 8 + 4, self)
                 if sparse.words < words:
@@ -389,6 +392,23 @@ class _Sizes:
         if packed:
             wants.append(_Rows([slot for slot, _ in packed], [usage for _, usage in packed], length, self))
         return wants
+
+    def _entries(self, slot: int, usage: int) -> int:
+        """How many entries to be prepared for."""
+        if (seen := self._rows.get(slot)) is not None:
+            return min(seen, usage * 8)
+        self._new[slot] = bits = usage.bit_length()
+        return self._first.setdefault(bits, _Guess(4.0 * usage)).guess()
+
+    def learn_row(self, slot: int, entries: int) -> None:
+        """So many it were."""
+        if (bits := self._new.pop(slot, None)) is not None:
+            self._first[bits].learn(entries)
+        self._rows[slot] = entries
+
+    def forget_row(self, slot: int) -> None:
+        """Another element is going to be in this slot."""
+        self._rows.pop(slot, None)
 
 
 # -- a client -----------------------------------------------------------------------------------------------------
