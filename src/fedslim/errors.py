@@ -46,6 +46,10 @@ class RunError(FedslimError, RuntimeError):
     """A run started and could not be finished."""
 
 
+class JournalError(InputError):
+    """A journal cannot be continued: it is not there, damaged, or of another run."""
+
+
 class SecureAggregationError(RunError):
     """A masked sum cannot be made, or must not be used."""
 
