@@ -1,17 +1,23 @@
 """A client's session: it joins, answers what the variant asks, and receives the end. It does no I/O.
 
-    session = ClientSession("hospital-a", site, entropy=os.urandom(32))
-    send(session.join())
+    session = ClientSession("hospital-a", site)
+    send(session.join(os.urandom(32)))
     reply = session.receive(message)
 
-What leaves a site leaves it through `receive`: one reply to one question, made by the variant's file.
+What leaves a site leaves it through `receive`: one reply to one question, made by the variant's file, and masked here
+where it is made of counts that the server must not see.
+
+After a fault a client joins again, with a new key. A question that it has answered before is answered with the same
+counts under new masks. One that was killed brings itself back by receiving again what it had received (`replay`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from fedslim import __version__
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
@@ -20,12 +26,30 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.legality import ClientState, at_client
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.variant import client_side
-from fedslim.secagg import AgreementKey
+from fedslim.protocol.sums import Hidden
+from fedslim.protocol.variant import Words, client_side
+from fedslim.secagg import AgreementKey, MaskLabel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import ClientSide
+    from fedslim.secagg import PairSecret
+
+
+class Trust(Protocol):
+    """Signs this member's agreement keys and checks those of others: see `transport/trust`."""
+
+    @property
+    def certificate(self) -> bytes:
+        """The member's own."""
+
+    def sign(self, key: bytes) -> bytes:
+        """A signature of the member's agreement key."""
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """Raise `KeyAgreementError` unless this key is that member's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +63,21 @@ class Site:
     variants: tuple[str, ...] = ("x", "sa", "so")
     unmasked: bool = False  # whether it may answer X and SA without masks: for measurements only
     share_vocabulary: bool = False  # whether the server may have the labels
+    trust: Trust | None = None  # without it (in one process) keys are believed to be whose they are said to be
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The last question, and the answer before it was masked."""
+
+    question: Any
+    answer: m.FromClient | Words
 
 
 class ClientSession:
     """One run, as a member sees it."""
 
-    def __init__(self, name: str, site: Site, *, entropy: bytes) -> None:
+    def __init__(self, name: str, site: Site) -> None:
         if name not in site.members:
             msg = f"{name!r} is not among the members {', '.join(map(repr, site.members))}"
             raise ParameterError(msg)
@@ -52,31 +85,53 @@ class ClientSession:
         self.state = ClientState.JOINING
         self.received: Received | None = None
         self._site = site
-        self._key = AgreementKey.from_random(entropy)
+        self._key: AgreementKey | None = None
+        self._roster: m.Roster | None = None
         self._labels: tuple[str, ...] = ()
         self._variant: ClientSide | None = None
+        self._secrets: dict[str, PairSecret] = {}
+        self._hidden: dict[str, Hidden] = {}
+        self._last: Answered | None = None
 
-    def join(self) -> m.Join:
-        """The first message."""
-        site = self._site
-        share = site.share_vocabulary
-        agreed = site.vocabulary
+    # -- joining ------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The round that comes next."""
+        return 0 if self._last is None else self._last.question.round + 1
+
+    @property
+    def run(self) -> bytes:
+        """The run that this client is in; empty before it is in one."""
+        return b"" if self._roster is None else self._roster.run
+
+    def join(self, entropy: bytes) -> m.Join:
+        """The first message on a line, also after a fault; `entropy` is 32 random bytes, new each time."""
+        site, agreed = self._site, self._site.vocabulary
+        self._key = AgreementKey.from_random(entropy)
         ids = agreed.ids if agreed is not None else site.secret.ids_of(site.database.vocabulary)
         labels: list[str] = []
-        if share:
+        if site.share_vocabulary:
             labels = list(site.database.vocabulary if agreed is None else self._own_labels(agreed))
         return m.Join(
             m.PROTOCOL,
             __version__,
             self._key.public,
             b"" if agreed is None else agreed.digest,
-            b"".join(ids) if agreed is None or share else b"",
+            b"".join(ids) if agreed is None or site.share_vocabulary else b"",
             len(ids),
             labels,
+            b"" if site.trust is None else site.trust.certificate,
+            b"" if site.trust is None else site.trust.sign(self._key.public),
+            self.run,
+            0 if self._roster is None else self._roster.epoch + 1,
+            self.position,
         )
 
     def _own_labels(self, vocabulary: Vocabulary) -> tuple[str, ...]:
         return labels_for(vocabulary, self._site.secret, self._site.database.vocabulary)
+
+    # -- messages -----------------------------------------------------------------------------------------------
 
     def receive(self, message: m.FromServer) -> m.FromClient | None:
         """Take in the server's message; returns the reply, if one is due.
@@ -88,22 +143,68 @@ class ClientSession:
         reply: m.FromClient | None = None
         if isinstance(message, m.Roster):
             self._take_seat(message)
-            reply = m.Ready()
+            self._share_secrets(message)
+            reply = m.Ready(message.epoch)
         elif isinstance(message, m.Finish):
             table = None if message.table is None else code_table(message.table, self._labels)
             self.received = Received(message.ending, table)
         elif isinstance(message, m.Abort):
             self.received = Received(f"ended by the server: {message.reason}", None)
         else:
-            assert self._variant is not None  # noqa: S101  # no question is legal before the roster
-            reply = self._variant.answer(message)
+            reply = self._sent(message, self._answered(message))
         self.state = after
         return reply
 
+    def replay(self, messages: Iterable[m.FromServer]) -> None:
+        """Receive again what was received before a fault, without answering it: the state is what it was."""
+        for message in messages:
+            after = at_client(self.state, message)
+            if isinstance(message, m.Roster):
+                self._take_seat(message)
+            else:
+                self._answered(message)
+            self.state = after
+
+    def _answered(self, message: Any) -> m.FromClient | Words:
+        """The answer, which is the same if the question comes again because of a fault."""
+        assert self._variant is not None  # noqa: S101  # no question is legal before the roster
+        last = self._last
+        if last is not None and message.round <= last.question.round:
+            if _first_attempt(message) != _first_attempt(last.question):
+                msg = f"the server asked something else in round {message.round} than before; it is refused"
+                raise ProtocolError(msg)
+            return last.answer
+        answer = self._variant.answer(message)
+        self._last = Answered(message, answer)
+        return answer
+
+    def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
+        """What leaves the site: counts that the server must not see are masked here."""
+        if not isinstance(answer, Words):
+            return answer
+        hidden = self._hidden.get(answer.purpose)
+        if hidden is None:
+            hidden = self._hidden[answer.purpose] = Hidden(self.name, self._secrets, purpose=answer.purpose)
+        label = MaskLabel(question.round, question.attempt)
+        return m.Masked(question.round, question.attempt, hidden.vector(answer.words, label))
+
+    # -- the roster ---------------------------------------------------------------------------------------------
+
     def _take_seat(self, roster: m.Roster) -> None:
-        """Check what the server announces against what this site agreed to, and share a secret with everybody."""
-        site, settings = self._site, roster.settings
-        if sorted(roster.members) != sorted(site.members) or len(roster.keys) != len(roster.members):
+        """Check what the server announces against what this site agreed to, and against what it announced before."""
+        site, settings, before = self._site, roster.settings, self._roster
+        if before is not None:
+            if (roster.run, settings, roster.members, roster.ids) != (
+                before.run,
+                before.settings,
+                before.members,
+                before.ids,
+            ) or roster.epoch <= before.epoch:
+                msg = "the server's new roster is not one of the run that this client is in; it is refused"
+                raise ProtocolError(msg)
+            self._roster = roster
+            return
+        if sorted(roster.members) != sorted(site.members):
             msg = (
                 f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
                 f"to {', '.join(map(repr, sorted(site.members)))}; with others it shares nothing"
@@ -118,25 +219,38 @@ class ClientSession:
         if settings.share_vocabulary and not site.share_vocabulary:
             msg = "the server wants the labels of the items; this site does not agree to that"
             raise ProtocolError(msg)
-        keys = dict(zip(roster.members, roster.keys, strict=True))
-        if keys[self.name] != self._key.public:
-            msg = "the server's roster has another key under this member's name; the run must not go on"
-            raise ProtocolError(msg)
         if site.database.transactions * len(roster.members) > settings.most_transactions:
             msg = (
                 f"the run is for {settings.most_transactions} transactions of {len(roster.members)} members, and this "
                 "site has more than its part; the sums would not be safe. Raise most_transactions"
             )
             raise ProtocolError(msg)
-        vocabulary = self._vocabulary(roster)
-        database = over(site.database, vocabulary, site.secret)
-        secrets = {
-            peer: self._key.agree(self.name, peer, key, run=roster.run)
-            for peer, key in keys.items()
-            if peer != self.name
-        }
+        database = over(site.database, self._vocabulary(roster), site.secret)
         self._labels = database.vocabulary
-        self._variant = client_side(settings, self.name, secrets, database)
+        self._variant = client_side(settings, database)
+        self._roster = roster
+
+    def _share_secrets(self, roster: m.Roster) -> None:
+        """Share a new secret with everybody: no mask of an earlier epoch can come again."""
+        n = len(roster.members)
+        if not len(roster.keys) == len(roster.certificates) == len(roster.signatures) == n:
+            msg = f"the server's roster has {n} members and {len(roster.keys)} keys; it is refused"
+            raise ProtocolError(msg)
+        keys = dict(zip(roster.members, roster.keys, strict=True))
+        own = self._key
+        if own is None or keys[self.name] != own.public:
+            msg = "the server's roster has another key under this member's name; the run must not go on"
+            raise ProtocolError(msg)
+        if (trust := self._site.trust) is not None:
+            proofs = zip(roster.members, roster.keys, roster.certificates, roster.signatures, strict=True)
+            for name, key, certificate, signature in proofs:
+                trust.check(name, key, certificate, signature)
+        run = roster.run + roster.epoch.to_bytes(2, "big")
+        self._hidden = {}
+        if roster.settings.masked:
+            self._secrets = {
+                peer: own.agree(self.name, peer, key, run=run) for peer, key in keys.items() if peer != self.name
+            }
 
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
         if self._site.vocabulary is not None:
@@ -152,3 +266,7 @@ class ClientSession:
             msg = "the server's vocabulary is not in ascending order; it is refused"
             raise ProtocolError(msg)
         return Vocabulary(ids, self._site.secret.fingerprint)
+
+
+def _first_attempt(question: Any) -> Any:
+    return msgspec.structs.replace(question, attempt=0) if hasattr(question, "attempt") else question

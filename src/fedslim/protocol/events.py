@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.protocol.messages import FromServer
+    from fedslim.protocol.messages import FromClient, FromServer
     from fedslim.protocol.outcome import Outcome
 
 
@@ -29,10 +31,25 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """Everybody who was asked has answered."""
+    """Everybody who was asked has answered so; whoever wants to resume the run later keeps that, before going on."""
 
     number: int
     kind: str
+    replies: Mapping[str, FromClient]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A member is away, and the run waits for it."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Everybody is back, and the round that was going on is asked again."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +75,4 @@ class Received:
     table: CodeTable | None
 
 
-ServerOutput = Send | Began | RoundEnded | Ended | Failed
+ServerOutput = Send | Began | RoundEnded | Waiting | Resumed | Ended | Failed

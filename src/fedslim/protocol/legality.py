@@ -4,9 +4,12 @@ The server keeps a state for each member, named after what it waits for; a clien
 that the table does not list for the state is refused with an error that names state, message and peer.
 
     member:  (join) → seated, waits for ready → idle ⇄ waits for an answer of one kind → finished
+             away, from any of these → (join) → seated …
     client:  joining → running a variant → finished
 
-Abort may come at any time before the end, from either side.
+When a member has come back, everybody gets a new roster, and the round that was going on is asked again. Answers that
+were on their way then come before the member is ready again: they are legal, and dropped. Abort may come at any time
+before the end, from either side.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class MemberState(Enum):
     ASKED_EVALUATED = "waiting for an evaluation"
     ASKED_SUPPORTS = "waiting for supports"
     ASKED_STRUCTURE = "waiting for candidate structure"
+    AWAY = "waiting for it to come back"
     FINISHED = "finished"
 
 
@@ -51,8 +55,11 @@ class ClientState(Enum):
 
 M, C = MemberState, ClientState
 
+_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.Supports, m.Structure)
+
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
+    (M.AWAY, m.Join): M.SEATED,
     (M.INVITED, m.Ready): M.IDLE,
     (M.ASKED_MASKED, m.Masked): M.IDLE,
     (M.ASKED_USAGES, m.Usages): M.IDLE,
@@ -60,11 +67,13 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
     (M.ASKED_SUPPORTS, m.Supports): M.IDLE,
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
+    **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
+    (M.SEATED, m.Ready): M.SEATED,
     **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
 }
 
 AWAITING: Mapping[type[Message], MemberState] = {
-    reply: state for (state, reply) in AT_SERVER if state.name.startswith("ASKED") and reply is not m.Abort
+    reply: state for (state, reply), after in AT_SERVER.items() if state.name.startswith("ASKED") and after is M.IDLE
 }
 """The state of a member that owes a reply of this kind."""
 
@@ -79,6 +88,7 @@ _ASKED_OF = {
 
 AT_CLIENT: Mapping[tuple[ClientState, type[Message]], ClientState | None] = {
     (C.JOINING, m.Roster): None,  # whichever variant it says
+    **{(state, m.Roster): None for state in _ASKED_OF},  # somebody has come back
     **{(state, kind): state for state, kinds in _ASKED_OF.items() for kind in kinds},
     **{(state, m.Finish): C.FINISHED for state in _ASKED_OF},
     **{(state, m.Abort): C.FINISHED for state in C if state is not C.FINISHED},

@@ -40,6 +40,8 @@ Items = Annotated[list[Item], Meta(min_length=2, max_length=MOST_ITEMS)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(max_length=2000)]
 Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MOST_ITEMS)]
+Certificate = Annotated[bytes, Meta(max_length=8192)]
+Signature = Annotated[bytes, Meta(max_length=1024)]
 Pair = tuple[Number, Number]
 Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MOST_PARTS)]
 
@@ -97,7 +99,10 @@ class Settings(Piece, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """Client: here I am, with my key for this run, and the ids of the items I know or the digest of what was agreed."""
+    """Client: here I am, with my key for this run, and the ids of the items I know or the digest of what was agreed.
+
+    Whoever comes back after a fault says which run it was in, and how many of its rounds are behind it.
+    """
 
     protocol: Annotated[int, Meta(ge=0, le=1 << 16)]
     software: Annotated[str, Meta(max_length=40)]
@@ -106,20 +111,33 @@ class Join(Message, frozen=True):
     ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
     items: Annotated[int, Meta(ge=0, le=MOST_ITEMS)]  # how many there are
     labels: Annotated[list[Text], Meta(max_length=MOST_ITEMS)]  # only where the vocabulary is shared with the server
+    certificate: Certificate  # empty where there is no authority to make one
+    signature: Signature  # of the key
+    run: Annotated[bytes, Meta(max_length=16)]  # empty for whoever comes for the first time
+    epoch: Attempt  # that of the next roster, at least: no secret comes twice
+    position: Round  # the round that comes next
 
 
 class Roster(Message, frozen=True):
-    """Server: these are the members, their keys, the vocabulary, and what the run is to be."""
+    """Server: these are the members, their keys, the vocabulary, and what the run is to be.
+
+    It comes again, with a higher epoch, when a member has come back: everybody shares new secrets then.
+    """
 
     run: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    epoch: Attempt
     settings: Settings
     members: Annotated[list[Name], Meta(min_length=1, max_length=MOST_MEMBERS)]
     keys: Annotated[list[Annotated[bytes, Meta(min_length=32, max_length=32)]], Meta(max_length=MOST_MEMBERS)]
+    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]
+    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]
     ids: Ids  # the union of what clients know, in ascending order; empty if a vocabulary was agreed on
 
 
 class Ready(Message, frozen=True):
     """Client: I agree, and share a secret with everybody."""
+
+    epoch: Attempt
 
 
 class Element(Piece, frozen=True):

@@ -21,18 +21,17 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.numbering import Numbering
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.so import proposed
-from fedslim.protocol.sums import Hidden, summed
-from fedslim.protocol.variant import Replies, Round
-from fedslim.secagg import MaskLabel, Ring
+from fedslim.protocol.sums import summed
+from fedslim.protocol.variant import Replies, Round, Words
+from fedslim.secagg import Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator
 
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import Situation
-    from fedslim.secagg import PairSecret
 
 PURPOSES: dict[type[m.FromServer], str] = {
     m.AskIndexedUsages: "sa usages",
@@ -125,7 +124,7 @@ class ServerVariant:
 
     def _masked(self, ask: m.FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, Any]:
         replies = yield Round(ask, m.Masked, kind)
-        return ring.read(summed(replies, ring.words(length), attempt=0), length=length)
+        return ring.read(summed(replies, ring.words(length)), length=length)
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
         ring = Ring.for_sums_up_to(self._situation.settings.most_transactions)
@@ -192,18 +191,13 @@ class ServerVariant:
 class ClientVariant:
     """One client's own table, and the global index that everybody keeps."""
 
-    def __init__(
-        self, settings: m.Settings, name: str, secrets: Mapping[str, PairSecret], database: TransactionDatabase
-    ) -> None:
+    def __init__(self, database: TransactionDatabase) -> None:
         self._database = database
         self._local = LocalTable(database)
         self._numbering = Numbering(database.n_items)
         self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, of all itemsets that were ever accepted
         self._index = Index()
-        self._hidden = {
-            ask: Hidden(name, secrets if settings.masked else {}, purpose=purpose) for ask, purpose in PURPOSES.items()
-        }
-        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient]] = {
+        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient | Words]] = {
             m.AskIndexedUsages: self._usages,
             m.AskStructure: self._structure,
             m.AskIndexed: self._indexed,
@@ -211,19 +205,18 @@ class ClientVariant:
             m.AskIndexedSupports: self._supports,
         }
 
-    def answer(self, message: Any) -> m.FromClient:
+    def answer(self, message: Any) -> m.FromClient | Words:
         """See `ClientSide`."""
         return self._answers[type(message)](message)
 
-    def _masked(self, ask: Any, counts: NDArray[np.int64]) -> m.Masked:
+    def _words(self, ask: Any, counts: NDArray[np.int64]) -> Words:
         ring = Ring(ask.bits, (1 << ask.bits) - 1)
         words = np.zeros(ring.words(len(counts)), np.uint64)
         ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
-        label = MaskLabel(ask.round, ask.attempt)
-        return m.Masked(ask.round, ask.attempt, self._hidden[type(ask)].vector(words, label))
+        return Words(PURPOSES[type(ask)], words)
 
-    def _usages(self, ask: m.AskIndexedUsages) -> m.Masked:
-        return self._masked(ask, np.append(self._local.supports(), self._database.transactions))
+    def _usages(self, ask: m.AskIndexedUsages) -> Words:
+        return self._words(ask, np.append(self._local.supports(), self._database.transactions))
 
     def _structure(self, ask: m.AskStructure) -> m.Structure:
         self._enter(ask.entered)
@@ -234,7 +227,7 @@ class ClientVariant:
         new = ~self._index.has(x, y)
         return m.Structure(ask.round, m.Vector.of(x[new]), m.Vector.of(y[new]))
 
-    def _indexed(self, ask: m.AskIndexed) -> m.Masked:
+    def _indexed(self, ask: m.AskIndexed) -> Words:
         most = self._database.n_items + len(self._itemsets) - 1
         x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
         if len(x) != len(y) or (x >= y).any() or self._index.has(x, y).any():
@@ -242,9 +235,9 @@ class ClientVariant:
             raise ProtocolError(msg)
         xs, ys = self._index.change(ask.gone.values(), x, y, elements)
         slots = self._numbering.slots_of
-        return self._masked(ask, self._local.together(slots(xs), slots(ys)))
+        return self._words(ask, self._local.together(slots(xs), slots(ys)))
 
-    def _evaluated(self, ask: m.AskEvaluation) -> m.Masked:
+    def _evaluated(self, ask: m.AskEvaluation) -> Words:
         candidate = ask.candidate
         counts = np.zeros(2 * ask.length, np.int64)
         pairs = self._numbering.pairs_of(candidate.pairs)
@@ -256,7 +249,7 @@ class ClientVariant:
                 raise ProtocolError(msg)
             counts[known.slots] = known.lost
             counts[known.slots + ask.length] = known.won
-        return self._masked(ask, counts)
+        return self._words(ask, counts)
 
     def _enter(self, entered: m.Entered | None) -> None:
         """Remember what was accepted, and have it in the own table if it was proposed here."""
@@ -278,8 +271,8 @@ class ClientVariant:
     def _items_of(self, number: int) -> tuple[int, ...]:
         return (number,) if number < self._database.n_items else self._itemsets[number]
 
-    def _supports(self, ask: m.AskIndexedSupports) -> m.Masked:
+    def _supports(self, ask: m.AskIndexedSupports) -> Words:
         self._enter(ask.entered)
         most = self._database.n_items + len(self._itemsets) - 1
         numbers = ask.numbers.values(most).tolist()
-        return self._masked(ask, np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64))
+        return self._words(ask, np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64))

@@ -6,16 +6,21 @@
 
 Whoever drives it moves the messages and hands in the time. Names of members come from the driver, which knows them from
 certificates; no message can claim one.
+
+A member that is away can come back: everybody then gets a new roster, and the round that was going on is asked again. A
+server that was killed is brought back by `replay`, with what members had answered; its members are then all away.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.mdl.search import Policy
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Began, Ended, Failed, RoundEnded, Send
+from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, server_side
 
@@ -61,6 +66,11 @@ class ServerSession:
         self._round: Round | None = None
         self._replies: Replies = {}
         self._waiting: set[str] = set()
+        self._sends: list[Send] = []  # of the round that is going on
+        self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
+        self._epoch = -1  # how often a roster was sent, less one
+        self._items = 0
+        self._positions = dict.fromkeys(self.members, 0)  # for each member, the round after the last it answered
 
     # -- what is known at any time ------------------------------------------------------------------------------
 
@@ -89,7 +99,9 @@ class ServerSession:
 
     # -- messages in, messages and events out -------------------------------------------------------------------
 
-    def receive(self, member: str, message: m.FromClient, now: float) -> list[ServerOutput]:
+    def receive(  # noqa: PLR0911  # one for each kind of message, and for those that come too late
+        self, member: str, message: m.FromClient, now: float
+    ) -> list[ServerOutput]:
         """Take in a member's message.
 
         Raises:
@@ -98,23 +110,64 @@ class ServerSession:
         if member not in self._states:
             msg = f"{member!r} is not a member of this federation; its {type(message).__name__} is refused"
             raise ProtocolError(msg)
-        after = at_server(self._states[member], message, member)
+        state = self._states[member]
+        if isinstance(message, m.Join) and self._farewell is not None:
+            return [Send((member,), self._farewell)]  # it was away when the run ended
+        after = at_server(state, message, member)
         if isinstance(message, m.Abort):
             return self._fail(f"member {member!r} gave up: {message.reason}", member)
         if isinstance(message, m.Join):
             self._check_join(member, message)
             self._states[member] = after
             self._joined[member] = message
-            return self._invite() if len(self._joined) == len(self.members) else []
+            return self._invite() if all(s is MemberState.SEATED for s in self._states.values()) else self._gather()
         if isinstance(message, m.Ready):
+            if message.epoch != self._epoch or after is MemberState.SEATED:
+                return []  # to a roster that is not the last one
             self._states[member] = after
             waiting = any(state is not MemberState.IDLE for state in self._states.values())
             return [] if waiting else self._begin(now)
+        if after is state:
+            if self._epoch == 0:
+                msg = f"member {member!r} sent {type(message).__name__} before it was asked anything; it is refused"
+                raise ProtocolError(msg)
+            return []  # the round will be asked again
         self._check_round(member, message)
         self._states[member] = after
         self._replies[member] = message
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
+
+    def disconnect(self, member: str) -> list[ServerOutput]:
+        """The line to a member is gone: it may come back."""
+        state = self._states[member]
+        if state in {MemberState.FINISHED, MemberState.AWAY, MemberState.EXPECTED}:
+            return []
+        if self._epoch < 0:
+            self._states[member] = MemberState.EXPECTED
+            del self._joined[member]
+            return []
+        self._states[member] = MemberState.AWAY
+        return [Waiting(member)]
+
+    def replay(self, rounds: Iterable[Replies], items: int, now: float) -> None:
+        """Bring a new session to where another one was that had received these replies.
+
+        All members are away then: they join with the run and the round they are in.
+        """
+        self._items = items
+        self._epoch = 0
+        self._start(now)
+        assert self._rounds is not None  # noqa: S101
+        self._round = next(self._rounds)
+        self._situation.number += 1
+        for replies in rounds:
+            for member in replies:
+                self._positions[member] = self._situation.number
+            self._round = self._rounds.send(replies)
+            self._situation.number += 1
+        self._sends = self._sends_of(self._round)
+        self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
         """A member is gone for good: the run ends with what was reached."""
@@ -139,6 +192,8 @@ class ServerSession:
                 "merge them (fedslim vocabulary merge) and hand the result to every member"
             )
             raise ProtocolError(msg)
+        if (join.run, join.epoch, join.position) != (b"", 0, 0) or self._epoch >= 0:
+            self._check_return(member, join)
         if not join.digest and len(join.ids) != m.ID_BYTES * join.items:
             msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) // m.ID_BYTES}"
             raise ProtocolError(msg)
@@ -146,8 +201,28 @@ class ServerSession:
             msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
             raise ProtocolError(msg)
 
+    def _check_return(self, member: str, join: m.Join) -> None:
+        """Whether a member that comes back is where it was, or one round further if its answer was lost."""
+        where = self._positions[member]
+        ahead = self._situation.number if self._epoch >= 0 and self._round is not None else where
+        if self._epoch < 0 or join.run != self._run_id or join.position not in {where, ahead}:
+            msg = (
+                f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}; this is "
+                f"run {self._run_id.hex()}, in which it was in round {where}. It cannot go on: it has lost its "
+                "journal, or belongs to another run"
+            )
+            raise ProtocolError(msg)
+
+    def _gather(self) -> list[ServerOutput]:
+        """Once nobody is away or on its way, everybody gets a new roster; those who are here wait for it."""
+        missing = {MemberState.AWAY, MemberState.EXPECTED}
+        if self._epoch < 0 or any(state in missing for state in self._states.values()):
+            return []
+        return self._invite()
+
     def _invite(self) -> list[ServerOutput]:
         joins = self._joined.values()
+        self._epoch = max(self._epoch + 1, *(join.epoch for join in joins))
         some = next(iter(joins))
         union: tuple[bytes, ...] = ()
         if not some.digest:
@@ -155,14 +230,21 @@ class ServerSession:
             if len(union) > m.MOST_ITEMS:
                 msg = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
                 raise ProtocolError(msg)
-        self._items = some.items if some.digest else len(union)
+        items = some.items if some.digest else len(union)
+        if self._epoch > 0 and items != self._items:
+            msg = f"the members know {items} items now, and knew {self._items} when the run began"
+            raise ProtocolError(msg)
+        self._items = items
         self.ids = union or _split(some.ids)
         self._take_labels(joins)
         roster = m.Roster(
             self._run_id,
+            self._epoch,
             self.settings,
             list(self.members),
             [self._joined[member].key for member in self.members],
+            [self._joined[member].certificate for member in self.members],
+            [self._joined[member].signature for member in self.members],
             b"".join(union),
         )
         for member in self.members:
@@ -181,21 +263,32 @@ class ServerSession:
     # -- running ------------------------------------------------------------------------------------------------
 
     def _begin(self, now: float) -> list[ServerOutput]:
+        if self._round is not None:
+            return [Resumed(self._situation.number - 1), *self._ask()]
+        self._start(now)
+        return [Began(self.members, self._items), *self._next(now)]
+
+    def _start(self, now: float) -> None:
         self._began = now
         self._situation = Situation(self.members, self._items, self.settings, self._policy)
         self.variant = server_side(self._situation)
         self._rounds = self.variant.run()
-        return [Began(self.members, self._items), *self._next(now)]
 
     def _check_round(self, member: str, reply: m.FromClient) -> None:
         number = getattr(reply, "round", None)
         if number != self._situation.number - 1:
             msg = f"member {member!r} answered round {number} in round {self._situation.number - 1}; it is refused"
             raise ProtocolError(msg)
+        if getattr(reply, "attempt", self._epoch) != self._epoch:
+            msg = f"member {member!r} answered another attempt at round {number} than the present one; it is refused"
+            raise ProtocolError(msg)
 
     def _resume(self, now: float) -> list[ServerOutput]:
         assert self._round is not None  # noqa: S101  # somebody has just answered it
-        return [RoundEnded(self._situation.number - 1, self._round.kind), *self._next(now)]
+        for member in self._replies:
+            self._positions[member] = self._situation.number
+        ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies)
+        return [ended, *self._next(now)]
 
     def _next(self, now: float) -> list[ServerOutput]:
         """Let the variant go on to its next round, or to the end."""
@@ -211,15 +304,24 @@ class ServerSession:
             return self._fail(f"the round cannot be used: {error}", None)
         self._round = current
         situation.number += 1
-        state = AWAITING[current.reply]
+        self._sends = self._sends_of(current)
+        away = {MemberState.AWAY, MemberState.SEATED}
+        # Whoever is away had answered. The next round begins when it is back.
+        return [] if any(state in away for state in self._states.values()) else self._ask()
+
+    def _sends_of(self, current: Round) -> list[Send]:
         if isinstance(current.messages, m.Message):
-            sends = [Send(self.members, current.messages)]
-        else:
-            sends = [Send((member,), message) for member, message in current.messages.items()]
-        self._waiting = {member for send in sends for member in send.to}
+            return [Send(self.members, current.messages)]
+        return [Send((member,), message) for member, message in current.messages.items()]
+
+    def _ask(self) -> list[ServerOutput]:
+        """Ask what the round is about; after a fault, again, and then everybody that was asked."""
+        assert self._round is not None  # noqa: S101
+        self._replies = {}
+        self._waiting = {member for send in self._sends for member in send.to}
         for member in self._waiting:
-            self._states[member] = state
-        return [*sends]
+            self._states[member] = AWAITING[self._round.reply]
+        return [Send(send.to, _attempt(send.message, self._epoch)) for send in self._sends]
 
     def _reason_to_stop(self, now: float) -> Ending | None:
         if self._stop_asked:
@@ -237,13 +339,15 @@ class ServerSession:
         self.outcome = outcome
         self._end()
         table = outcome.table if self.variant.clients_know else None
-        return [Send(self.members, m.Finish(outcome.ending, table)), Ended(outcome)]
+        self._farewell = m.Finish(outcome.ending, table)
+        return [Send(self.members, self._farewell), Ended(outcome)]
 
     def _fail(self, reason: str, member: str | None) -> list[ServerOutput]:
         here = (MemberState.EXPECTED, MemberState.FINISHED)
         others = tuple(other for other, state in self._states.items() if other != member and state not in here)
         self._end()
-        told: list[ServerOutput] = [Send(others, m.Abort(reason[:2000]))] if others else []
+        self._farewell = m.Abort(reason[:2000])
+        told: list[ServerOutput] = [Send(others, self._farewell)] if others else []
         return [*told, Failed(reason, member)]
 
     def _end(self) -> None:
@@ -251,6 +355,13 @@ class ServerSession:
             self._states[member] = MemberState.FINISHED
         if self._rounds is not None:
             self._rounds.close()
+
+
+def _attempt(message: m.FromServer, number: int) -> m.FromServer:
+    """The message as the so-manieth attempt at its round, where that matters: where its answer is masked."""
+    if number == 0 or not hasattr(message, "attempt"):
+        return message
+    return msgspec.structs.replace(message, attempt=number)
 
 
 def _split(ids: bytes) -> tuple[bytes, ...]:

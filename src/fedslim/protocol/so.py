@@ -23,13 +23,12 @@ from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.variant import Replies, Round
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator
 
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import Situation
-    from fedslim.secagg import PairSecret
 
 
 # -- the server ---------------------------------------------------------------------------------------------------
@@ -175,9 +174,7 @@ class ServerVariant:
 class ClientVariant:
     """One client's own table; it speaks of its elements by its own slots."""
 
-    def __init__(
-        self, _settings: m.Settings, _name: str, _secrets: Mapping[str, PairSecret], database: TransactionDatabase
-    ) -> None:
+    def __init__(self, database: TransactionDatabase) -> None:
         self._database = database
         self._local = LocalTable(database)
         self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient]] = {

@@ -28,11 +28,11 @@ class Hidden:
         return Vector(len(words), WORD_BITS, self._masker.mask(words, label))
 
 
-def summed(replies: Mapping[str, Masked], length: int, *, attempt: int) -> Words:
+def summed(replies: Mapping[str, Masked], length: int) -> Words:
     """The sum of the replies of exactly these members."""
     total = MaskedSum(replies, length=length)
     for member, reply in replies.items():
-        if reply.words.bits != WORD_BITS or reply.words.length != length or reply.attempt != attempt:
+        if reply.words.bits != WORD_BITS or reply.words.length != length:
             msg = f"member {member!r} answered with {reply.words.length} words where {length} were asked for"
             raise ProtocolError(msg)
         total.add(member, reply.words.data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedslim.errors import ParameterError
 from fedslim.mdl.driver import Watched
@@ -16,11 +16,13 @@ from fedslim.mdl.driver import Watched
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.search import Policy, SearchResult
     from fedslim.protocol.messages import FromClient, FromServer, Settings
     from fedslim.protocol.outcome import Ending, Outcome
-    from fedslim.secagg import PairSecret
 
 VARIANTS: Mapping[str, str] = {
     "x": "exact: one table for all, found by masked sums; equal to mining all data in one place",
@@ -36,6 +38,13 @@ class Round:
     messages: Mapping[str, FromServer] | FromServer  # one for each, or the same for all members
     reply: type[FromClient]
     kind: str  # for people: what is asked
+
+
+class Words(NamedTuple):
+    """An answer that leaves the site only masked: the session does that, and nothing else can."""
+
+    purpose: str
+    words: NDArray[np.uint64]
 
 
 Replies = dict[str, Any]
@@ -76,7 +85,7 @@ class ServerSide(Protocol):
 class ClientSide(Protocol):
     """A variant at a client."""
 
-    def answer(self, message: Any) -> FromClient:
+    def answer(self, message: Any) -> FromClient | Words:
         """Answer one message of the server's; what makes no sense raises `ProtocolError` and changes nothing."""
 
 
@@ -86,11 +95,9 @@ def server_side(situation: Situation) -> ServerSide:
     return side
 
 
-def client_side(
-    settings: Settings, name: str, secrets: Mapping[str, PairSecret], database: TransactionDatabase
-) -> ClientSide:
+def client_side(settings: Settings, database: TransactionDatabase) -> ClientSide:
     """A client's side of the variant that the settings name."""
-    side: ClientSide = _module(settings.variant).ClientVariant(settings, name, secrets, database)
+    side: ClientSide = _module(settings.variant).ClientVariant(database)
     return side
 
 

@@ -22,19 +22,19 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, packed_table
-from fedslim.protocol.sums import Hidden, summed
+from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round
-from fedslim.secagg import MaskLabel, Ring, Sketch
+from fedslim.protocol.variant import Words as Answer
+from fedslim.secagg import Ring, Sketch
 from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator
 
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import Situation
-    from fedslim.secagg import PairSecret
     from fedslim.secagg.ring import Words
 
 FAILED = None
@@ -170,7 +170,7 @@ class ServerVariant:
         self._moves = []
         lengths = [want.words for want in wants]
         replies = yield Round(ask, m.Masked, _kind(wants))
-        words = summed(replies, sum(lengths), attempt=0)
+        words = summed(replies, sum(lengths))
         ends = np.cumsum(lengths)
         return [want.read(words[end - length : end]) for want, length, end in zip(wants, lengths, ends, strict=True)]
 
@@ -417,11 +417,8 @@ class _Sizes:
 class ClientVariant:
     """Keeps the covers of one member's transactions, and answers with masked words."""
 
-    def __init__(
-        self, settings: m.Settings, name: str, secrets: Mapping[str, PairSecret], database: TransactionDatabase
-    ) -> None:
+    def __init__(self, database: TransactionDatabase) -> None:
         self._state = CoverState(database)
-        self._hidden = Hidden(name, secrets if settings.masked else {}, purpose="x answers")
         self._answers: dict[type[m.Want], Callable[[Any], Words]] = {
             m.WantRows: self._rows,
             m.WantSparseRow: self._sparse_row,
@@ -431,14 +428,12 @@ class ClientVariant:
             m.WantSupportOf: self._supports_of,
         }
 
-    def answer(self, message: m.Ask) -> m.Masked:
-        """Make the moves, count what is asked for, mask it."""
+    def answer(self, message: m.Ask) -> Answer:
+        """Make the moves, count what is asked for."""
         for move in message.moves:
             self._make(move)
         answers = [self._answers[type(want)](want) for want in message.wants]
-        words = answers[0] if len(answers) == 1 else np.concatenate(answers)
-        label = MaskLabel(message.round, message.attempt)
-        return m.Masked(message.round, message.attempt, self._hidden.vector(words, label))
+        return Answer("x answers", answers[0] if len(answers) == 1 else np.concatenate(answers))
 
     def _make(self, move: m.Move) -> None:
         if isinstance(move, m.Insert):

@@ -27,7 +27,7 @@ MAGIC = b"fedslim journal 1\n"
 HEAD_BYTES = 8
 MOST_RECORD = 1 << 27
 SYNC_EVERY = 1.0
-"""Seconds after which what was written is also forced to the disk. A killed process loses nothing, a dead machine this."""
+"""Seconds after which what was written is also forced to the disk: only a dead machine can lose more."""
 
 
 class Journal:

@@ -61,7 +61,8 @@ class MemoryFederation:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.server = server
-        self.clients = {name: ClientSession(name, site, entropy=entropy(32)) for name, site in sites.items()}
+        self.clients = {name: ClientSession(name, site) for name, site in sites.items()}
+        self._entropy = entropy
         self._trace = trace
         self._clock = clock
         self._failed: Failed | None = None
@@ -75,7 +76,7 @@ class MemoryFederation:
             RunError: A member could not go on.
         """
         for name, client in self.clients.items():
-            self._up(name, client.join())
+            self._up(name, client.join(self._entropy(32)))
         while self._inbox:
             name, data = self._inbox.popleft()
             message = framing.from_client(data[framing.PREFIX_BYTES :])
@@ -97,7 +98,7 @@ class MemoryFederation:
                     if self._trace is not None:
                         self._trace(FrameSent(kind, "down", name, len(frame.data), frame.plain, frame.data))
                     self._deliver(name, frame.data)
-            case RoundEnded(number, kind):
+            case RoundEnded(number, kind, _):
                 if self._trace is not None:
                     self._trace(RoundPassed(number, kind))
             case Failed():
