@@ -76,3 +76,7 @@ class ProtocolError(RunError):
 
 class FrameError(ProtocolError):
     """Bytes that are no message: cut short, too large, or not made by us."""
+
+
+class LineError(RunError):
+    """A line to a peer is closed, or too slow."""

@@ -1,0 +1,91 @@
+"""What sessions keep of a run, as records of a journal: the server its rounds, a client what it was told.
+
+Of masked answers the server keeps the sum, which is all it can read in them anyway: played back, one member has said
+the sum and the others nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from fedslim.errors import JournalError
+from fedslim.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from fedslim.protocol.variant import Replies
+
+
+class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The replies of one round, and how many seconds into the run it ended."""
+
+    number: int
+    elapsed: float
+    replies: dict[str, m.FromClient]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_rounds = msgspec.msgpack.Decoder(RoundRecord)
+_told = msgspec.msgpack.Decoder(m.FromServer)
+
+
+def round_record(number: int, elapsed: float, replies: Mapping[str, m.FromClient]) -> bytes:
+    """A round of the server's."""
+    kept = dict(replies)
+    if all(isinstance(reply, m.Masked) for reply in kept.values()):
+        first, *others = kept
+        one: m.Masked = kept[first]  # type: ignore[assignment]
+        total = np.zeros(one.words.length, np.uint64)
+        for reply in kept.values():
+            total += np.frombuffer(reply.words.data, "<u8")  # type: ignore[union-attr]
+        vector = m.Vector(one.words.length, one.words.bits, total.astype("<u8").tobytes())
+        nothing = m.Vector(one.words.length, one.words.bits, b"")
+        kept = {first: msgspec.structs.replace(one, words=vector)}
+        kept |= {name: msgspec.structs.replace(one, words=nothing) for name in others}
+    return _encoder.encode(RoundRecord(number, elapsed, kept))
+
+
+def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
+    """The rounds in a server's journal, in order.
+
+    Raises:
+        JournalError: A record is not what it should be; the message names the journal.
+    """
+    for number, record in enumerate(records):
+        try:
+            kept = _rounds.decode(record)
+        except msgspec.MsgspecError as error:
+            msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
+            raise JournalError(msg) from error
+        if kept.number != number:
+            msg = f"{name}: round {kept.number} stands where round {number} should; the journal is not continued"
+            raise JournalError(msg)
+        replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
+        yield RoundRecord(kept.number, kept.elapsed, replies)
+
+
+def _whole(reply: m.FromClient) -> m.FromClient:
+    if isinstance(reply, m.Masked) and reply.words.length and not reply.words.data:
+        words = msgspec.structs.replace(reply.words, data=bytes(8 * reply.words.length))
+        return msgspec.structs.replace(reply, words=words)
+    return reply
+
+
+def told_record(message: m.FromServer) -> bytes:
+    """Something that a client was told."""
+    return _encoder.encode(message)
+
+
+def told(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
+    """What a client was told, in order."""
+    for number, record in enumerate(records):
+        try:
+            message: m.FromServer = _told.decode(record)
+        except msgspec.MsgspecError as error:
+            msg = f"{name}: record {number} is no message of this version: {error}; the journal is not continued"
+            raise JournalError(msg) from error
+        yield message

@@ -1,0 +1,77 @@
+"""Frames on an asyncio stream, each within a size and a time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from fedslim.errors import FrameError, LineError
+from fedslim.protocol import framing
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader, StreamWriter
+
+KEEPALIVE_AFTER, KEEPALIVE_EVERY, KEEPALIVE_TRIES = 20, 10, 3
+"""Seconds without a word after which the other side's machine is asked whether it is still there."""
+
+
+async def read_frame(reader: StreamReader, *, within: float, most: int = framing.MOST_FRAME) -> bytes:
+    """One frame, the prefix included. It may be long in coming; once it has begun it must end `within` seconds.
+
+    Raises:
+        LineError: The line was closed, or the frame did not end in time.
+        FrameError: It says that it is larger than allowed; nothing of it was read.
+    """
+    try:
+        first = await reader.readexactly(1)
+        async with asyncio.timeout(within):
+            prefix = first + await reader.readexactly(framing.PREFIX_BYTES - 1)
+            length = framing.length_of(prefix)
+            if length > most:
+                msg = f"a frame says it has {length} bytes; at most {most} are allowed here"
+                raise FrameError(msg)
+            return prefix + await reader.readexactly(length)
+    except TimeoutError as error:
+        msg = f"a frame did not end within {within:g} s"
+        raise LineError(msg) from error
+    except (asyncio.IncompleteReadError, OSError) as error:
+        msg = "the line was closed"
+        raise LineError(msg) from error
+
+
+async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> None:
+    """Send one frame; a peer that does not take it in time is given up."""
+    try:
+        writer.write(data)
+        async with asyncio.timeout(within):
+            await writer.drain()
+    except (TimeoutError, OSError) as error:
+        msg = f"a frame of {len(data)} bytes could not be sent within {within:g} s"
+        raise LineError(msg) from error
+
+
+async def hang_up(writer: StreamWriter) -> None:
+    """Close a line, however it stands."""
+    writer.close()
+    try:
+        async with asyncio.timeout(2):
+            await writer.wait_closed()
+    except (TimeoutError, OSError):
+        writer.transport.abort()
+
+
+def keep_alive(writer: StreamWriter) -> None:
+    """Notice a machine that is gone without a word, and send small frames at once."""
+    line: socket.socket | None = writer.get_extra_info("socket")
+    if line is None:
+        return
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_AFTER),
+        ("TCP_KEEPINTVL", KEEPALIVE_EVERY),
+        ("TCP_KEEPCNT", KEEPALIVE_TRIES),
+    ):
+        if (number := getattr(socket, option, None)) is not None:  # not everywhere
+            line.setsockopt(socket.IPPROTO_TCP, number, value)
