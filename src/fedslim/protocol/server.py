@@ -204,6 +204,8 @@ class ServerSession:
     def _check_return(self, member: str, join: m.Join) -> None:
         """Whether a member that comes back is where it was, or one round further if its answer was lost."""
         where = self._positions[member]
+        if not where and (join.run, join.position) == (b"", 0):
+            return  # it was lost before it had answered anything
         ahead = self._situation.number if self._epoch >= 0 and self._round is not None else where
         if self._epoch < 0 or join.run != self._run_id or join.position not in {where, ahead}:
             msg = (

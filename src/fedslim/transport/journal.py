@@ -64,24 +64,14 @@ class Journal:
         except OSError as error:
             msg = f"{path}: there is no journal to continue: {error.strerror}"
             raise JournalError(msg) from error
-        if file.read(len(MAGIC)) != MAGIC:
-            msg = f"{path}: this is no journal of ours, or one of another version; it is not continued"
-            raise JournalError(msg)
-        records, end = _read(path, file)
-        if not records:
-            msg = f"{path}: the journal ends within its header; there is nothing to continue, remove it"
-            raise JournalError(msg)
         try:
-            header = json.loads(records[0])
-        except ValueError as error:
-            msg = f"{path}: the header of the journal is damaged; it is not continued"
-            raise JournalError(msg) from error
-        if not isinstance(header, dict):
-            msg = f"{path}: the header of the journal is damaged; it is not continued"
-            raise JournalError(msg)
-        file.truncate(end)
-        file.seek(end)
-        return cls(path, file), header, records[1:]
+            header, records, end = _read(path, file)
+            file.truncate(end)
+            file.seek(end)
+        except BaseException:
+            file.close()
+            raise
+        return cls(path, file), header, records
 
     def append(self, record: bytes) -> None:
         """Write a record; when this returns, a killed process does not lose it.
@@ -113,7 +103,11 @@ class Journal:
             self._file.close()
 
 
-def _read(path: Path, file: IO[bytes]) -> tuple[list[bytes], int]:
+def _read(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], list[bytes], int]:
+    """The header, the records, and where the last whole one ends."""
+    if file.read(len(MAGIC)) != MAGIC:
+        msg = f"{path}: this is no journal of ours, or one of another version; it is not continued"
+        raise JournalError(msg)
     records: list[bytes] = []
     end = len(MAGIC)
     for whole, record, size in _records(file):
@@ -125,7 +119,17 @@ def _read(path: Path, file: IO[bytes]) -> tuple[list[bytes], int]:
             break
         records.append(record)
         end += size
-    return records, end
+    if not records:
+        msg = f"{path}: the journal ends within its header; there is nothing to continue, remove it"
+        raise JournalError(msg)
+    try:
+        header = json.loads(records[0])
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        msg = f"{path}: the header of the journal is damaged; it is not continued"
+        raise JournalError(msg)
+    return header, records[1:], end
 
 
 def _records(file: IO[bytes]) -> Iterator[tuple[bool, bytes, int]]:
