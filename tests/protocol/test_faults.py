@@ -207,7 +207,7 @@ def test_a_roster_of_an_earlier_epoch_is_refused():
         federation.clients["a"].receive(roster)
 
 
-def test_who_was_away_at_the_end_is_told_when_it_comes_back(calm):
+def test_who_was_away_at_the_end_is_told_when_it_comes_back():
     federation = Weather("x", 3)
     while federation.outcome is None:
         federation.step()
