@@ -58,7 +58,8 @@ class Member:
     def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
         """Those of the pairs that the client uses together, by its slots."""
         both = np.array(pairs, np.int32)
-        used = self._pairs.look_up(both[:, 0], both[:, 1]) > 0
+        x, y = np.ascontiguousarray(both.T)  # columns of an array would be another kind, compiled for themselves
+        used = self._pairs.look_up(x, y) > 0
         return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
 
 
