@@ -60,7 +60,10 @@ def code_table(table: Table, labels: Sequence[str]) -> CodeTable:
     """The table with the labels that somebody has for the item numbers."""
     usages, supports = table.usages.values(), table.supports.values()
     if not len(usages) == len(supports) == len(labels):
-        msg = f"a table over {len(usages)} items came where there are {len(labels)}; it is refused"
+        msg = (
+            f"a table with usages of {len(usages)} items and supports of {len(supports)} came where there are "
+            f"{len(labels)}; it is refused"
+        )
         raise ProtocolError(msg)
     for element in table.itemsets:
         items = element.items
