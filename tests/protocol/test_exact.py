@@ -20,10 +20,11 @@ from fedslim.mdl.search import Policy
 from fedslim.protocol import messages as m
 from fedslim.protocol import x as exact
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 sys.path.insert(0, str(Path(__file__).parent))
-from wire import SECRET, of_numbers, recorded, sprinkled, table_of
-
 from federation import Federation, dense, rows, skewed
+
+from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")
 CLIENTS = (1, 2, 10, 128)
@@ -118,6 +119,11 @@ policies = st.builds(
 )
 
 
+def test_x_finds_it_where_what_enters_leaves_others_without_use():
+    """And a removal that is tried in the same breath would bring one back."""
+    check_x(dealt(dense(71, 8, 400), 2, 71), 8, Policy(max_itemset_size=5))
+
+
 @given(policy=policies, seed=st.integers(0, 1 << 30), clients=st.integers(1, 4))
 @settings(max_examples=40)
 def test_x_finds_it_under_every_policy(policy, seed, clients):
@@ -142,8 +148,10 @@ def test_wide_vocabularies_are_asked_for_in_sketches():
 def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, clients, wide):
     """Every trial is guessed to change one element, and every row to have been empty when it was last seen."""
     n_items = 700 if wide else 12
-    parts = sprinkled(seed, n_items, clients, 40, patterns=6, noise=0.004) if wide else dealt(
-        dense(seed, n_items, 50), clients, seed
+    parts = (
+        sprinkled(seed, n_items, clients, 40, patterns=6, noise=0.004)
+        if wide
+        else dealt(dense(seed, n_items, 50), clients, seed)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact._Guess, "guess", lambda _self, _trials=1: 1)
@@ -201,7 +209,9 @@ def test_items_that_a_member_does_not_have_are_called_by_their_ids():
     for name, table in tables.items():
         own = set(named[name].vocabulary)
         assert own < set(table.vocabulary)
-        assert all(label in own or label in {f"#{SECRET.id_of(x).hex()}" for x in "abcde"} for label in table.vocabulary)
+        assert all(
+            label in own or label in {f"#{SECRET.id_of(x).hex()}" for x in "abcde"} for label in table.vocabulary
+        )
     assert tables["one"].found == tables["other"].found
 
 
@@ -260,7 +270,7 @@ def test_also_where_clients_differ(variant, seed):
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
-@pytest.mark.parametrize("clients", [2, 10])
+@pytest.mark.parametrize("clients", [2])
 def test_also_on_public_data(mined, variant, clients):
     database, _ = mined("ionosphere")
     check_published(variant, numbered(divide(database, clients=clients, seed=1)))

@@ -146,7 +146,7 @@ def test_random_bytes_in_a_sound_wrapping_are_refused(data, read):
 TAGS = [kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)]
 
 
-def anything(rng, depth=0):
+def anything(rng, depth=0):  # noqa: PLR0911  # one for each type
     """Some value, of some type, most of them small."""
     kind = rng.randrange(9 if depth < 4 else 6)
     if kind < 2:

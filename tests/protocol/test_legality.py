@@ -111,9 +111,7 @@ def test_a_client_takes_what_the_table_lists_and_nothing_else(state, kind):
         return
     with pytest.raises(ProtocolError) as refused:
         legality.at_client(state, FROM_SERVER[kind])
-    assert str(refused.value) == (
-        f"the server sent {kind.__name__} while this client was {state.value}; it is refused"
-    )
+    assert str(refused.value) == (f"the server sent {kind.__name__} while this client was {state.value}; it is refused")
 
 
 def test_every_reply_is_waited_for_in_a_state_of_its_own():
@@ -142,28 +140,11 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
     """Before every message: each message of each kind from each member, and to each member, that is not legal now."""
     sites = databases(FIGURE)
     line = Line(sites, variant).begin()
-    seen_at_server, seen_at_client = set(), set()
+    seen_at_client = set()
     while line.queue:
         for name in sites:
-            state = line.server.state_of(name)
-            for kind, message in FROM_CLIENT.items():
-                if (state, kind) in AT_SERVER:
-                    continue
-                before = vars_of(line.server)
-                with pytest.raises(ProtocolError, match=f"member '{name}' sent {kind.__name__} while"):
-                    line.server.receive(name, message, 0.0)
-                assert vars_of(line.server) == before
-                seen_at_server.add((state, kind))
-            client = line.clients[name]
-            for kind, message in FROM_SERVER.items():
-                if (client.state, kind) in AT_CLIENT:
-                    continue
-                state = client.state
-                with pytest.raises(ProtocolError, match=f"sent {kind.__name__} while this client was {state.value}"):
-                    client.receive(message)
-                assert client.state is state
-                assert client.received is None
-                seen_at_client.add((state, kind))
+            try_all_at_server(line.server, name)
+            seen_at_client |= try_all_at_client(line.clients[name])
         line.step()
     table = table_of(line.ended, sites)
     assert table == expected(sites, variant)
@@ -182,6 +163,29 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
     assert {kind for state, kind in seen_at_client if state is running} == set(FROM_SERVER) - {
         kind for state, kind in AT_CLIENT if state is running
     }
+
+
+def try_all_at_server(server, name):
+    state = server.state_of(name)
+    for kind, message in FROM_CLIENT.items():
+        if (state, kind) not in AT_SERVER:
+            before = vars_of(server)
+            with pytest.raises(ProtocolError, match=f"member '{name}' sent {kind.__name__} while"):
+                server.receive(name, message, 0.0)
+            assert vars_of(server) == before
+
+
+def try_all_at_client(client):
+    tried = set()
+    state = client.state
+    for kind, message in FROM_SERVER.items():
+        if (state, kind) not in AT_CLIENT:
+            with pytest.raises(ProtocolError, match=f"sent {kind.__name__} while this client was {state.value}"):
+                client.receive(message)
+            assert client.state is state
+            assert client.received is None
+            tried.add((state, kind))
+    return tried
 
 
 def vars_of(server):

@@ -144,9 +144,7 @@ LIES = [
             with_(words=m.Vector(1, 64, bytes(8))),
             with_(words=m.Vector(1 << 26, 64, b"")),
             with_(attempt=1),
-            lambda _, reply: msgspec.structs.replace(
-                reply, words=msgspec.structs.replace(reply.words, bits=32)
-            ),
+            lambda _, reply: msgspec.structs.replace(reply, words=msgspec.structs.replace(reply.words, bits=32)),
             lambda _, reply: msgspec.structs.replace(
                 reply, words=msgspec.structs.replace(reply.words, data=reply.words.data[:-1])
             ),
@@ -162,7 +160,8 @@ ONCE = (m.Usages, m.Supports)
 
 
 @pytest.mark.parametrize(
-    ("number", "nth"), [(k, nth) for k, (_, kind, _) in enumerate(LIES) for nth in (0, 1, 3) if not nth or kind not in ONCE]
+    ("number", "nth"),
+    [(k, nth) for k, (_, kind, _) in enumerate(LIES) for nth in (0, 1, 3) if not nth or kind not in ONCE],
 )
 def test_one_lie_ends_the_run_for_all(number, nth):
     variant, kind, make = LIES[number]
@@ -187,7 +186,7 @@ def test_one_lie_ends_the_run_for_all(number, nth):
 def test_counts_too_large_for_memory_end_the_run():
     """As far as `most_transactions` allows; an honest federation does not come near."""
 
-    def lie(ask, message):
+    def lie(_ask, message):
         if isinstance(message, m.Usages):
             return m.Usages(message.round, vector([1 << 47] * (N_ITEMS + 1)))
         return message
@@ -270,8 +269,10 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
     asked, lies = {}, []
 
     def up(name, message):
-        sketched = name == LIAR and isinstance(message, m.Masked) and any(
-            isinstance(want, m.WantSparseRow) for want in asked[name].wants
+        sketched = (
+            name == LIAR
+            and isinstance(message, m.Masked)
+            and any(isinstance(want, m.WantSparseRow) for want in asked[name].wants)
         )
         if not sketched:
             return message
@@ -406,7 +407,7 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
 )
 def test_labels_come_with_an_id_each_or_not_at_all(change):
     server, first, _ = joins(share=True)
-    with pytest.raises(ProtocolError, match="member 'c1' (says it knows|sent) "):
+    with pytest.raises(ProtocolError, match=r"member 'c1' (says it knows|sent) "):
         server.receive("c1", msgspec.structs.replace(first, **change), 0.0)
 
 

@@ -180,7 +180,9 @@ def some_want(rng, table):
 def some_move(rng, table):
     slot = rng.choice([*table.itemsets, *table.itemsets, 0, N_ITEMS, table.free_slot, LAST])
     items = sorted(rng.sample(range(N_ITEMS), rng.choice([2, 3, N_ITEMS])))
-    return rng.choice([m.Remove(slot), m.Insert(rng.choice([table.free_slot, slot]), items, rng.choice([0, 9, 1 << 53]))])
+    return rng.choice(
+        [m.Remove(slot), m.Insert(rng.choice([table.free_slot, slot]), items, rng.choice([0, 9, 1 << 53]))]
+    )
 
 
 @given(st.integers(0, 1 << 60))
@@ -388,22 +390,22 @@ def replaced(roster, **fields):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda r: {"members": ["c1", "c3"]}, "the server's roster has the members 'c1', 'c3', this site agreed to"),
+        (lambda _: {"members": ["c1", "c3"]}, "the server's roster has the members 'c1', 'c3', this site agreed to"),
         (lambda r: {"members": ["c1"], "keys": r.keys[:1]}, "with others it shares nothing"),
         (lambda r: {"members": ["c1", "c2", "c2"], "keys": [*r.keys, r.keys[1]]}, "with others it shares nothing"),
-        (lambda r: {"members": ["c2", "c2"]}, "with others it shares nothing"),
+        (lambda _: {"members": ["c2", "c2"]}, "with others it shares nothing"),
         (lambda r: {"keys": r.keys[:1]}, "with others it shares nothing"),
         (lambda r: {"keys": [*r.keys, r.keys[0]]}, "with others it shares nothing"),
         (lambda r: {"keys": r.keys[::-1]}, "another key under this member's name"),
         (lambda r: {"keys": [r.keys[0], r.keys[0]]}, "cannot agree on a secret with itself"),
         (lambda r: {"keys": [r.keys[0], bytes(32)]}, "the key of member 'c2' is not a usable X25519 public key"),
-        (lambda r: {"ids": bytes(16)}, "a vocabulary of its own, but one was agreed on"),
-        (lambda r: {"settings": m.Settings("x", False, MOST)}, "wants counts without masks in x; this site does not"),
-        (lambda r: {"settings": m.Settings("sa", False, MOST)}, "wants counts without masks in sa"),
-        (lambda r: {"settings": m.Settings("x", True, 9)}, "for 9 transactions of 2 members, and this site has more"),
-        (lambda r: {"settings": m.Settings("x", True, MOST, True)}, "wants the labels of the items; this site does"),
-        (lambda r: {"settings": m.Settings("y", True, MOST)}, "announced the variant 'y'; known are x, sa, so"),
-        (lambda r: {"settings": m.Settings("", True, MOST)}, "announced the variant ''"),
+        (lambda _: {"ids": bytes(16)}, "a vocabulary of its own, but one was agreed on"),
+        (lambda _: {"settings": m.Settings("x", False, MOST)}, "wants counts without masks in x; this site does not"),
+        (lambda _: {"settings": m.Settings("sa", False, MOST)}, "wants counts without masks in sa"),
+        (lambda _: {"settings": m.Settings("x", True, 9)}, "for 9 transactions of 2 members, and this site has more"),
+        (lambda _: {"settings": m.Settings("x", True, MOST, True)}, "wants the labels of the items; this site does"),
+        (lambda _: {"settings": m.Settings("y", True, MOST)}, "announced the variant 'y'; known are x, sa, so"),
+        (lambda _: {"settings": m.Settings("", True, MOST)}, "announced the variant ''"),
     ],
 )
 def test_a_client_takes_no_seat_that_it_did_not_agree_to(change, told):
@@ -483,18 +485,18 @@ def test_a_question_that_makes_no_sense_ends_the_session(variant):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda t: {"usages": vector([1])}, "usages of 1 items and supports of 5 came where there are 5"),
-        (lambda t: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
-        (lambda t: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
-        (lambda t: {"itemsets": [m.Element([0, 5], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda t: {"itemsets": [m.Element([1, 0], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda t: {"itemsets": [m.Element([1, 1], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda t: {"itemsets": [m.Element([1], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda t: {"itemsets": []}, "usages and supports of the table do not agree"),
+        (lambda _: {"usages": vector([1])}, "usages of 1 items and supports of 5 came where there are 5"),
+        (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
+        (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
+        (lambda _: {"itemsets": [m.Element([0, 5], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
+        (lambda _: {"itemsets": [m.Element([1, 0], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
+        (lambda _: {"itemsets": [m.Element([1, 1], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
+        (lambda _: {"itemsets": [m.Element([1], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
+        (lambda _: {"itemsets": []}, "usages and supports of the table do not agree"),
         (lambda t: {"itemsets": [*t.itemsets, m.Element([0, 1], 0, 0, 0)]}, "do not agree"),
         (lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]}, "do not agree"),
-        (lambda t: {"transactions": 3}, "do not agree"),
-        (lambda t: {"usages": vector([m.MOST_COUNT] * 5)}, "do not agree"),
+        (lambda _: {"transactions": 3}, "do not agree"),
+        (lambda _: {"usages": vector([m.MOST_COUNT] * 5)}, "do not agree"),
     ],
 )
 def test_a_client_takes_no_table_that_is_none(change, told):

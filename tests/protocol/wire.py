@@ -58,9 +58,7 @@ def of_numbers(parts, n_items):
 
 def sites_of(named, *, agreed=True, **settled):
     vocabulary = Vocabulary.of(next(iter(named.values())).vocabulary, SECRET) if agreed else None
-    return {
-        name: Site(database, tuple(named), SECRET, vocabulary, **settled) for name, database in named.items()
-    }
+    return {name: Site(database, tuple(named), SECRET, vocabulary, **settled) for name, database in named.items()}
 
 
 def server_for(members, variant, *, masked=True, most=MOST, share=False, **chosen):

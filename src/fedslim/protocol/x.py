@@ -153,7 +153,7 @@ class ServerVariant:
                 then = self._after(read[0], usages, new=move.slot)
                 trials = read[1] if removals else ()
                 for trial in trials:
-                    self._after(trial, then)
+                    self._after(trial, then, new=move.slot)
                 rows = self._rows_of(read[1 + bool(removals) :], then)
                 return q.Presumed(read[0], trials, tuple(rows[slot] for slot in slots))
             case q.TryInsert(slot):
@@ -181,7 +181,7 @@ class ServerVariant:
         slots = change.slots
         then: NDArray[np.int64] = usages.copy()
         then[slots] += change.won - change.lost
-        dead = (slots >= self._situation.items) & (usages[slots] == 0) & (slots != new)
+        dead = (slots >= self._situation.items) & (self.search.usages[slots] == 0) & (slots != new)
         if dead.any() or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
             raise ProtocolError(CONTRADICTION)
         return then
