@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
-from fedslim.errors import ParameterError, ProtocolError
+from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.legality import ClientState, at_client
@@ -55,6 +55,7 @@ class ClientSession:
         self._key = AgreementKey.from_random(entropy)
         self._labels: tuple[str, ...] = ()
         self._variant: ClientSide | None = None
+        self._last = (-1, 0)  # round and attempt of the last question answered
 
     def join(self) -> m.Join:
         """The first message."""
@@ -82,7 +83,8 @@ class ClientSession:
         """Take in the server's message; returns the reply, if one is due.
 
         Raises:
-            ProtocolError: The server may not say that now, or asks for what this site does not give.
+            ProtocolError: The server may not say that now, or asks for what this site does not give. The session is as
+                it was before; only a question that turned out to make no sense, half answered, ends it.
         """
         after = at_client(self.state, message)
         reply: m.FromClient | None = None
@@ -95,9 +97,25 @@ class ClientSession:
         elif isinstance(message, m.Abort):
             self.received = Received(f"ended by the server: {message.reason}", None)
         else:
-            assert self._variant is not None  # noqa: S101  # no question is legal before the roster
-            reply = self._variant.answer(message)
+            reply = self._answer(message)
         self.state = after
+        return reply
+
+    def _answer(self, ask: Any) -> m.FromClient:
+        assert self._variant is not None  # noqa: S101  # no question is legal before the roster
+        now = (ask.round, getattr(ask, "attempt", 0))
+        if now <= self._last:
+            msg = (
+                f"the server sent {type(ask).__name__} of round {ask.round} while this client was {self.state.value} "
+                f"and past round {self._last[0]}; a question is answered once, so it is refused"
+            )
+            raise ProtocolError(msg)
+        try:
+            reply = self._variant.answer(ask)
+        except FedslimError:
+            self.state = ClientState.FINISHED
+            raise
+        self._last = now
         return reply
 
     def _take_seat(self, roster: m.Roster) -> None:

@@ -139,8 +139,10 @@ class ServerSession:
                 "merge them (fedslim vocabulary merge) and hand the result to every member"
             )
             raise ProtocolError(msg)
-        if not join.digest and len(join.ids) != m.ID_BYTES * join.items:
-            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) // m.ID_BYTES}"
+        # With an agreed vocabulary ids are needed only to say what the labels belong to.
+        needed = bool(join.labels) or not join.digest
+        if len(join.ids) != m.ID_BYTES * join.items and (needed or join.ids):
+            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) / m.ID_BYTES:g}"
             raise ProtocolError(msg)
         if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
             msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
@@ -153,8 +155,8 @@ class ServerSession:
         if not some.digest:
             union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
             if len(union) > m.MOST_ITEMS:
-                msg = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
-                raise ProtocolError(msg)
+                reason = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
+                return self._fail(reason, None)
         self._items = some.items if some.digest else len(union)
         self.ids = union or _split(some.ids)
         self._take_labels(joins)
@@ -209,6 +211,9 @@ class ServerSession:
             return self._finish(end.value)
         except FedslimError as error:
             return self._fail(f"the round cannot be used: {error}", None)
+        except MemoryError:
+            # What is kept grows with the counts, and a member can say large ones, up to `most_transactions`.
+            return self._fail("the round cannot be used: its counts are too large for the server's memory", None)
         self._round = current
         situation.number += 1
         state = AWAITING[current.reply]
