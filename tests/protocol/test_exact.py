@@ -23,7 +23,6 @@ from fedslim.protocol import x as exact
 sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 sys.path.insert(0, str(Path(__file__).parent))
 from federation import Federation, dense, rows, skewed
-
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")

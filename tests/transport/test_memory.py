@@ -22,7 +22,6 @@ from fedslim.transport.memory import MemoryFederation
 sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from federation import skewed
-
 from wire import (
     FIGURE,
     SECRET,
