@@ -1,4 +1,4 @@
-"""What is measured: four parts, each a function that fills its results and saves them after every run."""
+"""What is measured, in parts: each a function that fills its results and saves them after every run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from federation import federation
 from runner import median, repeated, save_json, set_up_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from runner import Runner
     from wire import Values
@@ -55,6 +57,8 @@ class Settings:
     quick: bool
     peer_seconds: float
     missing: dict[str, str]  # data sets that were not found, with the reason
+    sets: tuple[str, ...] = ()  # for the federation, if not the usual ones
+    reference: Path | None = None  # the folder with the tables of other systems
 
     @property
     def marks(self) -> list[float]:
@@ -193,4 +197,5 @@ PARTS: dict[str, Callable[[Runner, Settings], Values]] = {
     "convergence": convergence,
     "large": large,
     "growth": growth,
+    "federation": federation,
 }

@@ -50,17 +50,6 @@ class Table:
         return "\n".join([f"### {self.title}", "", *lines, *remarks])
 
 
-def tables(part: str, results: Values) -> list[Table]:
-    """The tables of one part."""
-    makers: dict[str, Callable[[Values], list[Table]]] = {
-        "peers": _peers,
-        "convergence": _convergence,
-        "large": _large,
-        "growth": _growth,
-    }
-    return makers[part](results)
-
-
 def read(folder: Path, part: str) -> Values | None:
     """The results of a part, if there are any."""
     path = folder / f"{part}.json"
@@ -100,19 +89,19 @@ def _peers(results: Values) -> list[Table]:
         by_target = dict(zip(ours["targets"], ours["reached"], strict=False))
         for snapshot in one["snapshots"]:
             mine = by_target.get(snapshot["bits"])
-            theirs = [f"{snapshot['L_percent']:.3f}", _s(snapshot["wall"]), _s(snapshot["cpu"])]
+            theirs = [f"{snapshot['L_percent']:.3f}", s(snapshot["wall"]), s(snapshot["cpu"])]
             if mine is None:
                 cells = ["not reached", "-", str(ours["effort"]), "-", "-"]
             else:
-                faster = [_times(snapshot[kind] / mine[kind]) for kind in ("wall", "cpu")]
-                cells = [_s(mine["wall"]), _s(mine["cpu"]), str(ours["effort"]), *faster]
+                faster = [times(snapshot[kind] / mine[kind]) for kind in ("wall", "cpu")]
+                cells = [s(mine["wall"]), s(mine["cpu"]), str(ours["effort"]), *faster]
             table.rows.append([name, *theirs, *cells])
         tried = ", ".join(f"effort {effort}: {percent:.3f}" for effort, percent in ours["tried"].items())
         table.remarks.append(
             f"{name}: best L% of fedslim by the time it stopped: {tried}; "
             f"median of {len(ours['runs'])} runs, one thread, each in a fresh process."
         )
-        table.remarks += _noise(name, ours["runs"])
+        table.remarks += noise(name, ours["runs"])
     table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
     return [table]
 
@@ -140,18 +129,18 @@ def _convergence(results: Values) -> list[Table]:
                 name,
                 f"{one['L_percent']:.2f}",
                 f"{one['itemsets']:,}",
-                _s(one["cpu"]),
-                _s(one["wall"]),
-                _s(one["wall_default"]),
+                s(one["cpu"]),
+                s(one["wall"]),
+                s(one["wall_default"]),
                 "-" if original is None else f"{original:g}",
-                "-" if original is None else _times(original / one["cpu"]),
+                "-" if original is None else times(original / one["cpu"]),
                 f"{one['prototype']:g}",
-                _times(one["prototype"] / one["cpu"]),
+                times(one["prototype"] / one["cpu"]),
             ]
         )
         if not one["same"]:
             table.remarks.append(f"{name}: the runs did NOT all give the same result.")
-        table.remarks += _noise(name, one["runs"])
+        table.remarks += noise(name, one["runs"])
     counts = ", ".join(f"{len(one['runs'])} ({name})" for name, one in results["sets"].items())
     table.remarks.append(f"CPU and wall are of one thread, start-up apart; median of so many runs: {counts or 'none'}.")
     table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
@@ -162,7 +151,7 @@ def _convergence(results: Values) -> list[Table]:
         ("kernels, from the cache", "kernels"),
         ("kernels, compiled (once)", "compile"),
     ):
-        startup.rows.append([what, _s(found[f"{key}_wall"]), _s(found[f"{key}_cpu"])])
+        startup.rows.append([what, s(found[f"{key}_wall"]), s(found[f"{key}_cpu"])])
     return [table, startup]
 
 
@@ -179,8 +168,8 @@ def _large(results: Values) -> list[Table]:
             [
                 f"{point['itemsets']:,}",
                 f"{point['accepted']:,}",
-                _s(point["wall"]),
-                _s(point["cpu"]),
+                s(point["wall"]),
+                s(point["cpu"]),
                 f"{1000 * step:.0f}",
                 f"{point['candidates']:,}",
                 f"{point['L_percent']:.2f}",
@@ -204,16 +193,16 @@ def _large(results: Values) -> list[Table]:
             [
                 f"{name} {one['transactions']:,} x {one['items']:,}",
                 until,
-                _s(one["wall"]),
-                _s(one["cpu"]),
+                s(one["wall"]),
+                s(one["cpu"]),
                 f"{one['L_percent']:.2f}",
                 f"{one['itemsets']:,}",
-                _s(one["load"]["wall"]),
+                s(one["load"]["wall"]),
                 f"{one['peak_mb_loaded']:,.0f}",
                 f"{one['peak_mb']:,.0f}",
             ]
         )
-        table.remarks += _noise(name, [one])
+        table.remarks += noise(name, [one])
     return [growing, table]
 
 
@@ -227,8 +216,8 @@ def _growth(results: Values) -> list[Table]:
         table.rows.append(
             [
                 f"{int(size):,}",
-                _s(one["cpu"]),
-                _s(one["wall"]),
+                s(one["cpu"]),
+                s(one["wall"]),
                 "-" if before is None else f"{one['cpu'] / before:.2f}",
                 f"{one['candidates']:,}",
                 f"{one['L_percent']:.2f}",
@@ -236,13 +225,13 @@ def _growth(results: Values) -> list[Table]:
             ]
         )
         before = one["cpu"]
-        table.remarks += _noise(f"{int(size):,}", one["runs"])
+        table.remarks += noise(f"{int(size):,}", one["runs"])
     counts = {len(one["runs"]) for one in results["sizes"].values()}
     table.remarks.append(f"Median of {' or '.join(map(str, sorted(counts)))} runs.")
     return [table]
 
 
-def _noise(name: str, runs: list[Values]) -> list[str]:
+def noise(name: str, runs: list[Values]) -> list[str]:
     """What spoils a measurement."""
     remarks = []
     spoilt = sum(bool(run["compiled"]) for run in runs)
@@ -257,10 +246,20 @@ def _noise(name: str, runs: list[Values]) -> list[str]:
     return remarks
 
 
-def _s(seconds: float) -> str:
+def s(seconds: float) -> str:
     """Seconds with three digits or so."""
     return f"{seconds:.3f}" if seconds < FINE / 10 else f"{seconds:.2f}" if seconds < COARSE else f"{seconds:.0f}"
 
 
-def _times(ratio: float) -> str:
+def times(ratio: float) -> str:
+    """How many times."""
     return f"{ratio:.1f}" if ratio < FINE else f"{ratio:,.0f}"
+
+
+MAKERS: dict[str, Callable[[Values], list[Table]]] = {
+    "peers": _peers,
+    "convergence": _convergence,
+    "large": _large,
+    "growth": _growth,
+}
+"""The tables of each part, from its results; those of the federation are in `federation_report`."""

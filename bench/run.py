@@ -1,6 +1,6 @@
 """The engine beside its peers, on the machine at hand.
 
-    python bench/run.py                       all four parts
+    python bench/run.py                       all five parts
     python bench/run.py peers large           some of them
     python bench/run.py --quick               a few minutes, to see that everything works
     python bench/run.py --markdown            no runs: put the tables of the last results into docs/benchmarks.md
@@ -15,13 +15,19 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import federation_report
 import report
 from parts import PARTS, PEER_SETS, PUBLIC, Settings
 from runner import HERE, ROOT, RunError, Runner
 
 RESULTS = HERE / "results"
 DOCS = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- results: written by bench/run.py --markdown -->", "<!-- end of results -->"
+TABLES = {**report.MAKERS, "federation": federation_report.tables}
+SECTIONS = {
+    ("<!-- results: written by bench/run.py --markdown -->", "<!-- end of results -->"): tuple(report.MAKERS),
+    ("<!-- federation: written by bench/run.py --markdown -->", "<!-- end of federation -->"): ("federation",),
+}
+"""The marks around the tables of some parts in the page."""
 
 
 def main() -> int:
@@ -39,7 +45,13 @@ def main() -> int:
         print(report.machine(here))
         for name, reason in here["missing"].items():
             print(f"skipping {name}: {reason}", file=sys.stderr)
-        settings = Settings(options.quick, options.seconds or (10.0 if options.quick else 120.0), here["missing"])
+        settings = Settings(
+            options.quick,
+            options.seconds or (10.0 if options.quick else 120.0),
+            here["missing"],
+            tuple(options.sets or ()),
+            runner.reference(options.reference),
+        )
         for part in options.parts or PARTS:
             print(f"{part} ({datetime.now(UTC):%H:%M} UTC)", file=sys.stderr)
             runner.begin()
@@ -49,7 +61,7 @@ def main() -> int:
                 failed = True
                 print(f"{part}: {error}", file=sys.stderr)
                 continue
-            for table in report.tables(part, results):
+            for table in TABLES[part](results):
                 print(table.text(), flush=True)
     except RunError as error:
         print(error, file=sys.stderr)
@@ -71,29 +83,45 @@ def _options() -> argparse.Namespace:
         metavar="S",
         help=f"CPU seconds that scikit-mine gets on each of {', '.join(PEER_SETS)} (120)",
     )
+    parser.add_argument(
+        "--sets", type=lambda text: text.split(","), metavar="A,B", help="data sets of the federation (default: seven)"
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="FOLDER",
+        help="tables of other systems, for the federation (default: reference beside the folder of the data)",
+    )
     parser.add_argument("--markdown", action="store_true", help="put the last results into docs/benchmarks.md")
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
-    if options.data is not None and not Path(options.data).is_dir():
-        parser.error(f"{options.data}: this is not a folder")
+    if unknown := [name for name in options.sets or () if name not in PUBLIC]:
+        parser.error(f"there is no data set {unknown[0]!r} here; choose among {', '.join(PUBLIC)}")
+    for folder in (options.data, options.reference):
+        if folder is not None and not Path(folder).is_dir():
+            parser.error(f"{folder}: this is not a folder")
     return options
 
 
 def _write_docs() -> int:
-    """Put the tables between the two marks of the page."""
-    found = {part: results for part in PARTS if (results := report.read(RESULTS, part)) is not None}
+    """Put the tables between the marks of the page; where no part of a section has results, it stays as it is."""
     where = report.read(RESULTS, "machine")
-    if not found or where is None:
+    page, written = DOCS.read_text(), 0
+    for (begin, end), parts in SECTIONS.items():
+        found = {part: results for part in parts if (results := report.read(RESULTS, part)) is not None}
+        if not found or where is None:
+            continue
+        written += 1
+        blocks = [table.markdown() for part, results in found.items() for table in TABLES[part](results)]
+        if any(results["changed"] for results in found.values()) or len({one["source"] for one in found.values()}) > 1:
+            blocks.insert(0, "Some of these are results of different versions of the sources; run everything again.")
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = "\n\n".join([before + begin, report.machine(where), *blocks, end + after])
+    if not written:
         print("there are no results yet; run `make bench` first", file=sys.stderr)
         return 1
-    blocks = [table.markdown() for part, results in found.items() for table in report.tables(part, results)]
-    if any(results["changed"] for results in found.values()) or len({one["source"] for one in found.values()}) > 1:
-        blocks.insert(0, "Some of these are results of different versions of the sources; run everything again.")
-    page = DOCS.read_text()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCS.write_text("\n\n".join([before + BEGIN, report.machine(where), *blocks, END + after]))
+    DOCS.write_text(page)
     return 0
 
 

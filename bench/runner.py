@@ -43,11 +43,21 @@ class Runner:
         self._source = source()
         results.mkdir(parents=True, exist_ok=True)
 
+    def reference(self, folder: str | None) -> Path | None:
+        """The folder with the tables of other systems: the given one, or `reference` beside one of the data."""
+        data = self._environment.get("FEDSLIM_DATA", "").split(os.pathsep)
+        places = [Path(folder)] if folder else [Path(one).resolve().parent / "reference" for one in data if one]
+        return next((place for place in places if place.is_dir()), None)
+
     # -- processes ----------------------------------------------------------------------------------------------
 
     def fedslim(self, label: str, task: str, **values: object) -> Values:
         """One task of `worker.py`, in a fresh process of our own environment."""
         return self.run(label, [sys.executable, str(HERE / "worker.py"), task, json.dumps(values)])
+
+    def federation(self, label: str, task: str, **values: object) -> Values:
+        """One task of `federation_worker.py`, likewise."""
+        return self.run(label, [sys.executable, str(HERE / "federation_worker.py"), task, json.dumps(values)])
 
     def startup(self, label: str, cache: str | None = None) -> Values:
         """The start-up of a fresh process, with its own cache of kernels if one is given."""

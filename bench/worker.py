@@ -52,7 +52,7 @@ def mine(data: str, threads: int | None) -> Values:
     """Plain greedy to convergence."""
     database, before = _ready(data)
     tell = Teller()
-    with _compilations() as compiled:
+    with compilations() as compiled:
         clock = Clock()
         mined = mine_it(
             database,
@@ -95,7 +95,7 @@ def grow(data: str, threads: int | None, marks: Sequence[int]) -> Values:
             if not waiting:
                 stop.ask()
 
-    with _compilations() as compiled:
+    with compilations() as compiled:
         clock = Clock()
         mined = mine_it(database, threads=threads, stop=stop, on_progress=watch)
         times = clock.read()
@@ -113,7 +113,7 @@ def grow(data: str, threads: int | None, marks: Sequence[int]) -> Values:
 def accept(data: str, accepted: int) -> Values:
     """Plain greedy, single thread, until so many itemsets were accepted."""
     database, before = _ready(data)
-    with _compilations() as compiled:
+    with compilations() as compiled:
         clock = Clock()
         search = SlimSearch(database.n_items, Policy())
         source = CoverState(database)
@@ -139,7 +139,7 @@ def accept(data: str, accepted: int) -> Values:
 
 def score(data: str, table: str) -> Values:
     """L% of another system's table, from its usages, with our objective."""
-    database, _ = _loaded(data)
+    database, _ = loaded(data)
     number = {label: item for item, label in enumerate(database.vocabulary)}
     rows = [([number[str(label)] for label in labels], usage) for labels, usage in json.loads(Path(table).read_text())]
     covered = [0] * database.n_items
@@ -186,7 +186,7 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
         return search
 
     plan = policies(Policy(), effort)
-    with _compilations() as compiled:
+    with compilations() as compiled:
         clock = Clock()
         while len(best) < len(plan) and waiting:
             search = go(plan[len(best)])
@@ -206,7 +206,8 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
 # -- help ----------------------------------------------------------------------------------------------------------
 
 
-def _loaded(data: str) -> tuple[TransactionDatabase, Values]:
+def loaded(data: str) -> tuple[TransactionDatabase, Values]:
+    """The database, and how long reading it took."""
     clock = Clock()
     database = load(data)
     return database, {"load": clock.read(), "transactions": database.transactions, "items": database.n_items}
@@ -215,7 +216,7 @@ def _loaded(data: str) -> tuple[TransactionDatabase, Values]:
 def _ready(data: str) -> tuple[TransactionDatabase, Values]:
     """The database, with everything done that must not be measured."""
     every_kernel()
-    database, before = _loaded(data)
+    database, before = loaded(data)
     return database, {**before, "peak_mb_loaded": peak_mb(), "load_average": os.getloadavg()[0]}
 
 
@@ -230,7 +231,7 @@ def _until(reached: Callable[[], bool]) -> Stop:
 
 
 @contextmanager
-def _compilations() -> Iterator[list[str]]:
+def compilations() -> Iterator[list[str]]:
     """What numba compiles inside: ideally nothing."""
     compiled: list[str] = []
     with event.install_recorder("numba:compile") as recorder:

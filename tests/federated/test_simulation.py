@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -25,6 +27,34 @@ def ionosphere(public_data):
 def test_the_command_knows_what_the_rooms_know():
     assert (tuple(Variant), tuple(Scheme), MOST_CLIENTS) == (tuple(VARIANTS), SCHEMES, MOST_MEMBERS)
     assert exported is simulate
+
+
+COMPILED_AFTER_PREPARING = """
+import sys
+from fedslim import _jit
+from fedslim.data import load
+from fedslim.federated import divide
+from fedslim.federated.simulation import prepare, simulate
+
+def compiled():
+    return {(kernel.__name__, signature) for kernel in _jit._kernels for signature in kernel.signatures}
+
+variant, folder = sys.argv[1:]
+prepare(variant)
+before = compiled()
+partition = divide(load("ionosphere", folder=folder), clients=10)
+for masking in (True, False):
+    simulate(partition, variant=variant, masking=masking)
+print(sorted({name for name, _ in compiled() - before}))
+"""
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nothing_is_left_to_compile_when_the_clock_starts(variant, public_data):
+    """In a process of its own: in this one other tests have compiled what they needed."""
+    command = [sys.executable, "-c", COMPILED_AFTER_PREPARING, variant, str(public_data)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 # -- x is mining in one place ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
+from fedslim.mdl.pairs import FEW_PAIRS, no_pairs, with_room
 from fedslim.metrics import Communication
 from fedslim.protocol.client import Site
 from fedslim.protocol.messages import MOST_MEMBERS, Settings
@@ -212,6 +213,8 @@ def _warm_up(variant: str) -> None:
     MemoryFederation(
         server, {name: Site(database, members, secret, agreed) for name in members}, entropy=_entropy(0)
     ).run()
+    if variant != "x":
+        with_room(no_pairs(1), FEW_PAIRS + 1)  # what only larger data come to
 
 
 # -- what happens while it runs --------------------------------------------------------------------------------------

@@ -138,7 +138,9 @@ def _warm_up() -> None:
     search.ranking.warm_up()
     source.compact()
     source.support((0, 1))
-    source.remove(next(iter(source.table)))
+    slot = next(iter(source.table))
+    source.try_removals((slot,))
+    source.remove(slot)
 
 
 def reporter(

@@ -21,7 +21,7 @@ import msgspec
 
 from fedslim import __version__
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
-from fedslim.errors import ParameterError, ProtocolError
+from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.legality import ClientState, at_client
@@ -68,10 +68,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The last question, and the answer before it was masked."""
+    """The last question, the answer before it was masked, and the epoch in which it was last sent."""
 
     question: Any
     answer: m.FromClient | Words
+    epoch: int
 
 
 class ClientSession:
@@ -137,7 +138,8 @@ class ClientSession:
         """Take in the server's message; returns the reply, if one is due.
 
         Raises:
-            ProtocolError: The server may not say that now, or asks for what this site does not give.
+            ProtocolError: The server may not say that now, or asks for what this site does not give. The session is as
+                it was before; only a question that turned out to make no sense, half answered, ends it.
         """
         after = at_client(self.state, message)
         reply: m.FromClient | None = None
@@ -151,9 +153,17 @@ class ClientSession:
         elif isinstance(message, m.Abort):
             self.received = Received(f"ended by the server: {message.reason}", None)
         else:
+            self._check_attempt(message)
             reply = self._sent(message, self._answered(message))
         self.state = after
         return reply
+
+    def _check_attempt(self, message: Any) -> None:
+        """Masks are made for the attempt that the roster names: whoever names another wants something else."""
+        assert self._roster is not None  # noqa: S101
+        if getattr(message, "attempt", self._roster.epoch) != self._roster.epoch:
+            msg = f"the server made attempt {message.attempt} in epoch {self._roster.epoch}; it is refused"
+            raise ProtocolError(msg)
 
     def replay(self, messages: Iterable[m.FromServer]) -> None:
         """Receive again what was received before a fault, without answering it: the state is what it was."""
@@ -168,14 +178,27 @@ class ClientSession:
     def _answered(self, message: Any) -> m.FromClient | Words:
         """The answer, which is the same if the question comes again because of a fault."""
         assert self._variant is not None  # noqa: S101  # no question is legal before the roster
-        last = self._last
+        assert self._roster is not None  # noqa: S101
+        last, epoch = self._last, self._roster.epoch
         if last is not None and message.round <= last.question.round:
+            if epoch == last.epoch:
+                msg = (
+                    f"the server sent {type(message).__name__} of round {message.round} while this client was "
+                    f"{self.state.value} and past round {last.question.round}; a question is answered once, so it is "
+                    "refused"
+                )
+                raise ProtocolError(msg)
             if _first_attempt(message) != _first_attempt(last.question):
                 msg = f"the server asked something else in round {message.round} than before; it is refused"
                 raise ProtocolError(msg)
+            self._last = Answered(last.question, last.answer, epoch)
             return last.answer
-        answer = self._variant.answer(message)
-        self._last = Answered(message, answer)
+        try:
+            answer = self._variant.answer(message)
+        except FedslimError:
+            self.state = ClientState.FINISHED
+            raise
+        self._last = Answered(message, answer, epoch)
         return answer
 
     def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
@@ -232,9 +255,8 @@ class ClientSession:
 
     def _share_secrets(self, roster: m.Roster) -> None:
         """Share a new secret with everybody: no mask of an earlier epoch can come again."""
-        n = len(roster.members)
-        if not len(roster.keys) == len(roster.certificates) == len(roster.signatures) == n:
-            msg = f"the server's roster has {n} members and {len(roster.keys)} keys; it is refused"
+        if len(roster.keys) != len(roster.members):
+            msg = f"the server's roster has {len(roster.members)} members and {len(roster.keys)} keys; it is refused"
             raise ProtocolError(msg)
         keys = dict(zip(roster.members, roster.keys, strict=True))
         own = self._key
@@ -242,6 +264,9 @@ class ClientSession:
             msg = "the server's roster has another key under this member's name; the run must not go on"
             raise ProtocolError(msg)
         if (trust := self._site.trust) is not None:
+            if not len(roster.certificates) == len(roster.signatures) == len(keys):
+                msg = "the server's roster has keys that are not signed; the run must not go on"
+                raise ProtocolError(msg)
             proofs = zip(roster.members, roster.keys, roster.certificates, roster.signatures, strict=True)
             for name, key, certificate, signature in proofs:
                 trust.check(name, key, certificate, signature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import lt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from fedslim.protocol.messages import Element, Table, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from fedslim.mdl.search import SearchResult, Tally
 
@@ -44,26 +47,30 @@ def packed_table(
             usages[entry.items[0]] = entry.usage
         else:
             itemsets.append((entry.items, entry.usage, entry.entry))
-    return Table(
-        [
-            Element(list(items), usage, support, entry)
-            for (items, usage, entry), support in zip(itemsets, supports, strict=True)
-        ],
-        Vector.of(usages),
-        Vector.of(np.asarray(item_supports, np.int64)),
-        transactions,
-    )
+    elements = [
+        Element(list(items), usage, support, entry)
+        for (items, usage, entry), support in zip(itemsets, supports, strict=True)
+    ]
+    every = np.asarray(item_supports, np.int64)
+    _check_counts(elements, usages, every, transactions)
+    return Table(elements, Vector.of(usages), Vector.of(every), transactions)
 
 
 def code_table(table: Table, labels: Sequence[str]) -> CodeTable:
     """The table with the labels that somebody has for the item numbers."""
     usages, supports = table.usages.values(), table.supports.values()
     if not len(usages) == len(supports) == len(labels):
-        msg = f"a table over {len(usages)} items came where there are {len(labels)}; it is refused"
+        msg = (
+            f"a table with usages of {len(usages)} items and supports of {len(supports)} came where there are "
+            f"{len(labels)}; it is refused"
+        )
         raise ProtocolError(msg)
-    if any(item >= len(labels) for element in table.itemsets for item in element.items):
-        msg = "a table came that names items which are not in the vocabulary; it is refused"
-        raise ProtocolError(msg)
+    for element in table.itemsets:
+        items = element.items
+        if len(items) == 1 or items[-1] >= len(labels) or not all(map(lt, items, items[1:])):
+            msg = "a table came whose itemsets are not items of the vocabulary in ascending order; it is refused"
+            raise ProtocolError(msg)
+    _check_counts(table.itemsets, usages, supports, table.transactions)
     return CodeTable(
         tuple(labels),
         table.transactions,
@@ -72,3 +79,19 @@ def code_table(table: Table, labels: Sequence[str]) -> CodeTable:
         tuple((tuple(e.items), e.usage, e.support, e.entry) for e in table.itemsets),
         "usage",
     )
+
+
+def _check_counts(
+    itemsets: Sequence[Element], usages: NDArray[np.int64], supports: NDArray[np.int64], transactions: int
+) -> None:
+    """Whoever covers every item once comes to such counts; if these do not agree, somebody did not."""
+    covered = usages.copy()
+    for element in itemsets:
+        covered[element.items] += element.usage
+    if (
+        any(not 0 < element.usage <= element.support <= transactions for element in itemsets)
+        or int(supports.max(initial=0)) > transactions
+        or not np.array_equal(covered, supports)
+    ):
+        msg = "usages and supports of the table do not agree: somebody does not count as the protocol says"
+        raise ProtocolError(msg)

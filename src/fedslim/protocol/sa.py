@@ -20,7 +20,7 @@ from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
 from fedslim.protocol.numbering import Numbering
 from fedslim.protocol.outcome import Outcome, packed_table
-from fedslim.protocol.so import proposed
+from fedslim.protocol.so import check_itemset, proposed
 from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round, Words
 from fedslim.secagg import Ring
@@ -114,7 +114,8 @@ class ServerVariant:
                 return (yield from self._usages())
             case merged.Candidates():
                 return (yield from self._candidates())
-            case merged.Evaluate(number, _, pairs, entry):
+            case merged.Evaluate(number, itemset, pairs, entry):
+                check_itemset(itemset)
                 return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
             case merged.Accept(number, _, pairs, entry):
                 assert self._change is not None  # noqa: S101  # it has just been evaluated
@@ -131,6 +132,9 @@ class ServerVariant:
         ask = m.AskIndexedUsages(self._situation.number, 0, ring.bits)
         counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
         *self._supports, self._transactions = counts.tolist()
+        if max(self._supports, default=0) > self._transactions:
+            msg = "the usages are higher than the number of transactions: a member does not count as the protocol says"
+            raise ProtocolError(msg)
         return np.array(self._supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
@@ -155,6 +159,9 @@ class ServerVariant:
         parts = []
         most = len(self.search.usages) - 1
         for name, reply in replies.items():
+            if reply.x.length > most * (most + 1) // 2:
+                msg = f"member {name!r} named {reply.x.length} candidates of {most + 1} elements"
+                raise ProtocolError(msg)
             x, y = reply.x.values(most), reply.y.values(most)
             if len(x) != len(y) or (x >= y).any():
                 msg = f"member {name!r} named candidates that are no pairs of elements in ascending order"
@@ -228,10 +235,13 @@ class ClientVariant:
         return m.Structure(ask.round, m.Vector.of(x[new]), m.Vector.of(y[new]))
 
     def _indexed(self, ask: m.AskIndexed) -> Words:
-        most = self._database.n_items + len(self._itemsets) - 1
+        most = self._known - 1
         x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
-        if len(x) != len(y) or (x >= y).any() or self._index.has(x, y).any():
-            msg = "the server's changes to the index are no new pairs of elements in ascending order; refused"
+        if len(x) != len(y) or (x >= y).any() or not _ascending((x.astype(np.int64) << 32) | y):
+            msg = "the server's changes to the index are no pairs of elements in ascending order; refused"
+            raise ProtocolError(msg)
+        if self._index.has(x, y).any() or not _ascending(elements):
+            msg = "the server's changes to the index name pairs or elements twice; refused"
             raise ProtocolError(msg)
         xs, ys = self._index.change(ask.gone.values(), x, y, elements)
         slots = self._numbering.slots_of
@@ -239,6 +249,9 @@ class ClientVariant:
 
     def _evaluated(self, ask: m.AskEvaluation) -> Words:
         candidate = ask.candidate
+        if candidate.number > self._known or ask.length > self._known + 1:
+            msg = f"the server asked for {ask.length} elements, here {self._known} are known; it is refused"
+            raise ProtocolError(msg)
         counts = np.zeros(2 * ask.length, np.int64)
         pairs = self._numbering.pairs_of(candidate.pairs)
         change = proposed(self._local.try_pairs, pairs, candidate.entry) if pairs else None
@@ -255,12 +268,15 @@ class ClientVariant:
         """Remember what was accepted, and have it in the own table if it was proposed here."""
         if entered is None:
             return
-        known = self._database.n_items + len(self._itemsets)
-        if entered.number > known or any(max(pair) >= known for pair in entered.pairs):
+        known = self._known
+        new = self._database.n_items <= entered.number <= known
+        if not new or any(max(pair) >= known for pair in entered.pairs):
             msg = f"the server accepted an itemset with the number {entered.number}, here {known} are known; refused"
             raise ProtocolError(msg)
-        x, y = entered.pairs[0]
-        items = tuple(sorted(self._items_of(x) + self._items_of(y)))
+        items, *others = {tuple(sorted(self._items_of(x) + self._items_of(y))) for x, y in entered.pairs}
+        if others or len(set(items)) != len(items):
+            msg = "the server accepted pairs that do not make one itemset; it is refused"
+            raise ProtocolError(msg)
         if self._itemsets.setdefault(entered.number, items) != items:
             msg = f"the server gave the number {entered.number} to two itemsets; it is refused"
             raise ProtocolError(msg)
@@ -268,11 +284,22 @@ class ClientVariant:
         if pairs and proposed(self._local.accept, pairs, entered.entry) is not None:
             self._numbering.enter(entered.number)
 
+    @property
+    def _known(self) -> int:
+        """How many elements have a number."""
+        return self._database.n_items + len(self._itemsets)
+
     def _items_of(self, number: int) -> tuple[int, ...]:
         return (number,) if number < self._database.n_items else self._itemsets[number]
 
     def _supports(self, ask: m.AskIndexedSupports) -> Words:
         self._enter(ask.entered)
-        most = self._database.n_items + len(self._itemsets) - 1
-        numbers = ask.numbers.values(most).tolist()
+        if ask.numbers.length > self._known:
+            msg = f"the server asked for {ask.numbers.length} supports, here {self._known} elements are known; refused"
+            raise ProtocolError(msg)
+        numbers = ask.numbers.values(self._known - 1).tolist()
         return self._words(ask, np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64))
+
+
+def _ascending(values: NDArray[Any]) -> bool:
+    return bool((values[1:] > values[:-1]).all())

@@ -194,8 +194,10 @@ class ServerSession:
             raise ProtocolError(msg)
         if (join.run, join.epoch, join.position) != (b"", 0, 0) or self._epoch >= 0:
             self._check_return(member, join)
-        if not join.digest and len(join.ids) != m.ID_BYTES * join.items:
-            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) // m.ID_BYTES}"
+        # With an agreed vocabulary ids are needed only to say what the labels belong to.
+        needed = bool(join.labels) or not join.digest
+        if len(join.ids) != m.ID_BYTES * join.items and (needed or join.ids):
+            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) / m.ID_BYTES:g}"
             raise ProtocolError(msg)
         if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
             msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
@@ -230,24 +232,23 @@ class ServerSession:
         if not some.digest:
             union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
             if len(union) > m.MOST_ITEMS:
-                msg = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
-                raise ProtocolError(msg)
+                reason = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
+                return self._fail(reason, None)
         items = some.items if some.digest else len(union)
         if self._epoch > 0 and items != self._items:
-            msg = f"the members know {items} items now, and knew {self._items} when the run began"
-            raise ProtocolError(msg)
+            return self._fail(f"the members know {items} items now, and knew {self._items} when the run began", None)
         self._items = items
         self.ids = union or _split(some.ids)
         self._take_labels(joins)
         roster = m.Roster(
             self._run_id,
-            self._epoch,
             self.settings,
             list(self.members),
             [self._joined[member].key for member in self.members],
+            b"".join(union),
+            self._epoch,
             [self._joined[member].certificate for member in self.members],
             [self._joined[member].signature for member in self.members],
-            b"".join(union),
         )
         for member in self.members:
             self._states[member] = MemberState.INVITED
@@ -304,6 +305,9 @@ class ServerSession:
             return self._finish(end.value)
         except FedslimError as error:
             return self._fail(f"the round cannot be used: {error}", None)
+        except MemoryError:
+            # What is kept grows with the counts, and a member can say large ones, up to `most_transactions`.
+            return self._fail("the round cannot be used: its counts are too large for the server's memory", None)
         self._round = current
         situation.number += 1
         self._sends = self._sends_of(current)

@@ -41,12 +41,14 @@ class Member:
         self.numbering = Numbering(n_items)
         self._pairs = PairLedger()
 
-    def take_in(self, reply: m.Candidates) -> PairCounts:
+    def take_in(self, reply: m.Candidates, transactions: int) -> PairCounts:
         """News of pairs, by global numbers, as differences to what was known."""
-        x, y, counts = reply.x.values(), reply.y.values(), reply.counts.values()
-        if not len(x) == len(y) == len(counts):
-            msg = f"candidates came with {len(x)}, {len(y)} and {len(counts)} entries"
+        slots = self.numbering.next_slot
+        length = reply.counts.length
+        if not reply.x.length == reply.y.length == length <= slots * (slots - 1) // 2:
+            msg = f"candidates came with {reply.x.length}, {reply.y.length} and {length} entries, of {slots} elements"
             raise ProtocolError(msg)
+        x, y, counts = reply.x.values(), reply.y.values(), reply.counts.values(transactions)
         one, other = self.numbering.numbers_of(x), self.numbering.numbers_of(y)
         low, high = np.minimum(one, other), np.maximum(one, other)
         if (low == high).any():
@@ -57,7 +59,8 @@ class Member:
     def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
         """Those of the pairs that the client uses together, by its slots."""
         both = np.array(pairs, np.int32)
-        used = self._pairs.look_up(both[:, 0], both[:, 1]) > 0
+        x, y = np.ascontiguousarray(both.T)  # columns of an array would be another kind, compiled for themselves
+        used = self._pairs.look_up(x, y) > 0
         return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
 
 
@@ -101,7 +104,8 @@ class ServerVariant:
                 return (yield from self._usages())
             case merged.Candidates():
                 return (yield from self._candidates())
-            case merged.Evaluate(number, _, pairs):
+            case merged.Evaluate(number, itemset, pairs):
+                check_itemset(itemset)
                 return (yield from self._evaluated(number, pairs))
             case merged.Accept(number, _, pairs):
                 self._accept(number, pairs)
@@ -114,6 +118,9 @@ class ServerVariant:
             msg = f"usages came for another number of items than {self._situation.items}"
             raise ProtocolError(msg)
         *self._supports, self._transactions = np.sum(counts, axis=0).tolist()
+        if max(self._supports, default=0) > self._transactions:
+            msg = "usages came that are higher than the number of transactions"
+            raise ProtocolError(msg)
         return np.array(self._supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
@@ -121,7 +128,7 @@ class ServerVariant:
         told, self._accepted = self._accepted, {}
         asked = {name: m.AskCandidates(number, told.get(name)) for name in self._members}
         replies = yield Round(asked, m.Candidates, "candidates")
-        news = [self._members[name].take_in(reply) for name, reply in replies.items()]
+        news = [self._members[name].take_in(reply, self._transactions) for name, reply in replies.items()]
         x, y = np.concatenate([part.x for part in news]), np.concatenate([part.y for part in news])
         keys, where = np.unique((x.astype(np.int64) << 32) | y, return_inverse=True)
         added = np.zeros(len(keys), np.int64)
@@ -160,8 +167,11 @@ class ServerVariant:
         replies = yield Round(asked, m.Supports, "supports")
         supports: dict[tuple[int, ...], int] = {}
         for name, reply in replies.items():
-            numbers = self._members[name].numbering.numbers_of(reply.slots.values())
-            counts = reply.counts.values(self._transactions)
+            slots, counts = reply.slots.values(), reply.counts.values(self._transactions)
+            if len(slots) != len(counts) or len(np.unique(slots)) != len(slots):
+                msg = f"member {name!r} gave {len(counts)} supports for {len(slots)} itemsets, or two for one"
+                raise ProtocolError(msg)
+            numbers = self._members[name].numbering.numbers_of(slots)
             for element, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 items = self.search.items_of(element)
                 supports[items] = supports.get(items, 0) + count
@@ -213,10 +223,17 @@ class ClientVariant:
         return m.Supports(ask.round, m.Vector.of(np.array(slots, np.int64)), m.Vector.of(np.array(counts, np.int64)))
 
 
+def check_itemset(itemset: tuple[int, ...]) -> None:
+    """Elements that are used together have no item in common; a client that says so lies."""
+    if len(set(itemset)) != len(itemset):
+        msg = "a candidate came that joins elements with an item in common"
+        raise ProtocolError(msg)
+
+
 def proposed(act: Callable[..., Any], pairs: list[tuple[int, int]], entry: int | None = None) -> Any:
     """Try or accept pairs that must have one union."""
     try:
         return act(pairs, entry)
     except ValueError as error:
-        msg = f"the server joined pairs that do not make one itemset: {pairs}; it is refused"
+        msg = "the server joined pairs that do not make one itemset; it is refused"
         raise ProtocolError(msg) from error

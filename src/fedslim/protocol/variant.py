@@ -86,7 +86,7 @@ class ClientSide(Protocol):
     """A variant at a client."""
 
     def answer(self, message: Any) -> FromClient | Words:
-        """Answer one message of the server's; what makes no sense raises `ProtocolError` and changes nothing."""
+        """Answer one message of the server's; what makes no sense raises, and there is no going on after that."""
 
 
 def server_side(situation: Situation) -> ServerSide:

@@ -22,7 +22,7 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, packed_table
-from fedslim.protocol.sums import summed
+from fedslim.protocol.sums import check_words, summed
 from fedslim.protocol.variant import Replies, Round
 from fedslim.protocol.variant import Words as Answer
 from fedslim.secagg import Ring, Sketch
@@ -43,6 +43,8 @@ FAILED = None
 MORE = 3
 """By how much more a sketch is made for when one was too small."""
 
+CONTRADICTION = "the sums contradict each other: a member does not count as the protocol says"
+
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -58,6 +60,7 @@ class ServerVariant:
         self._moves: list[m.Move] = []
         self._transactions = 0
         self._supports: list[int] = []
+        self._most = 0  # no element is used more often
         self._length = situation.items  # all slots below it may hold an element
         self._sizes = _Sizes()
 
@@ -136,7 +139,7 @@ class ServerVariant:
         The two parents, whose rows are asked for, are used less than before: where the new one is, they are not.
         """
         self._length = length = max(self._length, slot + 1)
-        most = self.search.most_uses(itemset, entry)
+        most = min(self.search.most_uses(itemset, entry), self._most)
         usages = [most if s == slot else int(self.search.usages[s]) for s in rows]
         wants: list[Any] = [_Insertion((slot, itemset, entry, length, True), self._sizes)]
         if removals:
@@ -145,20 +148,52 @@ class ServerVariant:
 
     def _answer(self, question: q.Question, read: list[Any]) -> Any:
         """The answer to a question from the readings of what was asked for it."""
+        usages = self.search.usages
         match question:
-            case q.Presume(_, removals, slots):
+            case q.Presume(move, removals, slots):
+                then = self._after(read[0], usages, new=move.slot)
                 trials = read[1] if removals else ()
-                rows = {slot: row for part in read[1 + bool(removals) :] for slot, row in part.items()}
+                for trial in trials:
+                    self._after(trial, then, new=move.slot)
+                rows = self._rows_of(read[1 + bool(removals) :], then)
                 return q.Presumed(read[0], trials, tuple(rows[slot] for slot in slots))
+            case q.TryInsert(slot):
+                self._after(read[0], usages, new=slot)
+            case q.TryRemovals():
+                for trial in read[0]:
+                    self._after(trial, usages)
             case q.Supports():
                 *self._supports, self._transactions = read[0].tolist()
+                self._most = max(self._supports, default=0)
+                if self._most > self._transactions:
+                    raise ProtocolError(CONTRADICTION)
                 return np.array(self._supports, np.int64)
             case q.Support():
                 return read[0][0]
             case q.CoUsages(slots):
-                rows = {slot: row for part in read for slot, row in part.items()}
+                rows = self._rows_of(read, usages)
                 return tuple(rows[slot] for slot in slots)
         return read[0]
+
+    # A member that lies can spoil the sums, but must not make the search look where nothing is.
+
+    def _after(self, change: q.Change, usages: NDArray[np.int64], *, new: int = -1) -> NDArray[np.int64]:
+        """The usages after a change, which must be those of elements that there are."""
+        slots = change.slots
+        then: NDArray[np.int64] = usages.copy()
+        then[slots] += change.won - change.lost
+        dead = (slots >= self._situation.items) & (self.search.usages[slots] == 0) & (slots != new)
+        if dead.any() or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
+            raise ProtocolError(CONTRADICTION)
+        return then
+
+    def _rows_of(self, read: list[Any], usages: NDArray[np.int64]) -> dict[int, q.SlotCounts]:
+        """Rows by slot; two elements are not used together more often than either of them is used."""
+        rows = {slot: row for part in read for slot, row in part.items()}
+        for slot, row in rows.items():
+            if (row.counts > np.minimum(usages[row.slots], usages[slot])).any():
+                raise ProtocolError(CONTRADICTION)
+        return rows
 
     def _counted(self, want: Any) -> Generator[Round, Replies, Any]:
         return (yield from self._round([want]))[0]
@@ -289,6 +324,12 @@ class _Trial:
         """What the sum holds."""
         return self._sketch.read(words)
 
+    def more_entries(self) -> int:
+        """For how many the next sketch is made; one with room for all there are and more does not fail by chance."""
+        if self._entries > MORE * self._sketch.universe:
+            raise ProtocolError(CONTRADICTION)
+        return MORE * self._entries
+
 
 class _Insertion(_Trial):
     kind = "insertion"
@@ -313,7 +354,7 @@ class _Insertion(_Trial):
         return _change(*found)
 
     def larger(self) -> _Insertion:
-        return _Insertion(self._asked, self._sizes, MORE * self._entries)
+        return _Insertion(self._asked, self._sizes, self.more_entries())
 
 
 class _Removals(_Trial):
@@ -338,7 +379,7 @@ class _Removals(_Trial):
         return tuple(_change(own - k * span, its) for k, (own, its) in enumerate(parts))
 
     def larger(self) -> _Removals:
-        return _Removals(self._slots, self._length, self._sizes, MORE * self._entries)
+        return _Removals(self._slots, self._length, self._sizes, self.more_entries())
 
 
 def _change(places: NDArray[Any], counts: NDArray[np.int64]) -> q.Change:
@@ -432,7 +473,10 @@ class ClientVariant:
         """Make the moves, count what is asked for."""
         for move in message.moves:
             self._make(move)
-        answers = [self._answers[type(want)](want) for want in message.wants]
+        answers: list[Words] = []
+        for want in message.wants:
+            answers.append(self._answers[type(want)](want))
+            check_words(sum(map(len, answers)))
         return Answer("x answers", answers[0] if len(answers) == 1 else np.concatenate(answers))
 
     def _make(self, move: m.Move) -> None:
@@ -447,7 +491,7 @@ class ClientVariant:
         if len(want.bits) != len(want.slots) or not all(1 <= bits <= MOST_BITS for bits in want.bits):
             msg = f"the server asked for {len(want.slots)} rows with {len(want.bits)} widths; it is refused"
             raise ProtocolError(msg)
-        words = np.zeros(words_of_rows(want.bits, want.length), np.uint64)
+        words = _zeros(words_of_rows(want.bits, want.length))
         slots, bits = np.array(want.slots, np.int64), np.frombuffer(want.bits, np.uint8)
         done, begin = 0, 0
         while done < len(slots):
@@ -461,14 +505,14 @@ class ClientVariant:
 
     def _sparse_row(self, want: m.WantSparseRow) -> Words:
         sketch = _sketch(want.cells, want.length, want.seed)
-        words = np.zeros(sketch.words, np.uint64)
+        words = _zeros(sketch.words)
         (row,) = self._state.co_usages((self._alive(want.slot),))
         sketch.put(words, row.slots, row.counts)
         return words
 
     def _insertion(self, want: m.WantInsertion) -> Words:
         sketch = _sketch(want.cells, 2 * want.length, want.seed)
-        words = np.zeros(sketch.words, np.uint64)
+        words = _zeros(sketch.words)
         itemset = self._checked(want.slot, want.items)
         _put(sketch, words, self._state.try_insert(want.slot, itemset, want.entry), 0)
         if want.keep:
@@ -478,7 +522,7 @@ class ClientVariant:
     def _removals(self, want: m.WantRemovals) -> Words:
         span = 2 * want.length
         sketch = _sketch(want.cells, span * len(want.slots), want.seed)
-        words = np.zeros(sketch.words, np.uint64)
+        words = _zeros(sketch.words)
         alive = tuple([self._alive(slot, itemset=True) for slot in want.slots])
         for k, change in enumerate(self._state.try_removals(alive)):
             _put(sketch, words, change, span * k)
@@ -514,6 +558,11 @@ class ClientVariant:
         return tuple(items)
 
 
+def _zeros(words: int) -> Words:
+    check_words(words)
+    return np.zeros(words, np.uint64)
+
+
 @lru_cache(maxsize=64)
 def _ring(bits: int) -> Ring:
     return Ring(bits, (1 << bits) - 1)
@@ -526,7 +575,7 @@ def _sketch(cells: int, universe: int, seed: int) -> Sketch:
 
 def _packed(counts: NDArray[np.int64], bits: int) -> Words:
     ring = _ring(bits)
-    words = np.zeros(ring.words(len(counts)), np.uint64)
+    words = _zeros(ring.words(len(counts)))
     ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
     return words
 

@@ -1,0 +1,114 @@
+"""Measured federations, each call in a process of its own.
+
+    python bench/federation_worker.py compare '{"data": "chess", "clients": 10, "references": {}}'
+
+Clocks start when the kernels of every variant are ready and the sites have their data; `compiled` names kernels that
+were compiled while one ran. CPU seconds are those of the whole call: the server, all clients, and setting them up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedslim.federated import divide, simulate
+from fedslim.federated.simulation import prepare
+from fedslim.mdl.mining import mine
+from fedslim.metrics import fidelity, load_reference
+from fedslim.protocol.variant import VARIANTS
+from warm import every_kernel
+from wire import Clock, Teller, Values, peak_mb, serve
+from worker import compilations, loaded
+
+if TYPE_CHECKING:
+    from fedslim.data import Partition, TransactionDatabase
+    from fedslim.federated import Simulation
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.metrics.labelled import Table
+
+SEED = 0
+
+
+def compare(data: str, clients: int, references: dict[str, str]) -> Values:
+    """Every variant once, beside all data in one place and beside the tables of other systems (files by name)."""
+    database, partition, before = _ready(data, clients)
+    central, centralised = _centralised(database)
+    against: dict[str, Table] = {name: load_reference(path) for name, path in references.items()}
+    variants = {}
+    for variant in VARIANTS:
+        ran, figures = _federated(partition, variant)
+        to = {"centralised": central, **against}
+        figures["fidelity"] = {name: fidelity(table, ran.table).as_dict() for name, table in to.items()}
+        variants[variant] = figures | {"equal": ran.table == central}
+    return {**before, "clients": clients, "centralised": centralised, "variants": variants}
+
+
+def ratio(data: str, clients: int, runs: int) -> Values:
+    """The CPU seconds of `x`, masked and not, beside those of all data in one place: in turn, so many times."""
+    database, partition, before = _ready(data, clients)
+    turns = [
+        {
+            "centralised": _centralised(database)[1],
+            "masked": _federated(partition, "x")[1],
+            "plain": _federated(partition, "x", masking=False)[1],
+        }
+        for _ in range(runs)
+    ]
+    return {**before, "clients": clients, "turns": turns}
+
+
+def large(data: str, clients: int) -> Values:
+    """One run of `x`, and the memory that it took; then all data in one place, for its time."""
+    database, partition, before = _ready(data, clients)
+    before["peak_mb_loaded"] = peak_mb()
+    _, figures = _federated(partition, "x")
+    figures["peak_mb"] = peak_mb()
+    return {**before, "clients": clients, "x": figures, "centralised": _centralised(database)[1]}
+
+
+# -- help ----------------------------------------------------------------------------------------------------------
+
+
+def _ready(data: str, clients: int) -> tuple[TransactionDatabase, Partition, Values]:
+    """The data dealt out, with everything done that must not be measured."""
+    every_kernel()
+    for variant in VARIANTS:
+        prepare(variant)
+    database, before = loaded(data)
+    return database, divide(database, "iid", clients=clients, seed=SEED), before
+
+
+def _centralised(database: TransactionDatabase) -> tuple[CodeTable, Values]:
+    with compilations() as compiled:
+        clock = Clock()
+        mined = mine(database, threads=1)
+        times = clock.read()
+    return mined.table, {
+        **times,
+        "L_percent": mined.table.compression.L_percent,
+        "itemsets": len(mined.table),
+        "candidates": mined.tally.candidates,
+        "compiled": compiled,
+    }
+
+
+def _federated(partition: Partition, variant: str, *, masking: bool = True) -> tuple[Simulation, Values]:
+    tell = Teller()
+    with compilations() as compiled:
+        clock = Clock()
+        ran = simulate(
+            partition,
+            variant=variant,
+            masking=masking,
+            seed=SEED,
+            on_progress=lambda now, said: tell(
+                f"{variant}: {now.itemsets} itemsets, {said.rounds} rounds, {now.seconds:.0f} s"
+            ),
+        )
+        times = clock.read()
+    kept = ("L_percent", "itemsets", "candidates", "rounds", "bytes_total", "bytes_up", "bytes_down", "by_kind")
+    told = ran.as_dict()
+    return ran, {**times, **{name: told[name] for name in (*kept, "converged")}, "compiled": compiled}
+
+
+if __name__ == "__main__":
+    serve({"compare": compare, "ratio": ratio, "large": large})

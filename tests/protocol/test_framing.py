@@ -1,0 +1,385 @@
+"""Bytes that are no message are refused, cheaply."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedslim.errors import FrameError, ProtocolError
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_client, from_server, length_of, to_bytes
+
+sys.path.insert(0, str(Path(__file__).parent))
+from wire import FIGURE, VARIANTS, databases, decoded, recorded
+
+READERS = [from_client, from_server]
+
+
+@pytest.fixture(scope="module")
+def frames():
+    """Every frame of a run of each variant, without repeats."""
+    seen = {}
+    for variant in VARIANTS:
+        _, _, recorder = recorded(databases(FIGURE), variant)
+        seen |= {frame.data: frame for frame in recorder.frames}
+    return list(seen.values())
+
+
+def packed(value):
+    """What somebody could send: anything, made into the bytes of a frame behind its prefix."""
+    return zlib.compress(msgspec.msgpack.encode(value), 1)
+
+
+def reader(frame):
+    return from_client if frame.direction == "up" else from_server
+
+
+def body(frame):
+    return frame.data[framing.PREFIX_BYTES :]
+
+
+# -- what is sent is what is read ------------------------------------------------------------------------------------
+
+
+def test_every_message_of_a_run_survives_the_line(frames):
+    kinds = set()
+    for frame in frames:
+        message = decoded(frame)
+        again = to_bytes(message)
+        assert (again.data, again.plain) == (frame.data, frame.plain)
+        assert length_of(frame.data[:4]) == len(frame.data) - 4
+        assert type(message).__name__ == frame.kind
+        kinds.add(frame.kind)
+    every = {kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)}
+    assert kinds == every - {"Abort"}
+
+
+def test_masked_words_are_not_compressed_in_vain():
+    words = m.Masked(3, 0, m.Vector(1000, 64, random.Random(1).randbytes(8000)))
+    frame = to_bytes(words)
+    assert frame.plain < len(frame.data) < frame.plain + 32
+
+
+def test_a_message_that_is_too_large_is_not_sent():
+    with pytest.raises(FrameError, match=r"a Masked message has \d+ bytes, \d+ compressed; at most"):
+        to_bytes(m.Masked(0, 0, m.Vector(MOST_FRAME // 8, 64, bytes(MOST_FRAME))))
+
+
+# -- lengths ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=8))
+@settings(max_examples=500)
+def test_a_length_is_allowed_or_refused(prefix):
+    number = int.from_bytes(prefix, "big")
+    if len(prefix) == 4 and 0 < number <= MOST_FRAME:
+        assert length_of(prefix) == number
+    else:
+        with pytest.raises(FrameError):
+            length_of(prefix)
+
+
+@pytest.mark.parametrize("length", [0, MOST_FRAME + 1, 1 << 31, (1 << 32) - 1])
+def test_a_length_that_makes_no_sense_is_refused_before_anything_is_read(length):
+    with pytest.raises(FrameError, match=f"a frame says it has {length} bytes; 1 to {MOST_FRAME} are allowed"):
+        length_of(length.to_bytes(4, "big"))
+    assert length_of(MOST_FRAME.to_bytes(4, "big")) == MOST_FRAME
+
+
+# -- damage ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_truncation_of_every_frame_is_refused(frames):
+    for frame in frames:
+        data = body(frame)
+        for length in range(len(data)):
+            with pytest.raises(FrameError):
+                reader(frame)(data[:length])
+
+
+def test_anything_behind_the_end_is_refused(frames):
+    for frame in frames:
+        for more in (b"\0", b"x", body(frame), bytes(5000)):
+            with pytest.raises(FrameError, match="cut short or has something behind its end"):
+                reader(frame)(body(frame) + more)
+
+
+def test_every_flipped_bit_is_noticed(frames):
+    """The checksum of zlib; a flipped bit may be one that does not matter to it, and then the message is the same."""
+    same = 0
+    for frame in frames[::3]:
+        for k in range(8 * len(body(frame))):
+            data = bytearray(body(frame))
+            data[k >> 3] ^= 1 << (k & 7)
+            try:
+                assert reader(frame)(bytes(data)) == decoded(frame)
+                same += 1
+            except FrameError:
+                pass
+    assert same < 500
+
+
+@given(st.binary(max_size=400), st.sampled_from(READERS))
+@settings(max_examples=1000)
+def test_random_bytes_are_refused(data, read):
+    with pytest.raises(FrameError, match=f"a frame of {len(data)} bytes"):
+        read(data)
+
+
+@given(st.binary(max_size=200), st.sampled_from(READERS))
+@settings(max_examples=1000)
+def test_random_bytes_in_a_sound_wrapping_are_refused(data, read):
+    with pytest.raises(FrameError, match="holds no message we know"):
+        read(zlib.compress(data))
+
+
+TAGS = [kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)]
+
+
+def anything(rng, depth=0):  # noqa: PLR0911  # one for each type
+    """Some value, of some type, most of them small."""
+    kind = rng.randrange(9 if depth < 4 else 6)
+    if kind < 2:
+        return rng.choice([0, 1, 2, 5, 8, 64, -1, 1 << 22, 1 << 53, (1 << 64) - 1, rng.getrandbits(20)])
+    if kind == 2:
+        return rng.randbytes(rng.choice([0, 1, 16, 32]))
+    if kind == 3:
+        return rng.choice([None, True, False, 0.5])
+    if kind == 4:
+        return rng.choice(["", "x", "so", *TAGS])
+    if kind == 5:
+        return [rng.randrange(3), rng.choice([8, 64]), rng.randbytes(rng.choice([0, 1, 2, 8]))]
+    if kind == 6:
+        return {rng.choice("abc"): anything(rng, depth + 1)}
+    return [anything(rng, depth + 1) for _ in range(rng.randrange(5))]
+
+
+@given(st.integers(0, 1 << 60))
+@settings(max_examples=150)
+def test_what_decodes_keeps_its_own_bounds(seed):
+    """Well-formed values under a tag that is known: nearly always refused, and what is not is a message like any."""
+    rng = random.Random(seed)
+    for tag in TAGS:
+        for read in READERS:
+            try:
+                message = read(packed([tag, *(anything(rng) for _ in range(rng.randrange(8)))]))
+            except FrameError:
+                continue
+            assert type(message).__name__ == tag
+            assert read(to_bytes(message).data[4:]) == message
+
+
+def test_real_messages_with_one_field_changed_are_refused_or_are_messages():
+    """Every field of every message of a run gets every odd value."""
+    odd = [None, True, -1, 1 << 22, 1 << 53, (1 << 53) + 1, (1 << 64) - 1, "x", b"x", [], [[]], {}, 0.5, [1, 2]]
+    cases = taken = 0
+    seen = set()
+    for variant in VARIANTS:
+        _, _, recorder = recorded(databases(FIGURE), variant)
+        for frame in recorder.frames:
+            if frame.kind in seen and frame.kind != "Ask":
+                continue
+            seen.add(frame.kind)
+            raw = msgspec.msgpack.decode(zlib.decompress(body(frame)))
+            for path in paths(raw):
+                for value in odd:
+                    cases += 1
+                    try:
+                        message = reader(frame)(packed(changed(raw, path, value)))
+                    except FrameError:
+                        continue
+                    taken += 1
+                    assert reader(frame)(to_bytes(message).data[4:]) == message
+            for grown in ([*raw, None], [*raw, 0], raw[:-1]):
+                if len(raw) > 1:
+                    with pytest.raises(FrameError):
+                        reader(frame)(packed(grown))
+    assert cases > 3000
+    assert 0 < taken < cases / 2
+
+
+def paths(value, prefix=()):
+    if isinstance(value, list):
+        for k, part in enumerate(value[:12]):
+            yield (*prefix, k)
+            yield from paths(part, (*prefix, k))
+
+
+def changed(value, path, new):
+    if not path:
+        return new
+    copy = list(value)
+    copy[path[0]] = changed(copy[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["Nonsense"],
+        ["Ready", 1],
+        {"type": "Ready"},
+        ["Join"],
+        "Ready",
+        7,
+        None,
+        [],
+        [["Ready"]],
+        ["Masked", -1, 0, [0, 64, b""]],
+        ["Masked", 1 << 47, 0, [0, 64, b""]],
+        ["Masked", 0, 1 << 16, [0, 64, b""]],
+        ["Masked", 0, 0, [0, 65, b""]],
+        ["Masked", 0, 0, [0, 0, b""]],
+        ["Masked", 0, 0, [(1 << 26) + 1, 8, b""]],
+        ["Masked", 0, 0, [1, 8, "x"]],
+        ["Masked", 0.0, 0, [0, 64, b""]],
+        ["Abort", "x" * 2001],
+        ["Join", 1, "0", bytes(31), b"", b"", 0, []],
+        ["Join", 1, "0", bytes(32), b"", b"", (1 << 20) + 1, []],
+        ["Join", 1, "x" * 41, bytes(32), b"", b"", 0, []],
+    ],
+)
+def test_messages_of_clients_out_of_their_bounds_are_refused(value):
+    with pytest.raises(FrameError, match="holds no message we know"):
+        from_client(packed(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["Masked", 0, 0, [0, 64, b""]],  # what clients say is nothing that a server may say
+        ["Ask", 0, 0, [], []],
+        ["Ask", 0, 0, [], [["WantSupports", 0]]],
+        ["Ask", 0, 0, [], [["WantSupports", 65]]],
+        ["Ask", 0, 0, [], [["Insert", 5, [0, 1], 1]]],
+        ["Ask", 0, 0, [["WantSupports", 5]], [["WantSupports", 5]]],
+        ["Ask", 0, 0, [["Insert", 5, [0], 1]], [["WantSupports", 5]]],
+        ["Ask", 0, 0, [["Insert", 1 << 22, [0, 1], 1]], [["WantSupports", 5]]],
+        ["Ask", 0, 0, [["Insert", 5, [0, 1 << 20], 1]], [["WantSupports", 5]]],
+        ["Ask", 0, 0, [["Insert", 5, [0, 1], (1 << 53) + 1]], [["WantSupports", 5]]],
+        ["Ask", 0, 0, [], [["WantRows", [], b"", 5]]],
+        ["Ask", 0, 0, [], [["WantRows", [0] * 4097, bytes(4097), 5]]],
+        ["Ask", 0, 0, [], [["WantRemovals", [5] * 65, 5, 5, 0]]],
+        ["Ask", 0, 0, [], [["WantSparseRow", 0, 1 << 22, 5, 0]]],
+        ["Evaluate", 0, []],
+        ["Evaluate", 0, [[0]]],
+        ["Evaluate", 0, [[0, 1, 2]]],
+        ["Evaluate", 0, [[0, 1]] * 4097],
+        ["Roster", bytes(15), ["x", True, 1, False], ["a"], [bytes(32)], b""],
+        ["Roster", bytes(16), ["x", True, 0, False], ["a"], [bytes(32)], b""],
+        ["Roster", bytes(16), ["x", 1, 1, False], ["a"], [bytes(32)], b""],
+        ["Roster", bytes(16), ["x", True, 1, False], [], [], b""],
+        ["Roster", bytes(16), ["x", True, 1, False], [""], [bytes(32)], b""],
+    ],
+)
+def test_messages_of_a_server_out_of_their_bounds_are_refused(value):
+    with pytest.raises(FrameError, match="holds no message we know"):
+        from_server(packed(value))
+
+
+# -- size ------------------------------------------------------------------------------------------------------------
+
+
+def memory_of(act):
+    """The highest number of bytes that were allocated at once."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def bomb(size):
+    packer = zlib.compressobj(1)
+    parts = [packer.compress(bytes(1 << 22)) for _ in range(size >> 22)]
+    return b"".join([*parts, packer.flush()])
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_what_would_unpack_to_more_than_allowed_is_not_unpacked(read):
+    data = bomb(3 * MOST_PLAIN)
+    assert len(data) < MOST_FRAME / 30
+
+    def refused():
+        with pytest.raises(FrameError, match="larger than allowed"):
+            read(data)
+
+    assert memory_of(refused) < 2.5 * MOST_PLAIN
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\xdd\xff\xff\xff\xff",  # a list of 4 G values
+        b"\xdf\xff\xff\xff\xff",  # a dictionary
+        b"\xc6\xff\xff\xff\xff",  # bytes
+        b"\xdb\xff\xff\xff\xff",  # a text
+        b"\xc9\xff\xff\xff\xff\x01",  # an extension
+        b"\x95\xa6Masked\x00\x00\x93\x00\x40\xc6\xff\xff\xff\xff",
+        b"\x92\xa3Ask\x00\x00\xdd\xff\xff\xff\xff",
+        b"\x95\xa3Ask\x00\x00\xdd\x00\x00\x0f\xff",
+        b"\x98\xa4Join\x01\xa10\xc4\x20" + bytes(32) + b"\xc4\x00\xc4\x00\x00\xdd\xff\xff\xff\xff",
+    ],
+)
+@pytest.mark.parametrize("read", READERS)
+def test_nothing_is_allocated_that_is_only_claimed(head, read):
+    def refused():
+        with pytest.raises(FrameError):
+            read(zlib.compress(head))
+
+    assert memory_of(refused) < 1 << 20
+
+
+@pytest.mark.parametrize("depth", [100, 10_000, 1_000_000])
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1x", b"\x92\xa3Ask"])
+@pytest.mark.parametrize("read", READERS)
+def test_lists_in_lists_are_no_way_to_the_end_of_the_stack(depth, opening, read):
+    with pytest.raises(FrameError):
+        read(zlib.compress(opening * depth + b"\xc0"))
+
+
+# -- vectors ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, m.MOST_COUNT), max_size=30))
+def test_a_vector_gives_back_what_was_put_in(numbers):
+    vector = m.Vector.of(np.array(numbers, np.int64))
+    assert vector.values().tolist() == numbers
+    assert vector.bits == min(w for w in (8, 16, 32, 64) if max(numbers, default=0) >> w == 0)
+
+
+@given(st.integers(0, 1 << 26), st.integers(1, 64), st.binary(max_size=64), st.integers(0, 1 << 53))
+@settings(max_examples=500)
+def test_a_vector_that_is_not_what_it_says_is_refused(length, bits, data, most):
+    vector = m.Vector(length, bits, data)
+    try:
+        numbers = vector.values(most)
+    except ProtocolError:
+        return
+    assert len(numbers) == length
+    assert all(0 <= number <= most for number in numbers.tolist())
+
+
+@pytest.mark.parametrize(
+    ("vector", "told"),
+    [
+        (m.Vector(2, 8, b"x"), "says 2 numbers of 8 bits and has 1 bytes"),
+        (m.Vector(1, 8, b"xx"), "says 1 numbers of 8 bits and has 2 bytes"),
+        (m.Vector(8, 1, b"x"), "says 8 numbers of 1 bits and has 1 bytes"),
+        (m.Vector(1, 64, b"\xff" * 8), "holds the number 18446744073709551615; at most 9007199254740992"),
+    ],
+)
+def test_vectors_that_are_refused_say_why(vector, told):
+    with pytest.raises(ProtocolError, match=told):
+        vector.values()

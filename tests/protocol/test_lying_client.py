@@ -1,0 +1,434 @@
+"""A member that says what it likes: the run ends for everybody, cleanly, or with a table that is one."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedslim.errors import FedslimError, ProtocolError
+from fedslim.protocol import messages as m
+from fedslim.protocol import server as server_module
+from fedslim.protocol.outcome import code_table
+from fedslim.secagg import Ring, Sketch
+from fedslim.secagg.ring import words_of_rows
+
+sys.path.insert(0, str(Path(__file__).parent))
+from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled
+
+N_ITEMS = 10
+MEMBERS = ("s000", "s001", "s002")
+LIAR = "s001"
+
+
+def vector(values):
+    return m.Vector.of(np.array(values, np.int64))
+
+
+class Misled(Line):
+    """Clients that a misled server asks nonsense give up, as a driver would have them do."""
+
+    def take(self, outputs, down=None):
+        for output in outputs:
+            try:
+                super().take([output], down)
+            except FedslimError:
+                name = self.sent[-1][0]
+                self.queue.append((name, m.Abort("it cannot go on")))
+                # Whoever was to be told after it still is: here nobody is, for the run is over anyway.
+
+    def step(self, up=None, down=None):
+        name, message = self.queue[0]
+        try:
+            super().step(up, down)
+        except ProtocolError:
+            if self.server.over:
+                return
+            # It was refused, and the session is as it was: now the truth.
+            self.take(self.server.receive(name, message, self.now), down)
+
+
+def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None):
+    """A run in which one member's messages pass through `lie`."""
+    named = of_numbers(parts or sprinkled(seed, N_ITEMS, 3, 60, noise=0.15), N_ITEMS)
+    line = Misled(named, variant, most=most, max_rounds=rounds).begin()
+    asked = {}
+
+    def up(name, message):
+        return lie(asked.get(name), message) if name == LIAR else message
+
+    def down(name, message):
+        asked[name] = message
+        return message
+
+    line.run(up, down)
+    assert line.server.over
+    assert (line.ended is None) != (line.failed is None)
+    if line.ended is not None:
+        code_table(line.ended.table, [str(i) for i in range(N_ITEMS)])  # it is a table, whatever it is worth
+    return line
+
+
+# -- single lies -----------------------------------------------------------------------------------------------------
+
+
+def instead(kind, make, *, nth=0):
+    """The nth message of a kind is another one."""
+    seen = 0
+
+    def lie(ask, message):
+        nonlocal seen
+        if type(message) is kind:
+            seen += 1
+            if seen == nth + 1:
+                return make(ask, message)
+        return message
+
+    return lie
+
+
+def with_(**fields):
+    return lambda _ask, message: msgspec.structs.replace(message, **fields)
+
+
+HUGE = vector([m.MOST_COUNT])
+LIES = [
+    ("so", m.Usages, with_(counts=vector([]))),
+    ("so", m.Usages, with_(counts=vector([1] * N_ITEMS))),
+    ("so", m.Usages, with_(counts=vector([1] * (N_ITEMS + 2)))),
+    ("so", m.Usages, with_(counts=vector([m.MOST_COUNT] * (N_ITEMS + 1)))),
+    ("so", m.Usages, with_(counts=vector([99] * N_ITEMS + [0]))),
+    ("so", m.Usages, with_(counts=m.Vector(N_ITEMS + 1, 8, b""))),
+    ("so", m.Candidates, with_(x=vector([0]))),
+    ("so", m.Candidates, with_(counts=vector([]))),
+    ("so", m.Candidates, with_(x=vector([0]), y=vector([N_ITEMS]), counts=vector([1]))),
+    ("so", m.Candidates, with_(x=vector([0]), y=vector([1 << 52]), counts=vector([1]))),
+    ("so", m.Candidates, with_(x=vector([3]), y=vector([3]), counts=vector([1]))),
+    ("so", m.Candidates, with_(x=vector([0]), y=vector([1]), counts=HUGE)),
+    ("so", m.Candidates, with_(x=vector([0]), y=vector([1]), counts=vector([179]))),
+    ("so", m.Candidates, with_(x=m.Vector(1 << 26, 8, b""), y=m.Vector(1 << 26, 8, b""))),
+    (
+        "so",
+        m.Candidates,
+        with_(x=vector([0] * 1000), y=vector([1] * 1000), counts=vector([1] * 1000)),
+    ),
+    ("so", m.Evaluated, with_(slots=vector([0]))),
+    ("so", m.Evaluated, with_(slots=vector([99]), lost=vector([1]), won=vector([0]))),
+    ("so", m.Evaluated, with_(slots=vector([1 << 52]), lost=vector([1]), won=vector([0]))),
+    ("so", m.Evaluated, with_(slots=vector([0]), lost=HUGE, won=vector([0]))),
+    ("so", m.Evaluated, with_(slots=vector([0]), lost=vector([0]), won=HUGE)),
+    ("so", m.Evaluated, with_(slots=vector([0, 0]), lost=vector([40, 40]), won=vector([0, 0]))),
+    ("so", m.Supports, with_(counts=vector([]))),
+    ("so", m.Supports, with_(slots=vector([0, 1]), counts=vector([1]))),
+    ("so", m.Supports, with_(slots=vector([0, 0]), counts=vector([1, 1]))),
+    ("so", m.Supports, with_(slots=vector([500]), counts=vector([1]))),
+    ("so", m.Supports, with_(slots=vector([0]), counts=HUGE)),
+    ("sa", m.Structure, with_(x=vector([0]), y=vector([]))),
+    ("sa", m.Structure, with_(x=vector([1]), y=vector([0]))),
+    ("sa", m.Structure, with_(x=vector([1]), y=vector([1]))),
+    ("sa", m.Structure, with_(x=vector([0]), y=vector([N_ITEMS + 500]))),
+    ("sa", m.Structure, with_(x=vector([0]), y=vector([1 << 52]))),
+    ("sa", m.Structure, with_(x=m.Vector(1 << 26, 8, b""), y=m.Vector(1 << 26, 8, b""))),
+    ("sa", m.Structure, with_(x=vector([0] * 2000), y=vector([1] * 2000))),
+    *(
+        (variant, m.Masked, lie)
+        for variant in ("x", "sa")
+        for lie in (
+            with_(words=vector([])),
+            with_(words=m.Vector(1, 64, bytes(8))),
+            with_(words=m.Vector(1 << 26, 64, b"")),
+            with_(attempt=1),
+            lambda _, reply: msgspec.structs.replace(reply, words=msgspec.structs.replace(reply.words, bits=32)),
+            lambda _, reply: msgspec.structs.replace(
+                reply, words=msgspec.structs.replace(reply.words, data=reply.words.data[:-1])
+            ),
+            lambda _, reply: msgspec.structs.replace(
+                reply, words=msgspec.structs.replace(reply.words, data=bytes(len(reply.words.data)))
+            ),
+        )
+    ),
+]
+
+
+ONCE = (m.Usages, m.Supports)
+
+
+@pytest.mark.parametrize(
+    ("number", "nth"),
+    [(k, nth) for k, (_, kind, _) in enumerate(LIES) for nth in (0, 1, 3) if not nth or kind not in ONCE],
+)
+def test_one_lie_ends_the_run_for_all(number, nth):
+    variant, kind, make = LIES[number]
+    lied = []
+
+    def counted(ask, message):
+        lied.append(make(ask, message))
+        return lied[-1]
+
+    line = play(variant, instead(kind, counted, nth=nth))
+    harmless = line.ended is not None
+    # What a member may as well have meant (of its own data, or what was known before) is not found out.
+    assert lied
+    if not harmless:
+        assert line.failed.reason.startswith(("the round cannot be used: ", "member "))
+        told = [c.received.ending for name, c in line.clients.items() if c.received is not None and name != LIAR]
+        assert all(ending.startswith("ended by the server: ") for ending in told)
+    elif kind is m.Masked:
+        pytest.fail("a masked answer that is none was added up")
+
+
+def test_counts_too_large_for_memory_end_the_run():
+    """As far as `most_transactions` allows; an honest federation does not come near."""
+
+    def lie(_ask, message):
+        if isinstance(message, m.Usages):
+            return m.Usages(message.round, vector([1 << 47] * (N_ITEMS + 1)))
+        return message
+
+    line = play("so", lie, most=1 << 48)
+    assert line.failed.reason == "the round cannot be used: its counts are too large for the server's memory"
+
+
+# -- lies that fit the question, so that they are added up ------------------------------------------------------------
+
+
+def parts_of(want):
+    """(words, where a lie can be put in) of one question of X."""
+    match want:
+        case m.WantSupports(bits):
+            return Ring(bits, (1 << bits) - 1).words(N_ITEMS + 1), ("lanes", bits, N_ITEMS + 1)
+        case m.WantSupportOf(itemsets, bits):
+            return Ring(bits, (1 << bits) - 1).words(len(itemsets)), ("lanes", bits, len(itemsets))
+        case m.WantRows(_, bits, length):
+            return words_of_rows(bits, length), ("lanes", bits[0], length)
+        case m.WantSparseRow(_, length, cells, seed):
+            sketch = Sketch(cells, length, seed)
+        case m.WantInsertion():
+            sketch = Sketch(want.cells, 2 * want.length, want.seed)
+        case m.WantRemovals(slots, length, cells, seed):
+            sketch = Sketch(cells, 2 * length * len(slots), seed)
+    return sketch.words, ("sketch", sketch, None)
+
+
+def lying_about(rng, ask, message):
+    """A wrong answer in the right form."""
+    words = np.frombuffer(message.words.data, "<u8").copy()
+    begin = 0
+    chosen = rng.randrange(len(ask.wants))
+    for k, want in enumerate(ask.wants):
+        length, (how, what, size) = parts_of(want)
+        part = words[begin : begin + length]
+        if k == chosen and how == "lanes":
+            lie = np.zeros(length, np.uint64)
+            place = np.array([rng.randrange(size)], np.int32)
+            most = (1 << what) - 1
+            count = np.array([rng.choice([1, 2, 5, 40, most]) & most], np.int64)
+            Ring(what, most).put(lie, place, count, length=size)
+            part += lie if rng.random() < 0.7 else np.uint64(0) - lie
+        elif k == chosen:
+            lie = np.zeros(length, np.uint64)
+            for _ in range(rng.choice([1, 1, 2, 200])):
+                place = np.array([rng.randrange(what.universe)], np.int32)
+                what.put(lie, place, np.array([rng.choice([1, 3, 50, 1 << 39])], np.int64))
+            part += lie if rng.random() < 0.7 else np.uint64(0) - lie
+        begin += length
+    return msgspec.structs.replace(message, words=m.Vector(len(words), 64, words.tobytes()))
+
+
+@given(st.integers(0, 1 << 60))
+@settings(max_examples=100)
+def test_x_comes_to_an_end_whatever_is_added(seed):
+    rng = random.Random(seed)
+    rate = rng.choice([0.03, 0.1, 0.5, 1.0])
+
+    def lie(ask, message):
+        if not isinstance(message, m.Masked) or rng.random() > rate:
+            return message
+        if rng.random() < 0.1:  # noise, as from masks that do not cancel
+            return msgspec.structs.replace(
+                message, words=m.Vector(message.words.length, 64, rng.randbytes(len(message.words.data)))
+            )
+        return lying_about(rng, ask, message)
+
+    play("x", lie, seed=seed % 7)
+
+
+@pytest.mark.parametrize("count", [1, 50, 1 << 39])
+@pytest.mark.parametrize("seed", range(4))
+def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
+    """Where rows are sketched: what a sketch holds is bounded by nothing but what is known of usages."""
+    rng = random.Random(seed)
+    named = of_numbers(sprinkled(seed, 6000, 3, 80, patterns=12, noise=0.0008), 6000)
+    line = Misled(named, "x", max_rounds=40).begin()
+    asked, lies = {}, []
+
+    def up(name, message):
+        sketched = (
+            name == LIAR
+            and isinstance(message, m.Masked)
+            and any(isinstance(want, m.WantSparseRow) for want in asked[name].wants)
+        )
+        if not sketched:
+            return message
+        words = np.frombuffer(message.words.data, "<u8").copy()
+        begin = 0
+        for want in asked[name].wants:
+            length = words_in(want, 6000)
+            if isinstance(want, m.WantSparseRow):
+                place = np.array([rng.randrange(want.length)], np.int32)
+                sketch = Sketch(want.cells, want.length, want.seed)
+                sketch.put(words[begin : begin + length], place, np.array([count], np.int64))
+                lies.append(want)
+            begin += length
+        return msgspec.structs.replace(message, words=m.Vector(len(words), 64, words.tobytes()))
+
+    def down(name, message):
+        asked[name] = message
+        return message
+
+    line.run(up, down)
+    assert line.server.over
+    assert lies
+
+
+def words_in(want, n_items):
+    if isinstance(want, m.WantSupports):
+        return Ring(want.bits, 1).words(n_items + 1)
+    return parts_of(want)[0]
+
+
+@given(st.integers(0, 1 << 60))
+@settings(max_examples=100)
+def test_sa_comes_to_an_end_whatever_is_added(seed):
+    rng = random.Random(seed)
+    rate = rng.choice([0.05, 0.2, 1.0])
+
+    def lie(ask, message):
+        if rng.random() > rate:
+            return message
+        if isinstance(message, m.Structure):
+            pairs = {tuple(sorted(rng.sample(range(rng.choice([N_ITEMS, N_ITEMS + 3])), 2))) for _ in range(5)}
+            x, y = zip(*pairs, strict=True)
+            return m.Structure(message.round, vector(x), vector(y))
+        if isinstance(message, m.Masked) and message.words.length:
+            words = np.frombuffer(message.words.data, "<u8").copy()
+            step = np.uint64(rng.choice([1, 2, 7])) << np.uint64(ask.bits * rng.randrange(64 // ask.bits))
+            k = rng.randrange(len(words))
+            words[k] = words[k] + step if rng.random() < 0.6 else words[k] - step
+            return msgspec.structs.replace(message, words=m.Vector(len(words), 64, words.tobytes()))
+        return message
+
+    with np.errstate(over="ignore"):
+        play("sa", lie, seed=seed % 7)
+
+
+@given(st.integers(0, 1 << 60))
+@settings(max_examples=150)
+def test_so_comes_to_an_end_whatever_is_said(seed):
+    rng = random.Random(seed)
+    rate = rng.choice([0.05, 0.2, 1.0])
+
+    def some(values):
+        changed = values.copy()
+        for _ in range(rng.choice([1, 1, 3])):
+            if len(changed):
+                most = rng.choice([2, 10, 15, 60, m.MOST_COUNT])
+                changed[rng.randrange(len(changed))] = rng.randrange(most)
+        if rng.random() < 0.1:
+            changed = rng.choice([changed[:-1], np.append(changed, 1), np.append(changed, changed)])
+        return m.Vector.of(changed)
+
+    def lie(_ask, message):
+        fields = [f for f in message.__struct_fields__ if isinstance(getattr(message, f), m.Vector)]
+        if not fields or rng.random() > rate:
+            return message
+        chosen = rng.sample(fields, rng.randint(1, len(fields)))
+        return msgspec.structs.replace(message, **{f: some(getattr(message, f).values()) for f in chosen})
+
+    play("so", lie, seed=seed % 7)
+
+
+def test_elements_with_an_item_in_common_are_no_candidate():
+    """After ab was accepted, a member says that it uses it together with a."""
+
+    def lie(_ask, message):
+        if isinstance(message, m.Candidates) and message.round > 1:
+            return m.Candidates(message.round, vector([0, 1]), vector([5, 5]), vector([4, 4]))
+        return message
+
+    line = Misled(databases(FIGURE | {"s001": []}), "so").begin()
+    line.run(lambda name, message: lie(None, message) if name == "c1" else message)
+    assert "joins elements with an item in common" in line.failed.reason or "contradict" in line.failed.reason
+
+
+# -- joining ---------------------------------------------------------------------------------------------------------
+
+
+def joins(**sites):
+    line = Line(databases(FIGURE), "x", **sites)
+    return line.server, line.clients["c1"].join(bytes(range(32))), line.clients["c2"].join(bytes(range(1, 33)))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"protocol": 2}, r"member 'c2' speaks protocol 2 \(fedslim .*\), this server 1; install the same version"),
+        ({"digest": bytes(32)}, "members 'c1' and 'c2' do not have the same vocabulary; merge them"),
+        ({"digest": b"", "ids": bytes(80)}, "members 'c1' and 'c2' do not have the same vocabulary"),
+        ({"items": 6}, "members 'c1' and 'c2' do not have the same vocabulary"),
+        ({"ids": bytes(16)}, "member 'c2' says it knows 5 items and names 1"),
+        ({"ids": bytes(17)}, "member 'c2' says it knows 5 items and names 1.0625"),
+        ({"labels": ["a"] * 5, "ids": bytes(80)}, "member 'c2' sent 5 labels, which this run did not ask for"),
+    ],
+)
+def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told):
+    server, first, second = joins()
+    server.receive("c1", first, 0.0)
+    with pytest.raises(ProtocolError, match=told):
+        server.receive("c2", msgspec.structs.replace(second, **change), 0.0)
+    outputs = server.receive("c2", second, 0.0)
+    assert type(outputs[0].message) is m.Roster
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": ["a"] * 5, "ids": b""},
+        {"labels": ["a"] * 5, "ids": bytes(64)},
+        {"labels": ["a"] * 4, "ids": bytes(80)},
+        {"labels": ["a"] * 6, "ids": bytes(96)},
+    ],
+)
+def test_labels_come_with_an_id_each_or_not_at_all(change):
+    server, first, _ = joins(share=True)
+    with pytest.raises(ProtocolError, match=r"member 'c1' (says it knows|sent) "):
+        server.receive("c1", msgspec.structs.replace(first, **change), 0.0)
+
+
+def test_without_an_agreed_vocabulary_every_item_is_named():
+    server = server_for(("c1", "c2"), "x")
+    join = m.Join(m.PROTOCOL, "0", bytes(32), b"", bytes(16), 2, [])
+    with pytest.raises(ProtocolError, match="member 'c1' says it knows 2 items and names 1"):
+        server.receive("c1", join, 0.0)
+
+
+def test_more_items_than_possible_end_the_run(monkeypatch):
+    monkeypatch.setattr(server_module.m, "MOST_ITEMS", 7)
+    server = server_for(("c1", "c2"), "x")
+    for name, labels in (("c1", "abcde"), ("c2", "defgh")):
+        ids = b"".join(SECRET.ids_of(labels))
+        outputs = server.receive(name, m.Join(m.PROTOCOL, "0", bytes(32), b"", ids, 5, []), 0.0)
+    assert outputs[-1].reason == "the members know 8 items together; at most 7 are possible"
+    assert server.over
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_without_lies_the_run_converges(variant):
+    line = play(variant, lambda _ask, message: message, rounds=100_000)
+    assert line.ended.ending == "converged"

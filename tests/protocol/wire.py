@@ -1,0 +1,192 @@
+"""What the tests of sessions share: small federations, recorded frames, and a line that a test can put its hand on."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import deque
+from hashlib import shake_256
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.events import Ended, Failed, Send
+from fedslim.protocol.outcome import code_table
+from fedslim.protocol.server import ServerSession
+from fedslim.transport.memory import FrameSent, MemoryFederation, RoundPassed
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
+
+VARIANTS = ("x", "sa", "so")
+SECRET = ItemSecret.from_random(bytes(range(32)))
+RUN = b"the run of tests"
+MOST = 1 << 40
+
+FIGURE = {"c1": ["abc"] * 3 + ["ae"] * 2, "c2": ["abd"] * 4 + ["ce"]}
+
+
+def entropy_of(seed):
+    numbers = count()
+    return lambda length: shake_256(f"tests {seed} {next(numbers)}".encode()).digest(length)
+
+
+def databases(parts, labels=None):
+    """Databases over one vocabulary, by name; parts are lists of rows of labels (or letters of a word)."""
+    named = parts if isinstance(parts, dict) else {f"s{k:03}": part for k, part in enumerate(parts)}
+    labels = labels or sorted({label for part in named.values() for row in part for label in row})
+    joined = TransactionDatabase.from_transactions([list(labels), *(list(row) for p in named.values() for row in p)])
+    order = [joined.vocabulary.index(label) for label in labels]
+    assert order == sorted(order)
+    found, at = {}, 1
+    for name, part in named.items():
+        found[name] = joined.take(range(at, at + len(part)))
+        at += len(part)
+    return found
+
+
+def of_numbers(parts, n_items):
+    """Databases of rows of item numbers, as tests/mdl/federation.py makes them."""
+    from federation import database
+
+    return {f"s{k:03}": database(part, n_items) for k, part in enumerate(parts)}
+
+
+def sites_of(named, *, agreed=True, **settled):
+    vocabulary = Vocabulary.of(next(iter(named.values())).vocabulary, SECRET) if agreed else None
+    return {name: Site(database, tuple(named), SECRET, vocabulary, **settled) for name, database in named.items()}
+
+
+def server_for(members, variant, *, masked=True, most=MOST, share=False, **chosen):
+    settings = m.Settings(variant, masked and variant != "so", most, share)
+    return ServerSession(tuple(members), settings, run=RUN, **chosen)
+
+
+class Recorder:
+    """A trace: everything that crossed the line, and the messages that it was."""
+
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, event):
+        self.events.append(event)
+
+    @property
+    def frames(self):
+        return [event for event in self.events if isinstance(event, FrameSent)]
+
+    @property
+    def rounds(self):
+        return [event for event in self.events if isinstance(event, RoundPassed)]
+
+    def messages(self, direction=None, kind=None, member=None):
+        return [
+            decoded(frame)
+            for frame in self.frames
+            if direction in {None, frame.direction} and kind in {None, frame.kind} and member in {None, frame.member}
+        ]
+
+
+def decoded(frame):
+    read = framing.from_client if frame.direction == "up" else framing.from_server
+    return read(frame.data[framing.PREFIX_BYTES :])
+
+
+def recorded(named, variant, *, seed=0, agreed=True, masked=True, clock=None, between=None, **chosen):
+    """Run a federation in memory; returns it, its outcome, and what was recorded."""
+    recorder = Recorder()
+    server = server_for(named, variant, masked=masked, **chosen)
+    sites = sites_of(named, agreed=agreed, unmasked=not masked)
+    timed = {} if clock is None else {"clock": clock}
+    federation = MemoryFederation(server, sites, entropy=entropy_of(seed), trace=recorder, **timed)
+    outcome = federation.run(None if between is None else lambda: between(server))
+    return federation, outcome, recorder
+
+
+def table_of(outcome, named):
+    return code_table(outcome.table, next(iter(named.values())).vocabulary)
+
+
+def walk(value, path=""):
+    """Every value in a message, with the names of the fields that lead to it."""
+    if isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from walk(getattr(value, field), f"{path}.{field}" if path else field)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from walk(part, path)
+    else:
+        yield path, value
+
+
+class Line:
+    """Sessions joined by queues of messages; `up` and `down` may change, drop or multiply what passes."""
+
+    def __init__(self, named, variant, *, seed=0, sites=None, **chosen):
+        draw = entropy_of(seed)
+        self.named = named
+        self.server = server_for(named, variant, **chosen)
+        sites = sites or sites_of(named)
+        self.draw = draw
+        self.clients = {name: ClientSession(name, site) for name, site in sites.items()}
+        self.queue = deque()
+        self.ended = self.failed = None
+        self.sent = []  # (member, message) of everything that the server said
+        self.said = []  # (member, message) of everything that clients said
+        self.now = 0.0
+
+    def begin(self):
+        for name, client in self.clients.items():
+            self.queue.append((name, client.join(self.draw(32))))
+        return self
+
+    def take(self, outputs, down=None):
+        for output in outputs:
+            if isinstance(output, Send):
+                for name in output.to:
+                    message = framing.from_server(framing.to_bytes(output.message).data[4:])
+                    if down is not None:
+                        message = down(name, message)
+                    self.sent.append((name, message))
+                    reply = self.clients[name].receive(message)
+                    if reply is not None:
+                        self.queue.append((name, framing.from_client(framing.to_bytes(reply).data[4:])))
+            elif isinstance(output, Failed):
+                self.failed = output
+            elif isinstance(output, Ended):
+                self.ended = output.outcome
+
+    def step(self, up=None, down=None):
+        """One message of a client's arrives."""
+        name, message = self.queue.popleft()
+        if up is not None:
+            message = up(name, message)
+        self.said.append((name, message))
+        self.take(self.server.receive(name, message, self.now), down)
+
+    def run(self, up=None, down=None, most=100_000):
+        """Until nothing moves any more; the outcome, or None where the run failed."""
+        for _ in range(most):
+            if not self.queue:
+                break
+            self.step(up, down)
+        assert not self.queue, "it does not come to an end"
+        return self.ended
+
+
+def sprinkled(seed, n_items, clients, transactions, patterns=4, noise=0.08):
+    """Rows of item numbers with something to find, dealt out unevenly."""
+    rng = random.Random(seed)
+    found = [rng.sample(range(n_items), rng.randint(2, min(6, n_items))) for _ in range(patterns)]
+    parts = [[] for _ in range(clients)]
+    for _ in range(transactions):
+        row = {i for i in range(n_items) if rng.random() < noise}
+        for pattern in found:
+            if rng.random() < 0.35:
+                row.update(pattern)
+        parts[min(int(rng.expovariate(1.0)), clients - 1)].append(row)
+    return parts
