@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from federation import federation
+from federations import federation
 from runner import median, repeated, save_json, set_up_peer
 
 if TYPE_CHECKING:

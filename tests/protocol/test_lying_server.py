@@ -262,10 +262,10 @@ def begun(seed=1):
     """An SA client whose index has all its own pairs in it."""
     variant, database = side("sa", seed)
     variant.answer(m.AskIndexedUsages(0, 0, 40))
-    named = variant.answer(m.AskStructure(1, None))
+    named = variant.answer(m.AskStructure(1, None, NONE))
     keys = sorted(zip(named.x.values().tolist(), named.y.values().tolist(), strict=True))
     x, y = zip(*keys, strict=True)
-    variant.answer(m.AskIndexed(2, 0, vector([]), vector(x), vector(y), vector([]), 40))
+    variant.answer(m.AskIndexed(2, 0, vector(x), vector(y), vector([]), 40))
     return variant, database, keys
 
 
@@ -277,20 +277,20 @@ NONE = vector([])
     [
         m.AskIndexedUsages(3, 0, 57),
         m.AskIndexedUsages(3, 0, 1),
-        m.AskIndexed(3, 0, vector([5, 5]), NONE, NONE, NONE, 40),
-        m.AskIndexed(3, 0, vector([1 << 40]), NONE, NONE, NONE, 40),
-        m.AskIndexed(3, 0, vector([100_000]), NONE, NONE, NONE, 40),
-        m.AskIndexed(3, 0, NONE, vector([0]), NONE, NONE, 40),
-        m.AskIndexed(3, 0, NONE, vector([1]), vector([0]), NONE, 40),
-        m.AskIndexed(3, 0, NONE, vector([1]), vector([1]), NONE, 40),
-        m.AskIndexed(3, 0, NONE, vector([0]), vector([N_ITEMS]), NONE, 40),
-        m.AskIndexed(3, 0, NONE, vector([0]), vector([1 << 40]), NONE, 40),
-        m.AskIndexed(3, 0, NONE, NONE, NONE, vector([N_ITEMS]), 40),
-        m.AskIndexed(3, 0, NONE, NONE, NONE, vector([0] * 100_000), 40),
-        m.AskIndexed(3, 0, NONE, NONE, NONE, vector([1, 0]), 40),
-        m.AskIndexed(3, 0, NONE, NONE, NONE, vector([0, 1]), 1),
-        m.AskIndexed(3, 0, NONE, NONE, NONE, vector([0]), 64),
-        m.AskIndexed(3, 0, m.Vector(3, 8, b""), NONE, NONE, NONE, 40),
+        m.AskStructure(3, None, vector([5, 5])),
+        m.AskStructure(3, None, vector([1 << 40])),
+        m.AskStructure(3, None, vector([100_000])),
+        m.AskIndexed(3, 0, vector([0]), NONE, NONE, 40),
+        m.AskIndexed(3, 0, vector([1]), vector([0]), NONE, 40),
+        m.AskIndexed(3, 0, vector([1]), vector([1]), NONE, 40),
+        m.AskIndexed(3, 0, vector([0]), vector([N_ITEMS]), NONE, 40),
+        m.AskIndexed(3, 0, vector([0]), vector([1 << 40]), NONE, 40),
+        m.AskIndexed(3, 0, NONE, NONE, vector([N_ITEMS]), 40),
+        m.AskIndexed(3, 0, NONE, NONE, vector([0] * 100_000), 40),
+        m.AskIndexed(3, 0, NONE, NONE, vector([1, 0]), 40),
+        m.AskIndexed(3, 0, NONE, NONE, vector([0, 1]), 1),
+        m.AskIndexed(3, 0, NONE, NONE, vector([0]), 64),
+        m.AskStructure(3, None, m.Vector(3, 8, b"")),
         m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), LAST, 56),
         m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), N_ITEMS + 2, 40),
         m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), 0, 40),
@@ -298,14 +298,14 @@ NONE = vector([])
         m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), N_ITEMS + 1, 64),
         m.AskEvaluation(3, 0, m.Entered(LAST, [(0, 1)], 5), N_ITEMS + 1, 40),
         m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1), (0, 2)], 5), N_ITEMS + 1, 40),
-        m.AskStructure(3, m.Entered(0, [(0, 1)], 5)),
-        m.AskStructure(3, m.Entered(N_ITEMS - 1, [(0, 1)], 5)),
-        m.AskStructure(3, m.Entered(N_ITEMS + 1, [(0, 1)], 5)),
-        m.AskStructure(3, m.Entered(LAST, [(0, 1)], 5)),
-        m.AskStructure(3, m.Entered(N_ITEMS, [(0, N_ITEMS)], 5)),
-        m.AskStructure(3, m.Entered(N_ITEMS, [(0, 0)], 5)),
-        m.AskStructure(3, m.Entered(N_ITEMS, [(0, 1), (0, 2)], 5)),
-        m.AskStructure(3, m.Entered(N_ITEMS, [(LAST, LAST)], 5)),
+        m.AskStructure(3, m.Entered(0, [(0, 1)], 5), NONE),
+        m.AskStructure(3, m.Entered(N_ITEMS - 1, [(0, 1)], 5), NONE),
+        m.AskStructure(3, m.Entered(N_ITEMS + 1, [(0, 1)], 5), NONE),
+        m.AskStructure(3, m.Entered(LAST, [(0, 1)], 5), NONE),
+        m.AskStructure(3, m.Entered(N_ITEMS, [(0, N_ITEMS)], 5), NONE),
+        m.AskStructure(3, m.Entered(N_ITEMS, [(0, 0)], 5), NONE),
+        m.AskStructure(3, m.Entered(N_ITEMS, [(0, 1), (0, 2)], 5), NONE),
+        m.AskStructure(3, m.Entered(N_ITEMS, [(LAST, LAST)], 5), NONE),
         m.AskIndexedSupports(3, 0, None, vector([N_ITEMS]), 40),
         m.AskIndexedSupports(3, 0, None, vector([0] * (N_ITEMS + 1)), 40),
         m.AskIndexedSupports(3, 0, None, vector([0]), 1),
@@ -328,18 +328,18 @@ def test_sa_refuses_pairs_that_the_index_has_and_pairs_named_twice():
     variant, _, keys = begun()
     (x, y), *_ = keys
     with pytest.raises(ProtocolError, match="name pairs or elements twice"):
-        variant.answer(m.AskIndexed(3, 0, NONE, vector([x]), vector([y]), NONE, 40))
+        variant.answer(m.AskIndexed(3, 0, vector([x]), vector([y]), NONE, 40))
     variant, _ = side("sa")
     with pytest.raises(ProtocolError, match="no pairs of elements in ascending order"):
-        variant.answer(m.AskIndexed(3, 0, NONE, vector([0, 0]), vector([1, 1]), NONE, 40))
+        variant.answer(m.AskIndexed(3, 0, vector([0, 0]), vector([1, 1]), NONE, 40))
 
 
 def test_sa_refuses_a_number_for_two_itemsets():
     variant, _, keys = begun()
     one, other = keys[:2]
-    variant.answer(m.AskStructure(3, m.Entered(N_ITEMS, [one], 5)))
+    variant.answer(m.AskStructure(3, m.Entered(N_ITEMS, [one], 5), NONE))
     with pytest.raises(ProtocolError, match=f"gave the number {N_ITEMS} to two itemsets"):
-        variant.answer(m.AskStructure(4, m.Entered(N_ITEMS, [other], 5)))
+        variant.answer(m.AskStructure(4, m.Entered(N_ITEMS, [other], 5), NONE))
 
 
 @given(st.integers(0, 1 << 60))
@@ -358,9 +358,9 @@ def test_sa_survives_whatever_is_asked(seed):
         ask = rng.choice(
             [
                 m.AskIndexedUsages(number, 0, bits),
-                m.AskStructure(number, rng.choice([None, entered])),
-                m.AskIndexed(number, 0, vector(gone), vector(x), vector(y), vector(elements), bits),
-                m.AskIndexed(number, 0, vector(gone), NONE, NONE, vector(sorted(set(elements))), bits),
+                m.AskStructure(number, rng.choice([None, entered]), vector(gone)),
+                m.AskIndexed(number, 0, vector(x), vector(y), vector(elements), bits),
+                m.AskIndexed(number, 0, NONE, NONE, vector(sorted(set(elements))), bits),
                 m.AskEvaluation(number, 0, entered, rng.choice([0, known, known + 1, LAST]), bits),
                 m.AskIndexedSupports(number, 0, rng.choice([None, entered]), vector(elements), bits),
             ]
@@ -468,7 +468,7 @@ def test_a_question_that_makes_no_sense_ends_the_session(variant):
     client.receive(roster)
     bad = {
         "x": m.Ask(0, 0, [m.Insert(5, [0, 1], 7)], [m.WantRows([99], b"\x08", 99)]),
-        "sa": m.AskStructure(0, m.Entered(99, [(0, 1)], 7)),
+        "sa": m.AskStructure(0, m.Entered(99, [(0, 1)], 7), NONE),
         "so": m.AskCandidates(0, m.Accept([(0, 99)])),
     }[variant]
     with pytest.raises(ProtocolError, match="refused"):

@@ -22,6 +22,7 @@ from fedslim.transport.memory import MemoryFederation
 sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from federation import skewed
+
 from wire import (
     FIGURE,
     SECRET,
@@ -256,7 +257,7 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
             m.Ask(0, 0, [], [m.WantSupportOf([[77, 78]], 40)]),
         ],
         "sa": [
-            m.AskStructure(0, m.Entered(77, [(77, 78)], 79)),
+            m.AskStructure(0, m.Entered(77, [(77, 78)], 79), m.Vector(0, 8, b"")),
             m.AskEvaluation(0, 0, m.Entered(5, [(0, 1), (0, 2), (1, 3)], 7), 6, 40),
         ],
         "so": [m.Evaluate(0, [(0, 1), (0, 2), (1, 3)]), m.AskCandidates(0, m.Accept([(77, 78)]))],

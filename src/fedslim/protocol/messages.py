@@ -349,10 +349,11 @@ class Entered(Piece, frozen=True):
 
 
 class AskStructure(Message, frozen=True):
-    """Server, SA, round 1: which pairs are candidates at your site that are not in the index yet? No counts."""
+    """Server, SA, round 1: the index loses pairs; which pairs are candidates at your site that it lacks? No counts."""
 
     round: Round
     entered: Entered | None
+    gone: Vector  # places in the index
 
 
 class Structure(Message, frozen=True):
@@ -364,14 +365,13 @@ class Structure(Message, frozen=True):
 
 
 class AskIndexed(Message, frozen=True):
-    """Server, SA, round 2: the index changes so; now the counts of some of its pairs, masked.
+    """Server, SA, round 2: the index gets these pairs; now the counts of some of its pairs, masked.
 
     First those of the new pairs, then those of all pairs with one of the elements, in the order of the index.
     """
 
     round: Round
     attempt: Attempt
-    gone: Vector  # places in the index
     x: Vector
     y: Vector
     elements: Vector

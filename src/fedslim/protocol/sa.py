@@ -51,14 +51,17 @@ class Index:
         """Whether these pairs are in the index."""
         return self._pairs.look_up(x, y) > 0
 
-    def change(
-        self, gone: NDArray[np.int64], x: NDArray[np.int32], y: NDArray[np.int32], elements: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Take the changes in; returns the entries to count: the new ones, then those with one of the elements."""
+    def lose(self, gone: NDArray[np.int64]) -> None:
+        """Take out the pairs at these places, which nobody uses any more."""
         if not self._pairs.is_place(gone):
             msg = "the index was told to lose entries that it does not have; it is refused"
             raise ProtocolError(msg)
         self._pairs.discard(gone)
+
+    def change(
+        self, x: NDArray[np.int32], y: NDArray[np.int32], elements: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Take new pairs in; returns the entries to count: the new ones, then those with one of the elements."""
         places = self._pairs.around(elements)
         old_x, old_y = self._pairs.at(places)
         self._pairs.replace(PairCounts(x, y, np.ones(len(x), np.int64)))
@@ -139,16 +142,19 @@ class ServerVariant:
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
         entered, self._entered = self._entered, None
-        replies = yield Round(m.AskStructure(self._situation.number, entered), m.Structure, "structure")
+        gone, self._gone = self._gone, np.zeros(0, np.int64)
+        # What nobody uses is out before clients say what is new: it may be new again.
+        self._index.lose(gone)
+        ask_structure = m.AskStructure(self._situation.number, entered, m.Vector.of(gone))
+        replies = yield Round(ask_structure, m.Structure, "structure")
         x, y = self._union(replies)
         touched, self._touched = self._touched, np.zeros(0, np.int32)
-        gone, self._gone = self._gone, np.zeros(0, np.int64)
-        xs, ys = self._index.change(gone, x, y, touched)
+        xs, ys = self._index.change(x, y, touched)
         usage = self.search.usages
         # Two elements are not used together more often than either of them is used.
         ring = Ring.for_sums_up_to(int(np.minimum(usage[xs], usage[ys]).max(initial=0)))
-        left, new_x, new_y, elements = (m.Vector.of(part) for part in (gone, x, y, touched))
-        ask = m.AskIndexed(self._situation.number, 0, left, new_x, new_y, elements, ring.bits)
+        new_x, new_y, elements = (m.Vector.of(part) for part in (x, y, touched))
+        ask = m.AskIndexed(self._situation.number, 0, new_x, new_y, elements, ring.bits)
         counts = yield from self._masked(ask, ring, len(xs), "candidates")
         nobody = counts == 0
         self._gone = self._index.places_of(xs[nobody], ys[nobody])
@@ -226,6 +232,7 @@ class ClientVariant:
         return self._words(ask, np.append(self._local.supports(), self._database.transactions))
 
     def _structure(self, ask: m.AskStructure) -> m.Structure:
+        self._index.lose(ask.gone.values())
         self._enter(ask.entered)
         news = self._local.news()
         there = news.counts > 0
@@ -243,7 +250,7 @@ class ClientVariant:
         if self._index.has(x, y).any() or not _ascending(elements):
             msg = "the server's changes to the index name pairs or elements twice; refused"
             raise ProtocolError(msg)
-        xs, ys = self._index.change(ask.gone.values(), x, y, elements)
+        xs, ys = self._index.change(x, y, elements)
         slots = self._numbering.slots_of
         return self._words(ask, self._local.together(slots(xs), slots(ys)))
 
