@@ -193,7 +193,10 @@ def test_a_question_that_comes_again_must_be_the_same():
     while federation.clients["a"].position < 4:
         federation.step()
     last = federation.clients["a"]._last.question
-    other = m.Ask(last.round, 1, [], [m.WantSupports(41)])
+    federation.fault("line", "b")
+    while federation.clients["a"]._roster.epoch == 0:
+        federation.step()
+    other = m.Ask(last.round, federation.clients["a"]._roster.epoch, [], [m.WantSupports(41)])
     with pytest.raises(ProtocolError, match="asked something else in round"):
         federation.clients["a"].receive(other)
 

@@ -227,7 +227,8 @@ def changed(value, path, new):
     "value",
     [
         ["Nonsense"],
-        ["Ready", 1],
+        ["Ready", 1, 2],
+        ["Ready"],
         {"type": "Ready"},
         ["Join"],
         "Ready",
@@ -244,9 +245,9 @@ def changed(value, path, new):
         ["Masked", 0, 0, [1, 8, "x"]],
         ["Masked", 0.0, 0, [0, 64, b""]],
         ["Abort", "x" * 2001],
-        ["Join", 1, "0", bytes(31), b"", b"", 0, []],
-        ["Join", 1, "0", bytes(32), b"", b"", (1 << 20) + 1, []],
-        ["Join", 1, "x" * 41, bytes(32), b"", b"", 0, []],
+        ["Join", 1, "0", bytes(31), b"", b"", 0, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "0", bytes(32), b"", b"", (1 << 20) + 1, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "x" * 41, bytes(32), b"", b"", 0, [], b"", b"", b"", 0, 0],
     ],
 )
 def test_messages_of_clients_out_of_their_bounds_are_refused(value):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,8 +23,8 @@ EMPTY = m.Vector.of(np.zeros(0, np.int64))
 SETTINGS = m.Settings("x", True, 1000)
 
 FROM_CLIENT = {
-    m.Join: m.Join(m.PROTOCOL, "0", bytes(32), b"", b"", 0, []),
-    m.Ready: m.Ready(),
+    m.Join: m.Join(m.PROTOCOL, "0", bytes(32), b"", b"", 0, [], b"", b"", b"", 0, 0),
+    m.Ready: m.Ready(0),
     m.Masked: m.Masked(0, 0, EMPTY),
     m.Usages: m.Usages(0, EMPTY),
     m.Candidates: m.Candidates(0, EMPTY, EMPTY, EMPTY),
@@ -33,7 +34,7 @@ FROM_CLIENT = {
     m.Abort: m.Abort("I cannot go on"),
 }
 FROM_SERVER = {
-    m.Roster: m.Roster(bytes(16), SETTINGS, ["a"], [bytes(32)], b""),
+    m.Roster: m.Roster(bytes(16), SETTINGS, ["a"], [bytes(32)], b"", 0, [], []),
     m.Ask: m.Ask(0, 0, [], [m.WantSupports(40)]),
     m.AskUsages: m.AskUsages(0),
     m.AskCandidates: m.AskCandidates(0, None),
@@ -57,10 +58,11 @@ def test_there_is_an_instance_of_every_message():
 
 # -- the tables themselves -------------------------------------------------------------------------------------------
 
+ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.Supports, m.Structure}
 LEGAL_AT_SERVER = {
     MemberState.EXPECTED: {m.Join},
-    MemberState.SEATED: set(),
-    MemberState.INVITED: {m.Ready},
+    MemberState.SEATED: {m.Ready, *ANSWERS},  # too late, in a run that is being taken up again
+    MemberState.INVITED: {m.Ready, *ANSWERS},
     MemberState.IDLE: set(),
     MemberState.ASKED_MASKED: {m.Masked},
     MemberState.ASKED_USAGES: {m.Usages},
@@ -68,6 +70,7 @@ LEGAL_AT_SERVER = {
     MemberState.ASKED_EVALUATED: {m.Evaluated},
     MemberState.ASKED_SUPPORTS: {m.Supports},
     MemberState.ASKED_STRUCTURE: {m.Structure},
+    MemberState.AWAY: {m.Join},
     MemberState.FINISHED: None,
 }
 LEGAL_AT_CLIENT = {
@@ -88,8 +91,9 @@ def test_the_server_takes_what_the_table_lists_and_nothing_else(state, kind):
     legal = LEGAL_AT_SERVER[state]
     if legal is not None and kind in legal | {m.Abort}:
         after = legality.at_server(state, FROM_CLIENT[kind], "hospital")
-        waited = {MemberState.EXPECTED: MemberState.SEATED}
-        assert after is (MemberState.FINISHED if kind is m.Abort else waited.get(state, MemberState.IDLE))
+        late = state is MemberState.SEATED or (state is MemberState.INVITED and kind in ANSWERS)
+        waited = MemberState.SEATED if kind is m.Join else state if late else MemberState.IDLE
+        assert after is (MemberState.FINISHED if kind is m.Abort else waited)
         return
     with pytest.raises(ProtocolError) as refused:
         legality.at_server(state, FROM_CLIENT[kind], "hospital")
@@ -102,6 +106,16 @@ def test_the_server_takes_what_the_table_lists_and_nothing_else(state, kind):
 @pytest.mark.parametrize("kind", FROM_SERVER)
 def test_a_client_takes_what_the_table_lists_and_nothing_else(state, kind):
     legal = LEGAL_AT_CLIENT[state]
+    if kind is m.Roster and state in STATE_OF_VARIANT.values():
+        # Somebody has come back: a roster of the same variant.
+        for variant, running in STATE_OF_VARIANT.items():
+            roster = msgspec.structs.replace(FROM_SERVER[kind], settings=m.Settings(variant, True, 10))
+            if running is state:
+                assert legality.at_client(state, roster) is state
+            else:
+                with pytest.raises(ProtocolError, match=f"sent Roster while this client was {state.value}"):
+                    legality.at_client(state, roster)
+        return
     if legal is not None and kind in legal | {m.Abort}:
         after = legality.at_client(state, FROM_SERVER[kind])
         ends = kind in {m.Abort, m.Finish}
@@ -122,7 +136,7 @@ def test_every_reply_is_waited_for_in_a_state_of_its_own():
 
 
 def test_an_unknown_variant_is_told_with_those_that_are_known():
-    roster = m.Roster(bytes(16), m.Settings("y", True, 10), ["a"], [bytes(32)], b"")
+    roster = m.Roster(bytes(16), m.Settings("y", True, 10), ["a"], [bytes(32)], b"", 0, [], [])
     with pytest.raises(ProtocolError, match="announced the variant 'y'; known are x, sa, so"):
         legality.at_client(ClientState.JOINING, roster)
 
@@ -156,7 +170,12 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
         for message in FROM_SERVER.values():
             with pytest.raises(ProtocolError, match="while this client was finished"):
                 client.receive(message)
-        for message in FROM_CLIENT.values():
+        for kind, message in FROM_CLIENT.items():
+            if kind is m.Join:
+                # It may have been away: it is told the end.
+                (send,) = line.server.receive(name, message, 0.0)
+                assert isinstance(send.message, m.Finish)
+                continue
             with pytest.raises(ProtocolError, match="while the server was finished"):
                 line.server.receive(name, message, 0.0)
     running = STATE_OF_VARIANT[variant]

@@ -34,6 +34,8 @@ def vector(values):
 class Misled(Line):
     """Clients that a misled server asks nonsense give up, as a driver would have them do."""
 
+    refused = 0
+
     def take(self, outputs, down=None):
         for output in outputs:
             try:
@@ -48,6 +50,7 @@ class Misled(Line):
         try:
             super().step(up, down)
         except ProtocolError:
+            self.refused += 1
             if self.server.over:
                 return
             # It was refused, and the session is as it was: now the truth.
@@ -179,7 +182,7 @@ def test_one_lie_ends_the_run_for_all(number, nth):
         assert line.failed.reason.startswith(("the round cannot be used: ", "member "))
         told = [c.received.ending for name, c in line.clients.items() if c.received is not None and name != LIAR]
         assert all(ending.startswith("ended by the server: ") for ending in told)
-    elif kind is m.Masked:
+    elif kind is m.Masked and not line.refused:
         pytest.fail("a masked answer that is none was added up")
 
 
@@ -413,7 +416,7 @@ def test_labels_come_with_an_id_each_or_not_at_all(change):
 
 def test_without_an_agreed_vocabulary_every_item_is_named():
     server = server_for(("c1", "c2"), "x")
-    join = m.Join(m.PROTOCOL, "0", bytes(32), b"", bytes(16), 2, [])
+    join = m.Join(m.PROTOCOL, "0", bytes(32), b"", bytes(16), 2, [], b"", b"", b"", 0, 0)
     with pytest.raises(ProtocolError, match="member 'c1' says it knows 2 items and names 1"):
         server.receive("c1", join, 0.0)
 
@@ -423,7 +426,7 @@ def test_more_items_than_possible_end_the_run(monkeypatch):
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))
-        outputs = server.receive(name, m.Join(m.PROTOCOL, "0", bytes(32), b"", ids, 5, []), 0.0)
+        outputs = server.receive(name, m.Join(m.PROTOCOL, "0", bytes(32), b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0)
     assert outputs[-1].reason == "the members know 8 items together; at most 7 are possible"
     assert server.over
 

@@ -144,8 +144,9 @@ class ClientSession:
         after = at_client(self.state, message)
         reply: m.FromClient | None = None
         if isinstance(message, m.Roster):
+            secrets = self._shared(message)
             self._take_seat(message)
-            self._share_secrets(message)
+            self._secrets, self._hidden = secrets, {}
             reply = m.Ready(message.epoch)
         elif isinstance(message, m.Finish):
             table = None if message.table is None else code_table(message.table, self._labels)
@@ -227,12 +228,6 @@ class ClientSession:
                 raise ProtocolError(msg)
             self._roster = roster
             return
-        if sorted(roster.members) != sorted(site.members):
-            msg = (
-                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
-                f"to {', '.join(map(repr, sorted(site.members)))}; with others it shares nothing"
-            )
-            raise ProtocolError(msg)
         if settings.variant not in site.variants:
             msg = f"the server wants to run {settings.variant}; this site agreed to {', '.join(site.variants)}"
             raise ProtocolError(msg)
@@ -253,10 +248,17 @@ class ClientSession:
         self._variant = client_side(settings, database)
         self._roster = roster
 
-    def _share_secrets(self, roster: m.Roster) -> None:
-        """Share a new secret with everybody: no mask of an earlier epoch can come again."""
+    def _shared(self, roster: m.Roster) -> dict[str, PairSecret]:
+        """A new secret with everybody: no mask of an earlier epoch can come again."""
+        if sorted(roster.members) != sorted(self._site.members):
+            msg = (
+                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
+                f"to {', '.join(map(repr, sorted(self._site.members)))}; with others it shares nothing"
+            )
+            raise ProtocolError(msg)
         if len(roster.keys) != len(roster.members):
-            msg = f"the server's roster has {len(roster.members)} members and {len(roster.keys)} keys; it is refused"
+            n = len(roster.members)
+            msg = f"the roster has {n} members and {len(roster.keys)} keys; with others it shares nothing"
             raise ProtocolError(msg)
         keys = dict(zip(roster.members, roster.keys, strict=True))
         own = self._key
@@ -270,12 +272,10 @@ class ClientSession:
             proofs = zip(roster.members, roster.keys, roster.certificates, roster.signatures, strict=True)
             for name, key, certificate, signature in proofs:
                 trust.check(name, key, certificate, signature)
+        if not roster.settings.masked:
+            return {}
         run = roster.run + roster.epoch.to_bytes(2, "big")
-        self._hidden = {}
-        if roster.settings.masked:
-            self._secrets = {
-                peer: own.agree(self.name, peer, key, run=run) for peer, key in keys.items() if peer != self.name
-            }
+        return {peer: own.agree(self.name, peer, key, run=run) for peer, key in keys.items() if peer != self.name}
 
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
         if self._site.vocabulary is not None:

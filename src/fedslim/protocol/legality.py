@@ -116,4 +116,7 @@ def at_client(state: ClientState, message: Message) -> ClientState:
         if after is None:
             msg = f"the server announced the variant {message.settings.variant!r}; known are {', '.join(RUNNING)}"
             raise ProtocolError(msg)
+        if state is not C.JOINING and after is not state:
+            msg = f"the server sent Roster while this client was {state.value}; it is refused: it is of another variant"
+            raise ProtocolError(msg)
     return after

@@ -111,11 +111,11 @@ class Join(Message, frozen=True):
     ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
     items: Annotated[int, Meta(ge=0, le=MOST_ITEMS)]  # how many there are
     labels: Annotated[list[Text], Meta(max_length=MOST_ITEMS)]  # only where the vocabulary is shared with the server
-    certificate: Certificate = b""  # where there is an authority to make one
-    signature: Signature = b""  # of the key
-    run: Annotated[bytes, Meta(max_length=16)] = b""  # empty for whoever comes for the first time
-    epoch: Attempt = 0  # that of the next roster, at least: no secret comes twice
-    position: Round = 0  # the round that comes next
+    certificate: Certificate  # where there is an authority to make one
+    signature: Signature  # of the key
+    run: Annotated[bytes, Meta(max_length=16)]  # empty for whoever comes for the first time
+    epoch: Attempt  # that of the next roster, at least: no secret comes twice
+    position: Round  # the round that comes next
 
 
 class Roster(Message, frozen=True):
@@ -129,15 +129,15 @@ class Roster(Message, frozen=True):
     members: Annotated[list[Name], Meta(min_length=1, max_length=MOST_MEMBERS)]
     keys: Annotated[list[Annotated[bytes, Meta(min_length=32, max_length=32)]], Meta(max_length=MOST_MEMBERS)]
     ids: Ids  # the union of what clients know, in ascending order; empty if a vocabulary was agreed on
-    epoch: Attempt = 0
-    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)] = []  # of the members …
-    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)] = []  # … and theirs of their keys
+    epoch: Attempt
+    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]  # of the members …
+    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]  # … and theirs of their keys
 
 
 class Ready(Message, frozen=True):
     """Client: I agree, and share a secret with everybody."""
 
-    epoch: Attempt = 0
+    epoch: Attempt
 
 
 class Element(Piece, frozen=True):

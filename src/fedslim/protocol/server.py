@@ -122,14 +122,19 @@ class ServerSession:
             self._joined[member] = message
             return self._invite() if all(s is MemberState.SEATED for s in self._states.values()) else self._gather()
         if isinstance(message, m.Ready):
-            if message.epoch != self._epoch or after is MemberState.SEATED:
+            if self._epoch <= 0 and after is state:
+                msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
+                raise ProtocolError(msg)
+            if message.epoch != self._epoch or after is state:
                 return []  # to a roster that is not the last one
             self._states[member] = after
             waiting = any(state is not MemberState.IDLE for state in self._states.values())
             return [] if waiting else self._begin(now)
         if after is state:
-            if self._epoch == 0:
-                msg = f"member {member!r} sent {type(message).__name__} before it was asked anything; it is refused"
+            if self._epoch <= 0:
+                msg = (
+                    f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
+                )
                 raise ProtocolError(msg)
             return []  # the round will be asked again
         self._check_round(member, message)

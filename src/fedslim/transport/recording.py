@@ -58,7 +58,7 @@ def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
     for number, record in enumerate(records):
         try:
             kept = _rounds.decode(record)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:  # msgspec's, and texts that are none
             msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
             raise JournalError(msg) from error
         if kept.number != number:
@@ -85,7 +85,7 @@ def told(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
     for number, record in enumerate(records):
         try:
             message: m.FromServer = _told.decode(record)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:  # msgspec's, and texts that are none
             msg = f"{name}: record {number} is no message of this version: {error}; the journal is not continued"
             raise JournalError(msg) from error
         yield message
