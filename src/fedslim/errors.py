@@ -36,6 +36,10 @@ class ParameterError(InputError):
     """A parameter has a value that makes no sense; the message names it and the values allowed."""
 
 
+class ConfigurationError(InputError):
+    """A federation's file cannot be used; the message names file, key and what is allowed there."""
+
+
 class MissingExtraError(FedslimError, ImportError):
     """An optional dependency is needed; the message says how to install it."""
 

@@ -54,6 +54,9 @@ def failing(monkeypatch):
         (["vocabulary", "make", "encounters", "--secret", "x"], "'--out'"),
         (["vocabulary", "merge", "--out", "x"], "'FILE"),
         (["vocabulary", "show"], "'FILE'"),
+        (["federation", "init", "--variant", "y"], "'--variant'"),
+        (["federation", "init", "--port", "0"], "'--port'"),
+        (["audit"], "'FILE'"),
     ],
 )
 def test_wrong_usage_is_one_line_that_names_the_option_and_the_help(fedslim, arguments, told):
@@ -73,6 +76,8 @@ def test_wrong_usage_is_one_line_that_names_the_option_and_the_help(fedslim, arg
         (["mine", "encounters", "--format", "csv"], "made, not read"),
         (["mine", "wide-sparse:many"], "number of transactions"),
         (["show", "nowhere.json"], "nowhere.json"),
+        (["federation", "check", "nowhere.toml"], "nowhere.toml: there is no such file"),
+        (["audit", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
         (["vocabulary", "secret", "."], "something of that name already"),
         (["vocabulary", "make", "encounters", "--secret", "nowhere", "--out", "x"], "nowhere: there is no such file"),
         (["vocabulary", "merge", "a.json", "--out", "x"], "a.json alone"),

@@ -64,8 +64,8 @@ def _opened(partial: Path, mode: int) -> IO[bytes]:
 
 
 @contextmanager
-def creating(path: Path) -> Iterator[IO[bytes]]:
-    """A stream into a new file that only its owner may read, for what cannot be made again, such as a key.
+def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
+    """A stream into a new file for what cannot be made again, such as a key; only its owner may read it if `private`.
 
     As with `replacing` the file is there whole or not at all; but whatever is there already stays, also if it came
     while the block ran.
@@ -74,7 +74,7 @@ def creating(path: Path) -> Iterator[IO[bytes]]:
     try:
         if os.path.lexists(path):
             raise FileExistsError  # noqa: TRY301  # told below, as where the system says so
-        with _opened(partial, PRIVATE) as stream:
+        with _opened(partial, PRIVATE) if private else partial.open("xb") as stream:
             yield stream
         _move_to_free_place(partial, path)
     except FileExistsError:
