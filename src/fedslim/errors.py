@@ -72,3 +72,11 @@ class ProtocolError(RunError):
 
 class FrameError(ProtocolError):
     """Bytes that are no message: cut short, too large, or not made by us."""
+
+
+class CertificateError(DataError):
+    """A key, request, certificate or revocation list cannot be used; the message names the file or the field."""
+
+
+class UntrustedError(RunError):
+    """A peer cannot show that it is who it says it is, or may not do what it does."""
