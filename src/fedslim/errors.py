@@ -84,3 +84,11 @@ class FrameError(ProtocolError):
 
 class LineError(RunError):
     """A line to a peer is closed, or too slow."""
+
+
+class CertificateError(DataError):
+    """A key, request, certificate or revocation list cannot be used; the message names the file or the field."""
+
+
+class UntrustedError(RunError):
+    """A peer cannot show that it is who it says it is, or may not do what it does."""

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import audit, data, demo, federation, mine, show, simulate, vocabulary
+from fedslim.cli import audit, data, demo, federation, mine, serve, show, simulate, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -25,6 +25,8 @@ app.command("mine", short_help="Find the itemsets that compress your data best."
 app.command("simulate", short_help="Let sites mine together, and see what it finds and costs.")(simulate.simulate)
 app.command("show", short_help="Show a saved code table.")(show.show)
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
+app.command("server", short_help="Run the server of a federation.")(serve.server)
+app.command("client", short_help="Take part in a federation.")(serve.client)
 app.command("audit", short_help="Say what left a site, from its audit log.")(audit.audit)
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError
 from fedslim.protocol import framing
@@ -60,10 +60,11 @@ class NetworkServer:
         self,
         session: ServerSession,
         context: ssl.SSLContext,
-        name_of: Callable[[ssl.SSLObject], str],
+        name_of: Callable[[Any], str],
         *,
         patience: Patience | None = None,
         journal: Journal | None = None,
+        begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class NetworkServer:
         self._name_of = name_of
         self._patience = patience or Patience()
         self._journal = journal
+        self._begin_journal = begin_journal
         self._trace = trace
         self._tell = tell or (lambda _text: None)
         self._lines: dict[str, Line] = {}
@@ -103,6 +105,10 @@ class NetworkServer:
                 await hang_up(line.writer)
 
     # -- lines --------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the run before the next round, with the best so far."""
+        self.session.stop()
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
@@ -167,8 +173,10 @@ class NetworkServer:
                     self._keep(output)
                 case Send(to, message):
                     self._send(to, message)
-                case Began():
+                case Began(_, items):
                     self._tell("everybody is here")
+                    if self._begin_journal is not None:
+                        self._journal = self._begin_journal(items)
                 case Resumed(number):
                     self._tell(f"everybody is back; round {number} is asked again")
                 case Waiting():
@@ -203,6 +211,11 @@ class NetworkServer:
     def _account(self, kind: str, direction: str, name: str, data: bytes, plain: int | None = None) -> None:
         if self._trace is not None:
             self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))  # type: ignore[arg-type]
+
+    def close_journal(self) -> None:
+        """Force what was kept to the disk."""
+        if self._journal is not None:
+            self._journal.close()
 
     # -- time ---------------------------------------------------------------------------------------------------
 

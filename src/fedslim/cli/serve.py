@@ -1,0 +1,184 @@
+"""`fedslim server` and `fedslim client`: a federation across sites."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedslim.cli import options
+from fedslim.cli.options import Reading
+from fedslim.cli.output import print_code_table
+from fedslim.cli.progress import reporter
+from fedslim.cli.running import prepared
+from fedslim.cli.saving import save, save_record
+from fedslim.cli.stream import say
+from fedslim.cli.text import count, size
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from fedslim.federated.deployed import Server
+    from fedslim.transport.trust import Identity
+
+CODE_TABLE, RECORD, AUDIT = "codetable.json", "run.json", "audit.jsonl"
+TOP = 10
+SAY_EVERY = 5.0
+"""Seconds between two lines about how far the run is."""
+
+PASSPHRASE = "FEDSLIM_PASSPHRASE"  # noqa: S105  # the name of a variable, not what is in it
+
+FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")]
+IdentityOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Keys and certificates; the file's `certificates` if left out.")
+]
+
+
+def server(
+    file: FederationArgument,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and the journal go.")] = Path("run"),
+    identity: IdentityOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run whose journal is in --out.")] = False,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Listen here rather than where the file says.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
+) -> None:
+    """Run the server of a federation, until its members have found their table.
+
+    It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out.
+    """
+    from fedslim.federated.deployed import Server  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.federated.simulation import prepare  # noqa: PLC0415
+    from fedslim.transport.config import FederationFile  # noqa: PLC0415
+
+    federation = FederationFile.read(file)
+    who = _identity(identity or federation.server.certificates)
+    _make_folder(out)
+    say("preparing the engine")
+    prepare(federation.federation.variant)
+    run = Server(federation, who, out, tell=say)
+    served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
+    save(served.table, out / CODE_TABLE)
+    save_record(served.as_dict(federation), out / RECORD)
+    print_code_table(served.table, TOP, federation.federation.name)
+    say(
+        f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}, "
+        f"{count(served.communication.rounds, 'round')}, {size(served.communication.bytes_total)}; saved in {out}"
+    )
+
+
+def client(  # one parameter for each option
+    file: FederationArgument,
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Which member this is, as in its certificate.")],
+    data: Annotated[str, typer.Option(metavar="DATA", help="The site's data, as for `fedslim mine`.")],
+    secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
+    vocabulary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the result, journal and audit log go.")] = Path("run"),
+    identity: IdentityOption = None,
+    format: options.Format = None,  # noqa: A002  # the option's name
+    bins: options.Bins = None,
+    transaction_column: options.TransactionColumn = None,
+    item_column: options.ItemColumn = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Where the server is, if not as in the file.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
+) -> None:
+    """Take part in a federation as one of its members.
+
+    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`.
+    """
+    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.federated.deployed import Member  # noqa: PLC0415
+    from fedslim.transport.audit import AuditLog  # noqa: PLC0415
+    from fedslim.transport.config import FederationFile  # noqa: PLC0415
+
+    federation = FederationFile.read(file)
+    who = _identity(identity or federation.server.certificates)
+    if who.name != name:
+        msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
+        raise ParameterError(msg)
+    shared = ItemSecret.read(secret)
+    agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+    _make_folder(out)
+    database = prepared(Reading(data, format, bins, transaction_column, item_column, None, None), reporter(quiet=False))
+    with AuditLog.of(out / AUDIT, federation, name) as audit:
+        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=say)
+        received = _until_over(member.run(host=host, port=port), None)
+    if received.table is None:
+        say(f"{received.ending}; in this variant members are not told the table")
+        return
+    save(received.table, out / CODE_TABLE)
+    print_code_table(received.table, TOP, federation.federation.name)
+    say(f"{received.ending}: {count(len(received.table), 'itemset')}; saved in {out}")
+
+
+def _identity(folder: Path) -> "Identity":
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from fedslim.transport.trust import Identity  # noqa: PLC0415  # see fedslim.cli
+
+    identity = Identity.load(folder, os.environ.get(PASSPHRASE))
+    now = datetime.now(UTC)
+    identity.check(now)
+    for warning in identity.warnings(now):
+        say(f"warning: {warning}")
+    return identity
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{folder}: the folder for results cannot be made: {error.strerror}"
+        raise ParameterError(msg) from error
+
+
+def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], None] | None) -> Any:
+    """Run to the end; SIGTERM and Ctrl-C ask for a graceful stop, where that is possible."""
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if stop is not None:
+                loop.add_signal_handler(number, stop)
+            elif task is not None:
+                loop.add_signal_handler(number, task.cancel)
+        return await run
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+def _stop(run: "Server") -> None:
+    say("stopping after this round, with the best so far")
+    if run.session is not None:
+        run.session.stop()
+
+
+def _progress(run: "Server") -> Callable[[], None]:
+    last = time.monotonic()
+
+    def on_round() -> None:
+        nonlocal last
+        if time.monotonic() - last < SAY_EVERY or run.session is None or run.session.variant is None:
+            return
+        last = time.monotonic()
+        search = run.session.variant.search
+        percent = 100.0 * search.bits_now / search.bits_standard.total if search.bits_standard.total else 100.0
+        say(
+            f"round {run.session.rounds}: {count(search.itemsets, 'itemset')}, L% {percent:.2f}, "
+            f"{size(run.communication.bytes_total)}"
+        )
+
+    return on_round

@@ -1,0 +1,296 @@
+"""A federation on a network, from its file to its results: the server's run, and a member's.
+
+    outcome = await Server(file, identity, out).run()
+    received = await Member(file, identity, name, site).run()
+
+What was reached survives a kill: both keep a journal in their folder, and go on where it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fedslim import __version__
+from fedslim.errors import JournalError, RunError
+from fedslim.metrics import Communication
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.outcome import code_table
+from fedslim.protocol.server import ServerSession
+from fedslim.transport.connecting import NetworkClient
+from fedslim.transport.journal import Journal
+from fedslim.transport.memory import FrameSent, RoundPassed
+from fedslim.transport.recording import rounds_of, told
+from fedslim.transport.serving import NetworkServer, Patience
+from fedslim.transport.trust import Statement, client_context, peer_name, server_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.data.vocabulary import ItemSecret, Vocabulary
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.protocol.events import Received
+    from fedslim.protocol.framing import Frame
+    from fedslim.protocol.outcome import Outcome
+    from fedslim.transport.audit import AuditLog
+    from fedslim.transport.config import FederationFile
+    from fedslim.transport.memory import Trace
+    from fedslim.transport.trust import Identity
+
+SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
+
+
+def patience(file: FederationFile) -> Patience:
+    """How long everybody waits, as the federation's file says."""
+    return Patience(answer=file.timeouts.answer, grace=file.timeouts.grace)
+
+
+# -- the server -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server's run came to."""
+
+    table: CodeTable
+    outcome: Outcome
+    communication: Communication
+    seconds: float
+
+    def as_dict(self, file: FederationFile) -> dict[str, Any]:
+        """The run record: what was run, with what, how it went."""
+        c = self.table.compression
+        return {
+            "version": __version__,
+            "federation": file.federation.name,
+            "federation_id": file.federation.id,
+            "digest": file.digest().hex(),
+            "variant": file.federation.variant,
+            "members": list(file.federation.members),
+            "clients": len(file.federation.members),
+            "transactions": self.table.transactions,
+            "items": len(self.table.vocabulary),
+            "bits_total": c.after.total,
+            "bits_data": c.after.data,
+            "bits_model": c.after.model,
+            "L_percent": c.L_percent,
+            "L_data_percent": c.L_data_percent,
+            "itemsets": len(self.table),
+            "candidates": self.outcome.tally.candidates,
+            "ending": self.outcome.ending,
+            "converged": self.outcome.converged,
+            "seconds": self.seconds,
+            **self.communication.as_dict(),
+        }
+
+
+class Server:
+    """Serves one run of a federation."""
+
+    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Callable[[str], None]) -> None:
+        self._file, self._identity, self._out, self._tell = file, identity, out, tell
+        self.communication = Communication()
+        self.session: ServerSession | None = None
+        self.network: NetworkServer | None = None
+
+    async def run(
+        self,
+        *,
+        resume: bool = False,
+        host: str | None = None,
+        port: int | None = None,
+        on_round: Callable[[], None] | None = None,
+    ) -> Served:
+        """Serve until the run is over.
+
+        Raises:
+            RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
+            JournalError: There is a journal that is not this run's, or none to resume.
+        """
+        began = time.monotonic()
+        self._on_round = on_round
+        journal: Journal | None = None
+        run = os.urandom(16)
+        path = self._out / SERVER_JOURNAL
+        if resume:
+            journal, header, records = Journal.reopen(path)
+            self._check(header, path)
+            run = bytes.fromhex(header["run"])
+        elif path.exists():
+            msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
+            raise JournalError(msg)
+        file = self._file
+        self.session = session = ServerSession(
+            file.federation.members,
+            file.settings(),
+            run=run,
+            policy=file.policy(),
+            max_time=file.limits.max_time,
+            max_rounds=file.limits.max_rounds,
+        )
+        if journal is not None:
+            rounds = list(rounds_of(records, str(path)))
+            elapsed = rounds[-1].elapsed if rounds else 0.0
+            session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
+            self._tell(f"resumed after {len(rounds)} rounds")
+        context = server_context(self._identity, now=datetime.now(UTC))
+        self.network = NetworkServer(
+            session,
+            context,
+            peer_name,
+            patience=patience(file),
+            journal=journal,
+            begin_journal=self._begin_journal(run, path),
+            trace=self._account,
+            tell=self._tell,
+        )
+        try:
+            outcome = await self.network.run(
+                file.server.host if host is None else host, file.server.port if port is None else port
+            )
+        finally:
+            self.network.close_journal()
+        path.unlink(missing_ok=True)
+        labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
+        return Served(code_table(outcome.table, labels), outcome, self.communication, time.monotonic() - began)
+
+    def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
+        def begin(items: int) -> Journal:
+            header = {"run": run.hex(), "items": items, "version": __version__, "protocol": m.PROTOCOL}
+            return Journal.create(path, header | {"digest": self._file.digest().hex()})
+
+        return begin
+
+    def _check(self, header: dict[str, Any], path: Path) -> None:
+        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
+        for name, value in wanted.items():
+            if header.get(name) != value:
+                msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
+                raise JournalError(msg)
+
+    def _account(self, event: Trace) -> None:
+        if isinstance(event, FrameSent):
+            self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
+        elif isinstance(event, RoundPassed):
+            self.communication.end_round()
+            if self._on_round is not None:
+                self._on_round()
+
+
+def _numbers(table: m.Table) -> tuple[str, ...]:
+    """What the server calls items whose ids it was never told: the members know which they are."""
+    return tuple(f"item {number}" for number in range(table.usages.length))
+
+
+# -- a member -------------------------------------------------------------------------------------------------------
+
+
+class MemberTrust:
+    """Signs this member's agreement keys and checks those of the others, for one federation as its file has it."""
+
+    def __init__(self, file: FederationFile, identity: Identity) -> None:
+        self._identity = identity
+        self._members = file.federation.members
+        # Whoever has another file speaks of another federation: nobody believes its keys.
+        self._federation = bytes.fromhex(file.federation.id) + file.digest()
+
+    @property
+    def certificate(self) -> bytes:
+        """See `protocol.client.Trust`."""
+        return self._identity.certificate_der
+
+    def sign(self, key: bytes) -> bytes:
+        """See `protocol.client.Trust`."""
+        return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.client.Trust`."""
+        statement = Statement.agreement_key(self._federation, name, key)
+        self._identity.trust.verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+
+
+class Member:
+    """Takes part in one run of a federation."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # what a member brings
+        self,
+        file: FederationFile,
+        identity: Identity,
+        database: TransactionDatabase,
+        secret: ItemSecret,
+        vocabulary: Vocabulary | None,
+        out: Path,
+        *,
+        audit: AuditLog | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._file, self._identity, self._out, self._tell, self._audit = file, identity, out, tell, audit
+        file.check_member(identity.name)
+        file.check_items(secret, vocabulary)
+        self._site = Site(
+            database,
+            file.federation.members,
+            secret,
+            vocabulary,
+            variants=(file.federation.variant,),
+            share_vocabulary=file.items.share_vocabulary,
+            trust=MemberTrust(file, identity),
+        )
+        self.session = ClientSession(identity.name, self._site)
+
+    async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
+        """Take part until the run is over.
+
+        Raises:
+            RunError: The server stayed away, or asked for what this site does not give.
+        """
+        journal = self._journal()
+        file = self._file
+        host, port = host or file.server.host, port or file.server.port
+        client = NetworkClient(
+            self.session,
+            client_context(self._identity, now=datetime.now(UTC)),
+            entropy=os.urandom,
+            patience=patience(file),
+            journal=journal,
+            leaving=self._recorder(f"{host}:{port}"),
+            tell=self._tell,
+        )
+        try:
+            received = await client.run(host, port)
+        finally:
+            journal.close()
+        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
+        if received.ending.startswith("ended by the server"):
+            raise RunError(received.ending)
+        return received
+
+    def _journal(self) -> Journal:
+        """The journal of a run that this member was killed in, or a new one."""
+        path = self._out / MEMBER_JOURNAL
+        digest = self._file.digest().hex()
+        if not path.exists():
+            return Journal.create(path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL})
+        journal, header, records = Journal.reopen(path)
+        if (header.get("digest"), header.get("member")) != (digest, self.session.name):
+            journal.close()
+            msg = f"{path}: the journal is of another federation or member; move it away"
+            raise JournalError(msg)
+        if records:
+            self._tell(f"coming back: {len(records)} messages of the run are played again")
+        self.session.replay(told(records, str(path)))
+        return journal
+
+    def _recorder(self, peer: str) -> Callable[[m.FromClient, Frame], None]:
+        def record(message: m.FromClient, frame: Frame) -> None:
+            if self._audit is not None:
+                run = self.session.run or None
+                self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer)
+
+        return record

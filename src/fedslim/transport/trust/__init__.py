@@ -1,0 +1,45 @@
+"""Who is who on the network: an authority, certificates, and TLS in which both sides show theirs.
+
+    authority.py    signs, revokes, keeps the ledger         (`fedslim ca`)
+    enrolment.py    a site's key, request and certificate    (`fedslim enroll`)
+    identity.py     a site as it runs: name, key, warnings
+    tls.py          contexts for both sides; who the peer is
+    anchor.py       whom to believe; certificates and signatures that come in messages
+    statements.py   what members sign for each other
+
+No private key ever travels. A name is taken from a certificate and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from fedslim.transport.trust.anchor import Trust
+from fedslim.transport.trust.authority import Authority, Signed
+from fedslim.transport.trust.enrolment import Requested, install, install_list, make_renewal, make_request
+from fedslim.transport.trust.identity import Files, Identity, read_trust
+from fedslim.transport.trust.names import Role
+from fedslim.transport.trust.statements import Statement
+from fedslim.transport.trust.tls import client_context, explained, peer_name, refresh, server_context
+from fedslim.transport.trust.trial import Trial, make_trial
+
+__all__ = [
+    "Authority",
+    "Files",
+    "Identity",
+    "Requested",
+    "Role",
+    "Signed",
+    "Statement",
+    "Trial",
+    "Trust",
+    "client_context",
+    "explained",
+    "install",
+    "install_list",
+    "make_renewal",
+    "make_request",
+    "make_trial",
+    "peer_name",
+    "read_trust",
+    "refresh",
+    "server_context",
+]
