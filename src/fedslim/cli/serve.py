@@ -87,7 +87,7 @@ def client(  # one parameter for each option
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Where the server is, if not as in the file.")
+        str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
 ) -> None:
