@@ -16,14 +16,15 @@ SIMULATE_OPTIONS = (
     *("--no-masking", "--reference", "--no-compare", "--out", "--top", "--json", "--format", "--bins", "--from"),
     *("--transaction-column", "--item-column", "--data-seed", "--quiet"),
 )
-HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec"}
+HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec", "cryptography"}
 
 
 def test_help_names_every_command(fedslim):
     ran = fedslim("--help")
     assert (ran.code, ran.err) == (0, "")
     assert all(
-        command in ran.out for command in ("mine", "simulate", "demo", "show", "data", "vocabulary", "--version")
+        command in ran.out
+        for command in ("mine", "simulate", "demo", "show", "data", "vocabulary", "ca", "enroll", "--version")
     )
     assert "--debug" in ran.out
 
@@ -32,6 +33,8 @@ def test_without_a_command_there_is_the_help(fedslim):
     assert fedslim() == fedslim("--help")
     assert fedslim("data") == fedslim("data", "--help")
     assert fedslim("vocabulary") == fedslim("vocabulary", "--help")
+    assert fedslim("ca") == fedslim("ca", "--help")
+    assert fedslim("enroll") == fedslim("enroll", "--help")
 
 
 @pytest.mark.parametrize(("command", "options"), [("mine", MINE_OPTIONS), ("simulate", SIMULATE_OPTIONS)])
@@ -63,6 +66,8 @@ def test_the_highest_effort_is_the_engines():
         ["--version"],
         ["data", "get", "--help"],
         ["vocabulary", "make", "--help"],
+        ["ca", "sign", "--help"],
+        ["enroll", "--help"],
     ],
 )
 def test_help_loads_nothing_heavy(loaded_by, arguments):

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import data, demo, mine, show, simulate, vocabulary
+from fedslim.cli import ca, data, demo, enroll, mine, show, simulate, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -27,6 +27,8 @@ app.command("show", short_help="Show a saved code table.")(show.show)
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
+app.add_typer(ca.app, name="ca")
+app.add_typer(enroll.app, name="enroll")
 
 
 def _version(wanted: bool) -> None:
