@@ -4,6 +4,8 @@
     fedslim show table.json
     fedslim data list
     fedslim vocabulary make shop.csv --secret members.secret --out shop.json
+    fedslim enroll --name hospital-a
+    fedslim ca sign hospital-a.csr
 
 Nothing here loads numpy or numba before a command needs them, so that `--help` answers at once.
 """

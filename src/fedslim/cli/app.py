@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import audit, data, demo, federation, mine, serve, show, simulate, vocabulary
+from fedslim.cli import audit, ca, data, demo, enroll, federation, mine, serve, show, simulate, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -31,6 +31,8 @@ app.command("audit", short_help="Say what left a site, from its audit log.")(aud
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(federation.app, name="federation")
+app.add_typer(ca.app, name="ca")
+app.add_typer(enroll.app, name="enroll")
 
 
 def _version(wanted: bool) -> None:

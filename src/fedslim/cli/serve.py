@@ -86,9 +86,7 @@ def client(  # one parameter for each option
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")
-    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
 ) -> None:
     """Take part in a federation as one of its members.

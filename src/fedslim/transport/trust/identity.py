@@ -141,7 +141,12 @@ class Identity:
                 "get the newest crl.pem from the CA and install it with `fedslim enroll install`",
             ),
         )
-        return [told for span in spans if (told := ending(*span, now=now)) is not None]
+        told = [sentence for span in spans if (sentence := ending(*span, now=now)) is not None]
+        if listed.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
+            told.insert(
+                0, f"the certificate of {self.name!r} was revoked by {self.trust.name!r}; ask the CA's keeper why"
+            )
+        return told
 
     def sign(self, statement: Statement) -> bytes:
         """Sign a statement of our own; others check it with `Trust.verify`.

@@ -56,11 +56,21 @@ def checked_passphrase(passphrase: str) -> str:
     Raises:
         ParameterError: It is too short or too long.
     """
-    if len(passphrase) < SHORTEST_PASSPHRASE or len(passphrase.encode()) > LONGEST_PASSPHRASE:
+    if len(passphrase) < SHORTEST_PASSPHRASE or len(_bytes(passphrase)) > LONGEST_PASSPHRASE:
         msg = f"passphrase: it needs {SHORTEST_PASSPHRASE} characters or more (at most {LONGEST_PASSPHRASE} bytes); "
         msg += "take a few words that do not belong together"
         raise ParameterError(msg)
     return passphrase
+
+
+def _bytes(passphrase: str) -> bytes:
+    """As OpenSSL takes it. Python's own complaint would quote a part of it."""
+    try:
+        return passphrase.encode()
+    except UnicodeEncodeError:
+        pass
+    msg = "passphrase: it is not UTF-8; where it comes from must use the encoding of this program"
+    raise ParameterError(msg)
 
 
 def new_key() -> Ed25519PrivateKey:
@@ -79,7 +89,7 @@ def write_key(key: Ed25519PrivateKey, path: Path, passphrase: str | None = None)
         data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     else:
         plain = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-        data = _encrypted(plain, checked_passphrase(passphrase).encode())
+        data = _encrypted(plain, _bytes(checked_passphrase(passphrase)))
     with creating(path) as stream:
         stream.write(data)
 
@@ -99,8 +109,9 @@ def read_key(path: Path, passphrase: str | None = None) -> Ed25519PrivateKey:
             f"{path}: this key has a passphrase, and none was given; set FEDSLIM_PASSPHRASE or name a --passphrase-file"
         )
         raise CertificateError(msg)
+    words = None if passphrase is None else _bytes(passphrase)
     try:
-        key = load_pem_private_key(data, None if passphrase is None else passphrase.encode())
+        key = load_pem_private_key(data, words)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         why = "the passphrase is wrong, or the key is damaged" if passphrase is not None else "this is no private key"
         msg = f"{path}: {why}; give the passphrase it was made with, or the file that fedslim made"
@@ -171,6 +182,7 @@ def read_public(path: Path, most: int = MOST_BYTES) -> bytes:
 
 def write_public(path: Path, data: bytes) -> None:
     """Write, or replace, a file that anybody may read and its owner change."""
+    make_folder_for(path)
     with replacing(path) as (stream, partial):
         stream.write(data)
         partial.chmod(PUBLIC_MODE)  # whatever the umask: some let the whole group write

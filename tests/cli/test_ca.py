@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import json
+import re
+import stat
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fedslim.cli import ca, passphrases
+from fedslim.transport.trust import Identity, client_context, read_trust, server_context
+
+WORDS = "seven purple hedgehogs"
+DIGITS = "[0-9a-f]{64}"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    """Every test runs in a folder of its own, and knows no passphrase."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FEDSLIM_PASSPHRASE", "FEDSLIM_CA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def fine(fedslim):
+    """Runs a command that succeeds, and gives back what it prints."""
+
+    def run(*arguments):
+        ran = fedslim(*arguments)
+        assert (ran.code, ran.err) == (0, ""), ran.err
+        return ran.out
+
+    return run
+
+
+@pytest.fixture
+def refused(fedslim):
+    """Runs a command that is refused for bad input, and gives back the sentence."""
+
+    def run(*arguments):
+        ran = fedslim(*arguments)
+        assert (ran.code, ran.out) == (2, ""), ran
+        return ran.only_line
+
+    return run
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Sets the clock of the commands forward."""
+
+    def pass_by(days):
+        now = datetime.now(UTC) + timedelta(days=days, hours=1)
+        monkeypatch.setattr(ca, "moment", lambda: now)
+        monkeypatch.setattr("fedslim.cli.enroll.moment", lambda: now)
+
+    return pass_by
+
+
+@pytest.fixture
+def federation(fine):
+    """A CA, a server and a member, made as in docs/deploy.md."""
+    fingerprint = re.search(DIGITS, fine("ca", "init", "--name", "Heart Study CA")).group()
+    fine("enroll", "--name", "fed", "--host", "fed.example.org", "--host", "10.0.0.7")
+    fine("enroll", "--name", "hospital-a")
+    fine("ca", "sign", "fed/fed.csr", "--role", "server")
+    fine("ca", "sign", "hospital-a/hospital-a.csr")
+    fine("enroll", "install", "fed/fed.pem", "--fingerprint", fingerprint)
+    fine("enroll", "install", "hospital-a/hospital-a.pem", "--fingerprint", fingerprint)
+    return fingerprint
+
+
+def fact(printed, name):
+    return re.search(rf"^{name} +(.*)$", printed, re.MULTILINE).group(1)
+
+
+def all_secrets(folder):
+    """The lines of all private keys below a folder."""
+    files = [path for path in folder.rglob("*") if path.suffix in {".key", ".pem"}]
+    texts = [path.read_text() for path in files if "PRIVATE" in path.read_text()]
+    return [line for text in texts for line in text.splitlines() if not line.startswith("-----")]
+
+
+# -- from nothing to certificates ------------------------------------------------------------------------------------
+
+
+def test_everything_in_its_order(federation):
+    now = datetime.now(UTC)
+    server, member = Identity.load("fed"), Identity.load("hospital-a")
+    assert (server.name, list(map(str, server.hosts))) == ("fed", ["fed.example.org", "10.0.0.7"])
+    assert member.trust.fingerprint == federation
+    server_context(server, now=now)
+    client_context(member, now=now)
+
+
+def test_what_the_commands_say(fine, tmp_path):
+    made = fine("ca", "init", "keys/ca", "--days", "100")
+    assert fact(made, "made") == "keys/ca: fedslim CA"
+    assert fact(made, "key") == "keys/ca/ca.key, without a passphrase"
+    asked = fine("enroll", "--name", "hospital-a", "--out", "site")
+    assert fact(asked, "request") == "site/hospital-a.csr: send this to the CA"
+    shown = fine("ca", "show", "site/hospital-a.csr")
+    assert fact(shown, "key") == fact(asked, "key")
+    assert json.loads(fine("ca", "show", "site/hospital-a.csr", "--json")) == {
+        "file": "site/hospital-a.csr",
+        "name": "hospital-a",
+        "hosts": [],
+        "key": fact(asked, "key"),
+    }
+    signed = fine("ca", "sign", "site/hospital-a.csr", "--ca", "keys/ca", "--days", "30", "--out", "new/back.pem")
+    assert fact(signed, "signed") == "hospital-a, as a member"
+    assert fact(signed, "send back") == "new/back.pem"
+    assert fact(signed, "fingerprint") == fact(made, "fingerprint")
+    assert fact(signed, "key") == fact(asked, "key")
+    installed = fine("enroll", "install", "new/back.pem", "--out", "site", "--ca", "keys/ca/ca.pem")
+    assert fact(installed, "name") == "hospital-a, a member"
+    assert fact(installed, "CA") == "fedslim CA, revocation list 2"
+    everything = made + asked + shown + signed + installed + fine("enroll", "show", "site")
+    assert not [line for line in all_secrets(tmp_path) if line in everything]
+
+
+def test_list(fine, federation, later):
+    fine("ca", "revoke", "hospital-a")
+    later(91)
+    printed = fine("ca", "list")
+    assert re.search(
+        r"^fed +server +expired +\S+ \S+ UTC +[0-9a-f]{16} +fed\.example\.org, 10\.0\.0\.7$", printed, re.MULTILINE
+    )
+    assert re.search(r"^hospital-a +member +revoked ", printed, re.MULTILINE)
+    assert fact(printed, "fingerprint") == federation
+    record = json.loads(fine("ca", "list", "--json"))
+    assert (record["name"], record["fingerprint"]) == ("Heart Study CA", federation)
+    assert [(each["name"], each["state"]) for each in record["certificates"]] == [
+        ("fed", "expired"),
+        ("hospital-a", "revoked"),
+    ]
+    assert record["certificates"][0]["revoked"] is None
+
+
+@pytest.mark.usefixtures("federation")
+def test_listings_have_nothing_secret(fine, tmp_path):
+    shown = fine("ca", "list") + fine("ca", "list", "--json") + fine("enroll", "show", "fed", "--json")
+    shown += (tmp_path / "ca" / "ledger.json").read_text()
+    secrets = all_secrets(tmp_path)
+    assert len(secrets) == 3
+    assert not [line for line in secrets if line in shown]
+
+
+def test_an_empty_list(fine):
+    fine("ca", "init")
+    assert fact(fine("ca", "list"), "signed") == "0 certificates"
+
+
+def test_the_folder_of_the_ca_may_be_in_the_environment(fine, monkeypatch):
+    fine("ca", "init", "elsewhere")
+    monkeypatch.setenv("FEDSLIM_CA", "elsewhere")
+    assert fact(fine("ca", "list"), "signed") == "0 certificates"
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("federation")
+def test_nothing_is_overwritten(refused, tmp_path):
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert "there is a CA in this folder already, and it is kept" in refused("ca", "init")
+    assert "there is a key already, and it is kept" in refused("enroll", "--name", "fed")
+    for out, told in [
+        ("ca/ca.key", "there is something else than a certificate, and it is kept"),
+        ("fed/fed.csr", "this is the request, which would be lost"),
+        ("ca", "this is a folder"),
+    ]:
+        assert told in refused("ca", "sign", "fed/fed.csr", "--role", "server", "--out", out)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_request_with_hosts_is_not_signed_by_accident(fine, refused):
+    fine("ca", "init")
+    fine("enroll", "--name", "fed", "--host", "localhost")
+    told = refused("ca", "sign", "fed/fed.csr")
+    assert told.endswith("say which it is to be with --role server or --role member")
+    assert "--role: 'boss' is none; give member or server" in refused("ca", "sign", "fed/fed.csr", "--role", "boss")
+    assert fact(fine("ca", "sign", "fed/fed.csr", "--role", "member"), "signed") == "fed, as a member"
+
+
+def test_names_and_hosts_are_checked_first(refused, tmp_path):
+    assert "--name: 'Hospital A' cannot be the name of a member" in refused("enroll", "--name", "Hospital A")
+    assert "host: '*.example.org' is neither" in refused("enroll", "--name", "fed", "--host", "*.example.org")
+    assert "--name is for making a request" in refused("enroll", "--name", "a", "show", "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_there_is_no_ca(refused, fine):
+    assert "there is no CA in this folder; name another with --ca" in refused("ca", "list")
+    assert "there is no CA in this folder" in refused("ca", "revoke", "hospital-a")
+    fine("enroll", "--name", "a")
+    assert "there is no CA in this folder" in refused("ca", "sign", "a/a.csr")
+    assert "there is no such file" in refused("ca", "sign", "nothing.csr")
+
+
+def test_whose_word_it_is(fine, refused):
+    fine("ca", "init")
+    fine("enroll", "--name", "a")
+    fine("ca", "sign", "a/a.csr")
+    assert "a/a.pem: whose word is this?" in refused("enroll", "install", "a/a.pem")
+    wrong = refused("enroll", "install", "a/a.pem", "--fingerprint", "00" * 32)
+    assert "there is no CA with the fingerprint" in wrong
+    assert "the certificate has not come yet" in refused("enroll", "show", "a")
+    fine("enroll", "install", "a/a.pem", "--ca", "ca/ca.pem", "--crl", "ca/crl.pem")
+
+
+@pytest.mark.usefixtures("federation")
+def test_a_key_that_others_may_read(refused, tmp_path):
+    (tmp_path / "hospital-a" / "key.pem").chmod(0o640)
+    assert "hospital-a/key.pem: others may read or change this private key" in refused("enroll", "show", "hospital-a")
+    (tmp_path / "ca" / "ca.key").chmod(0o604)
+    assert "ca/ca.key: others may read or change this private key" in refused("ca", "crl")
+
+
+@pytest.mark.usefixtures("federation")
+def test_names_that_were_never_signed(refused):
+    assert "has signed nothing for 'hospital-b'" in refused("ca", "revoke", "hospital-b")
+    assert "cannot be the name of a member" in refused("ca", "revoke", "\x1b[2J")
+
+
+@pytest.mark.parametrize("debug", [[], ["--debug"]])
+@pytest.mark.usefixtures("federation")
+def test_a_damaged_key_is_not_shown(fedslim, tmp_path, debug):
+    path = tmp_path / "hospital-a" / "key.pem"
+    hidden = path.read_text().splitlines()[1]
+    path.write_text(f"-----BEGIN PRIVATE KEY-----\n{hidden[:-8]}\n-----END PRIVATE KEY-----\n")
+    ran = fedslim("enroll", "show", "hospital-a", *debug)
+    assert ran.code == 2
+    assert "this is no private key" in ran.err
+    assert hidden[:12] not in ran.out + ran.err
+
+
+# -- revocation and renewal ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("federation")
+def test_revoking_and_telling_everybody(fine, refused, fedslim):
+    told = fine("ca", "revoke", "hospital-a")
+    assert told == "hospital-a: revoked 1 certificate; give ca/crl.pem to the server and all members\n"
+    assert "say with --out DIR which folder it is for" in refused("enroll", "install", "ca/crl.pem")
+    assert (
+        fine("enroll", "install", "ca/crl.pem", "--out", "fed") == "fed: has revocation list 4 of Heart Study CA now\n"
+    )
+    assert read_trust("fed").number == 4
+    fine("enroll", "install", "ca/crl.pem", "--out", "hospital-a")
+    ran = fedslim("enroll", "show", "hospital-a")
+    assert ran.code == 0
+    assert ran.only_line.startswith("fedslim: warning: the certificate of 'hospital-a' was revoked by 'Heart Study CA'")
+
+
+@pytest.mark.usefixtures("federation")
+def test_a_new_list(fine, refused):
+    told = fine("ca", "crl", "--days", "10")
+    assert re.fullmatch(r"ca/crl\.pem: list 4 with 0 revoked certificates, valid until .* UTC; give it to all\n", told)
+    assert "is out of range" in refused("ca", "crl", "--days", "0")
+    assert "give 1 to 398" in refused("ca", "crl", "--days", "399")
+
+
+@pytest.mark.usefixtures("federation")
+def test_renewal_with_the_same_key(fine, fedslim, later):
+    before = Identity.load("fed")
+    later(80)
+    warned = fedslim("enroll", "show", "fed").err
+    assert "warning: the certificate of 'fed' ends in 9 days" in warned
+    assert "`fedslim enroll renew fed`" in warned
+    assert "the certificate of 'hospital-a' ends in 9 days" in fedslim("ca", "list").err
+    assert json.loads(fedslim("enroll", "show", "fed", "--json").out)["warnings"]
+    fine("enroll", "renew", "fed")
+    fine("ca", "sign", "fed/fed.csr", "--role", "server")
+    fine("enroll", "install", "fed/fed.pem")
+    after = Identity.load("fed")
+    assert (after.name, after.hosts) == (before.name, before.hosts)
+    assert after.expires > before.expires
+    assert [each for each in fedslim("ca", "list").err.splitlines() if "'fed'" in each] == []
+
+
+@pytest.mark.usefixtures("federation")
+def test_renewal_with_a_new_key(fine, refused, tmp_path):
+    fine("enroll", "renew", "hospital-a", "--new-key")
+    assert "sign it with --renew, which revokes the other" in refused("ca", "sign", "hospital-a/hospital-a.csr")
+    told = fine("ca", "sign", "hospital-a/hospital-a.csr", "--renew")
+    assert fact(told, "revoked").startswith("1 certificate of the older key")
+    fine("enroll", "install", "hospital-a/hospital-a.pem")
+    states = [each["state"] for each in json.loads(fine("ca", "list", "--json"))["certificates"]]
+    assert states == ["valid", "superseded", "valid"]
+    assert stat.S_IMODE((tmp_path / "hospital-a" / "key.pem").stat().st_mode) == 0o600
+
+
+def test_a_ca_that_ends_is_told_in_time(fine, fedslim, later):
+    fine("ca", "init", "--days", "60")
+    fine("enroll", "--name", "a")
+    later(50)
+    assert "warning: the CA 'fedslim CA' ends in 9 days" in fedslim("ca", "sign", "a/a.csr").only_line
+    later(61)
+    assert "this CA has expired on" in fedslim("ca", "sign", "a/a.csr").only_line
+
+
+# -- passphrases -----------------------------------------------------------------------------------------------------
+
+
+def written(path, text, mode=0o600):
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_passphrase_from_the_environment(fine, refused, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDSLIM_PASSPHRASE", WORDS)
+    assert fact(fine("ca", "init"), "key") == "ca/ca.key, under a passphrase"
+    fine("enroll", "--name", "a")
+    fine("ca", "sign", "a/a.csr")
+    fine("enroll", "install", "a/a.pem", "--ca", "ca/ca.pem")
+    fine("enroll", "renew", "a", "--new-key")
+    assert (tmp_path / "a" / "next-key.pem").read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    monkeypatch.setenv("FEDSLIM_PASSPHRASE", "some other words")
+    for command in (("ca", "crl"), ("enroll", "show", "a")):
+        told = refused(*command)
+        assert "the passphrase is wrong" in told
+        assert "other words" not in told
+    monkeypatch.delenv("FEDSLIM_PASSPHRASE")
+    told = refused("ca", "revoke", "a")
+    assert "there is no terminal to ask for it; set FEDSLIM_PASSPHRASE or use --passphrase-file" in told
+
+
+def test_a_passphrase_from_a_file(fine, refused, tmp_path):
+    file = written(tmp_path / "words", WORDS + "\n")
+    fine("ca", "init", "--passphrase-file", file)
+    fine("ca", "crl", "--passphrase-file", file)
+    for text, told in [("\n", "there is no passphrase on the first line"), ("", "there is no passphrase")]:
+        assert told in refused("ca", "crl", "--passphrase-file", written(tmp_path / "w", text))
+    (tmp_path / "w").write_bytes(b"\xff\xfe\n")
+    assert "is not UTF-8" in refused("ca", "crl", "--passphrase-file", tmp_path / "w")
+    file.chmod(0o644)
+    told = refused("ca", "crl", "--passphrase-file", file)
+    assert "others may read or change this passphrase" in told
+    assert WORDS not in told
+
+
+def test_a_passphrase_that_is_asked_for(fine, refused, monkeypatch):
+    answers = []
+    monkeypatch.setattr(passphrases, "is_terminal", lambda _: True)
+    monkeypatch.setattr(passphrases, "getpass", lambda _: answers.pop(0))
+    answers[:] = [WORDS, WORDS]
+    fine("ca", "init", "--passphrase")
+    answers[:] = [WORDS]
+    fine("ca", "crl")
+    answers[:] = [WORDS, WORDS + "!"]
+    assert "the two passphrases are different; nothing was made" in refused("enroll", "--name", "a", "--passphrase")
+    answers[:] = ["short", "short"]
+    assert "it needs 12 characters or more" in refused("enroll", "--name", "a", "--passphrase")
+
+
+def test_a_passphrase_that_is_no_text(refused, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDSLIM_PASSPHRASE", "seven purple \udcff hedgehogs")
+    assert "passphrase: it is not UTF-8" in refused("ca", "init")
+    assert not (tmp_path / "ca" / "ca.key").exists()
+
+
+def test_there_is_no_argument_for_it(refused):
+    for command in (("ca", "init"), ("enroll", "--name", "a")):
+        told = refused(*command, f"--passphrase={WORDS}")
+        assert "does not take a value" in told
+        assert WORDS not in told
+
+
+# -- a try on one machine ----------------------------------------------------------------------------------------------
+
+
+def test_demo(fedslim, tmp_path):
+    ran = fedslim("ca", "demo", "try", "--members", "a, b")
+    assert ran.code == 0
+    assert ran.only_line == "These keys are for trying only: they are all in one place, and have no passphrases."
+    assert fact(ran.out, "try/server") == "the server, for localhost, 127.0.0.1, ::1"
+    assert fact(ran.out, "try/b") == "the member b"
+    now = datetime.now(UTC)
+    server_context(Identity.load("try/server"), now=now)
+    client_context(Identity.load("try/a"), now=now)
+    assert not [line for line in all_secrets(tmp_path) if line in ran.out]
+    again = fedslim("ca", "demo", "try")
+    assert again.code == 2
+    assert "there is something in this folder, and it is kept; name a new one" in again.only_line
+
+
+def test_demo_with_bad_names(refused, tmp_path):
+    assert "members: 'A' cannot be the name of a member" in refused("ca", "demo", "try", "--members", "A")
+    assert "each once" in refused("ca", "demo", "try", "--members", "a,a")
+    assert "cannot be the name" in refused("ca", "demo", "try", "--members", "")
+    assert not (tmp_path / "try").exists()
+
+
+def test_the_engine_is_not_loaded(loaded_by):
+    heavy = {"numba", "sklearn", "pandas", "scipy"}
+    assert loaded_by("ca", "demo", "try", "--members", "a") & heavy == set()
