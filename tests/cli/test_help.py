@@ -16,25 +16,28 @@ SIMULATE_OPTIONS = (
     *("--no-masking", "--reference", "--no-compare", "--out", "--top", "--json", "--format", "--bins", "--from"),
     *("--transaction-column", "--item-column", "--data-seed", "--quiet"),
 )
-<<<<<<< HEAD
-COMMANDS = ("mine", "simulate", "demo", "show", "audit", "data", "vocabulary", "federation", "--version")
-HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec"}
-=======
+COMMANDS = (
+    "mine",
+    "simulate",
+    "demo",
+    "show",
+    "audit",
+    "data",
+    "vocabulary",
+    "federation",
+    "ca",
+    "enroll",
+    "server",
+    "client",
+    "--version",
+)
 HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec", "cryptography"}
->>>>>>> ca
 
 
 def test_help_names_every_command(fedslim):
     ran = fedslim("--help")
     assert (ran.code, ran.err) == (0, "")
-<<<<<<< HEAD
     assert all(command in ran.out for command in COMMANDS)
-=======
-    assert all(
-        command in ran.out
-        for command in ("mine", "simulate", "demo", "show", "data", "vocabulary", "ca", "enroll", "--version")
-    )
->>>>>>> ca
     assert "--debug" in ran.out
 
 
@@ -42,12 +45,9 @@ def test_without_a_command_there_is_the_help(fedslim):
     assert fedslim() == fedslim("--help")
     assert fedslim("data") == fedslim("data", "--help")
     assert fedslim("vocabulary") == fedslim("vocabulary", "--help")
-<<<<<<< HEAD
     assert fedslim("federation") == fedslim("federation", "--help")
-=======
     assert fedslim("ca") == fedslim("ca", "--help")
     assert fedslim("enroll") == fedslim("enroll", "--help")
->>>>>>> ca
 
 
 @pytest.mark.parametrize(("command", "options"), [("mine", MINE_OPTIONS), ("simulate", SIMULATE_OPTIONS)])
@@ -79,13 +79,10 @@ def test_the_highest_effort_is_the_engines():
         ["--version"],
         ["data", "get", "--help"],
         ["vocabulary", "make", "--help"],
-<<<<<<< HEAD
         ["federation", "init", "--help"],
         ["audit", "--help"],
-=======
         ["ca", "sign", "--help"],
         ["enroll", "--help"],
->>>>>>> ca
     ],
 )
 def test_help_loads_nothing_heavy(loaded_by, arguments):
