@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
     from fedslim.transport.trust import Identity
 
-CODE_TABLE, RECORD, AUDIT = "codetable.json", "run.json", "audit.jsonl"
+CODE_TABLE, RECORD, HISTORY, AUDIT = "codetable.json", "run.json", "history.json", "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
@@ -64,11 +64,14 @@ def server(
     served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
     save(served.table, out / CODE_TABLE)
     save_record(served.as_dict(federation), out / RECORD)
+    save_record({"history": list(served.history)}, out / HISTORY)
     print_code_table(served.table, TOP, federation.federation.name)
     say(
         f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}, "
         f"{count(served.communication.rounds, 'round')}, {size(served.communication.bytes_total)}; saved in {out}"
     )
+    if served.lost is not None:
+        raise served.lost
 
 
 def client(  # one parameter for each option

@@ -62,6 +62,8 @@ class Served:
     outcome: Outcome
     communication: Communication
     seconds: float
+    history: tuple[dict[str, Any], ...]
+    lost: RunError | None  # why the run ended early, with the best so far
 
     def as_dict(self, file: FederationFile) -> dict[str, Any]:
         """The run record: what was run, with what, how it went."""
@@ -84,6 +86,7 @@ class Served:
             "itemsets": len(self.table),
             "candidates": self.outcome.tally.candidates,
             "ending": self.outcome.ending,
+            "reason": None if self.lost is None else str(self.lost),
             "converged": self.outcome.converged,
             "seconds": self.seconds,
             **self.communication.as_dict(),
@@ -98,6 +101,9 @@ class Server:
         self.communication = Communication()
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
+        self.history: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+        self._on_round: Callable[[], None] | None = None
 
     async def run(
         self,
@@ -150,15 +156,24 @@ class Server:
             trace=self._account,
             tell=self._tell,
         )
+        self._began = began
+        lost: RunError | None = None
         try:
             outcome = await self.network.run(
                 file.server.host if host is None else host, file.server.port if port is None else port
             )
+        except RunError as error:
+            best = session.best()
+            if best is None:
+                raise
+            outcome, lost = best, error
         finally:
             self.network.close_journal()
-        path.unlink(missing_ok=True)
+        if lost is None:
+            path.unlink(missing_ok=True)
         labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
-        return Served(code_table(outcome.table, labels), outcome, self.communication, time.monotonic() - began)
+        table = code_table(outcome.table, labels)
+        return Served(table, outcome, self.communication, time.monotonic() - began, tuple(self.history), lost)
 
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
         def begin(items: int) -> Journal:
@@ -179,8 +194,28 @@ class Server:
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
         elif isinstance(event, RoundPassed):
             self.communication.end_round()
+            self._remember(event)
             if self._on_round is not None:
                 self._on_round()
+
+    def _remember(self, passed: RoundPassed) -> None:
+        """One more step of the history, where the table has changed."""
+        variant = None if self.session is None else self.session.variant
+        if variant is None or not variant.supports:
+            return
+        search = variant.search
+        if self.history and self.history[-1]["bits_total"] == search.bits_now:
+            return
+        self.history.append(
+            {
+                "round": passed.number,
+                "seconds": time.monotonic() - self._began,
+                "itemsets": search.itemsets,
+                "bits_total": search.bits_now,
+                "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
+                "bytes_total": self.communication.bytes_total,
+            }
+        )
 
 
 def _numbers(table: m.Table) -> tuple[str, ...]:

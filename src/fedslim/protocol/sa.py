@@ -88,8 +88,8 @@ class ServerVariant:
         self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements whose covers the last accepted one changed
         self._entered: m.Entered | None = None  # what everybody is still to be told
         self._change: Change | None = None
-        self._supports: list[int] = []
-        self._transactions = 0
+        self.supports: list[int] = []
+        self.transactions = 0
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
@@ -99,7 +99,7 @@ class ServerVariant:
         ending = "converged"
         try:
             while True:
-                if situation.ending is not None and self._supports and not isinstance(question, merged.Accept):
+                if situation.ending is not None and self.supports and not isinstance(question, merged.Accept):
                     ending = situation.ending
                     break
                 question = questions.send((yield from self._answered(question)))
@@ -108,7 +108,7 @@ class ServerVariant:
         result = search.result()
         found = [search.number_of(e.items) for e in result.entries if len(e.items) > 1]
         supports = yield from self._counted(found)
-        table = packed_table(result, self._supports, supports, self._transactions)
+        table = packed_table(result, self.supports, supports, self.transactions)
         return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
 
     def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
@@ -134,11 +134,11 @@ class ServerVariant:
         ring = Ring.for_sums_up_to(self._situation.settings.most_transactions)
         ask = m.AskIndexedUsages(self._situation.number, 0, ring.bits)
         counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
-        *self._supports, self._transactions = counts.tolist()
-        if max(self._supports, default=0) > self._transactions:
+        *self.supports, self.transactions = counts.tolist()
+        if max(self.supports, default=0) > self.transactions:
             msg = "the usages are higher than the number of transactions: a member does not count as the protocol says"
             raise ProtocolError(msg)
-        return np.array(self._supports, np.int64)
+        return np.array(self.supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
         entered, self._entered = self._entered, None
@@ -180,7 +180,7 @@ class ServerVariant:
 
     def _evaluated(self, candidate: m.Entered) -> Generator[Round, Replies, Change]:
         length = max(len(self.search.usages), candidate.number + 1)
-        ring = Ring.for_sums_up_to(self._transactions)
+        ring = Ring.for_sums_up_to(self.transactions)
         ask = m.AskEvaluation(self._situation.number, 0, candidate, length, ring.bits)
         counts = yield from self._masked(ask, ring, 2 * length, "evaluation")
         lost, won = counts[:length], counts[length:]
@@ -189,7 +189,7 @@ class ServerVariant:
         return self._change
 
     def _counted(self, numbers: list[int]) -> Generator[Round, Replies, list[int]]:
-        ring = Ring.for_sums_up_to(self._transactions)
+        ring = Ring.for_sums_up_to(self.transactions)
         entered, self._entered = self._entered, None
         vector = m.Vector.of(np.array(numbers, np.int64))
         ask = m.AskIndexedSupports(self._situation.number, 0, entered, vector, ring.bits)

@@ -22,13 +22,14 @@ from fedslim.mdl.search import Policy
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
+from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.variant import Replies, Round, Situation, server_side
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.protocol.outcome import Ending
     from fedslim.protocol.variant import ServerSide
 
 
@@ -92,6 +93,17 @@ class ServerSession:
         """Who has to say something before the run goes on."""
         idle = {MemberState.IDLE, MemberState.SEATED, MemberState.FINISHED}
         return tuple(member for member, state in self._states.items() if state not in idle)
+
+    def best(self) -> Outcome | None:
+        """The best so far, without asking anybody: of itemsets only the usages are known, which stand for supports."""
+        if self.outcome is not None:
+            return self.outcome
+        if self.variant is None or not self.variant.supports:
+            return None
+        result = self.variant.search.result()
+        usages = [entry.usage for entry in result.entries if len(entry.items) > 1]
+        table = packed_table(result, self.variant.supports, usages, self.variant.transactions)
+        return Outcome(table, result.tally, "member lost")
 
     def stop(self) -> None:
         """Stop before the next round; the best table so far is the result."""

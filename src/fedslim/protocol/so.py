@@ -75,8 +75,8 @@ class ServerVariant:
         self._members = {name: Member(situation.items) for name in situation.members}
         self._sums = PairLedger()
         self._accepted: dict[str, m.Accept] = {}  # what its proposers are still to be told
-        self._supports: list[int] = []
-        self._transactions = 0
+        self.supports: list[int] = []
+        self.transactions = 0
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
@@ -86,7 +86,7 @@ class ServerVariant:
         ending = "converged"
         try:
             while True:
-                if situation.ending is not None and self._supports and not isinstance(question, merged.Accept):
+                if situation.ending is not None and self.supports and not isinstance(question, merged.Accept):
                     ending = situation.ending
                     break
                 question = questions.send((yield from self._answered(question)))
@@ -95,7 +95,7 @@ class ServerVariant:
         result = search.result()
         supports = yield from self._counted()
         found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
-        table = packed_table(result, self._supports, found, self._transactions)
+        table = packed_table(result, self.supports, found, self.transactions)
         return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
 
     def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
@@ -117,18 +117,18 @@ class ServerVariant:
         if any(len(own) != self._situation.items + 1 for own in counts):
             msg = f"usages came for another number of items than {self._situation.items}"
             raise ProtocolError(msg)
-        *self._supports, self._transactions = np.sum(counts, axis=0).tolist()
-        if max(self._supports, default=0) > self._transactions:
+        *self.supports, self.transactions = np.sum(counts, axis=0).tolist()
+        if max(self.supports, default=0) > self.transactions:
             msg = "usages came that are higher than the number of transactions"
             raise ProtocolError(msg)
-        return np.array(self._supports, np.int64)
+        return np.array(self.supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
         number = self._situation.number
         told, self._accepted = self._accepted, {}
         asked = {name: m.AskCandidates(number, told.get(name)) for name in self._members}
         replies = yield Round(asked, m.Candidates, "candidates")
-        news = [self._members[name].take_in(reply, self._transactions) for name, reply in replies.items()]
+        news = [self._members[name].take_in(reply, self.transactions) for name, reply in replies.items()]
         x, y = np.concatenate([part.x for part in news]), np.concatenate([part.y for part in news])
         keys, where = np.unique((x.astype(np.int64) << 32) | y, return_inverse=True)
         added = np.zeros(len(keys), np.int64)
@@ -167,7 +167,7 @@ class ServerVariant:
         replies = yield Round(asked, m.Supports, "supports")
         supports: dict[tuple[int, ...], int] = {}
         for name, reply in replies.items():
-            slots, counts = reply.slots.values(), reply.counts.values(self._transactions)
+            slots, counts = reply.slots.values(), reply.counts.values(self.transactions)
             if len(slots) != len(counts) or len(np.unique(slots)) != len(slots):
                 msg = f"member {name!r} gave {len(counts)} supports for {len(slots)} itemsets, or two for one"
                 raise ProtocolError(msg)

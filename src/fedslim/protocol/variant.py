@@ -76,6 +76,8 @@ class ServerSide(Protocol):
     """A variant at the server."""
 
     clients_know: bool  # whether clients are told the table that was found
+    supports: list[int]  # of all items, once they are known
+    transactions: int
     search: Search
 
     def run(self) -> Generator[Round, Replies, Outcome]:

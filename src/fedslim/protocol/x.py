@@ -58,8 +58,8 @@ class ServerVariant:
         self._situation = situation
         self.search = SlimSearch(situation.items, situation.policy, eager=True)
         self._moves: list[m.Move] = []
-        self._transactions = 0
-        self._supports: list[int] = []
+        self.transactions = 0
+        self.supports: list[int] = []
         self._most = 0  # no element is used more often
         self._length = situation.items  # all slots below it may hold an element
         self._sizes = _Sizes()
@@ -77,7 +77,7 @@ class ServerVariant:
                     self._length = max(self._length, question.slot + 1)
                     self._sizes.forget_row(question.slot)
                     question = questions.send(None)
-                elif situation.ending is not None and self._supports:
+                elif situation.ending is not None and self.supports:
                     ending = situation.ending
                     break
                 else:
@@ -88,8 +88,8 @@ class ServerVariant:
         found = [list(entry.items) for entry in result.entries if len(entry.items) > 1]
         supports: list[int] = []
         if found:
-            supports = yield from self._counted(_SupportsOf(found, self._transactions))
-        table = packed_table(result, self._supports, supports, self._transactions)
+            supports = yield from self._counted(_SupportsOf(found, self.transactions))
+        table = packed_table(result, self.supports, supports, self.transactions)
         return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
 
     def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
@@ -122,7 +122,7 @@ class ServerVariant:
             case q.Supports():
                 return [_Supports(self._situation.items, self._situation.settings.most_transactions)]
             case q.Support(itemset):
-                return [_SupportsOf([list(itemset)], self._transactions)]
+                return [_SupportsOf([list(itemset)], self.transactions)]
             case q.CoUsages(slots):
                 return self._sizes.rows_for(slots, self.search.usages[list(slots)].tolist(), length)
             case q.TryInsert(slot, itemset, entry):
@@ -163,11 +163,11 @@ class ServerVariant:
                 for trial in read[0]:
                     self._after(trial, usages)
             case q.Supports():
-                *self._supports, self._transactions = read[0].tolist()
-                self._most = max(self._supports, default=0)
-                if self._most > self._transactions:
+                *self.supports, self.transactions = read[0].tolist()
+                self._most = max(self.supports, default=0)
+                if self._most > self.transactions:
                     raise ProtocolError(CONTRADICTION)
-                return np.array(self._supports, np.int64)
+                return np.array(self.supports, np.int64)
             case q.Support():
                 return read[0][0]
             case q.CoUsages(slots):

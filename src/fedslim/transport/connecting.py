@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,10 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
 from fedslim.transport.serving import HANDSHAKE, Patience
+from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
 if TYPE_CHECKING:
-    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
@@ -64,6 +65,9 @@ class NetworkClient:
                 reader, writer = await asyncio.open_connection(
                     host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
                 )
+            except ssl.SSLError as error:
+                # Waiting does not make a certificate better.
+                raise explained(error, f"the server at {host}:{port}") from error
             except (OSError, TimeoutError) as error:
                 if time.monotonic() - since > self._patience.grace:
                     msg = f"the server at {host}:{port} cannot be reached: {error}"

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fedslim.errors import FedslimError, LineError, ProtocolError, RunError
+from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
@@ -96,9 +96,10 @@ class NetworkServer:
         watch = asyncio.create_task(self._watch())
         try:
             async with server:
-                outcome = await self._over
-                await self._say_farewell()
-                return outcome
+                try:
+                    return await self._over
+                finally:
+                    await self._say_farewell()
         finally:
             watch.cancel()
             for line in list(self._lines.values()):
@@ -119,6 +120,9 @@ class NetworkServer:
             return
         if name not in self.session.members:
             self._tell(f"refused {name!r}: it has a certificate, and is not a member of this federation")
+            with contextlib.suppress(LineError):
+                refusal = framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation"))
+                await write_frame(writer, refusal.data, within=HANDSHAKE)
             await hang_up(writer)
             return
         keep_alive(writer)
@@ -144,12 +148,27 @@ class NetworkServer:
                 message = framing.from_client(data[framing.PREFIX_BYTES :])
                 self._account(type(message).__name__, "up", line.name, data)
                 self._act(self.session.receive(line.name, message, time.monotonic()))
-            except LineError:
+            except (LineError, UntrustedError):
                 return
             except ProtocolError as error:
                 # Whoever says what it may not say is not listened to any longer; it may come back and behave.
                 self._tell(f"{line.name}: {error}")
+                await self._refuse(line, str(error))
                 return
+            except FedslimError as error:
+                # The journal cannot be written, or the like: what was kept so far can be resumed.
+                self._break_off(error)
+                return
+
+    async def _refuse(self, line: Line, reason: str) -> None:
+        """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
+        with contextlib.suppress(LineError):
+            await write_frame(line.writer, framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
+
+    def _break_off(self, error: FedslimError) -> None:
+        assert self._over is not None  # noqa: S101
+        if not self._over.done():
+            self._over.set_exception(error)
 
     async def _send_all(self, line: Line) -> None:
         with contextlib.suppress(LineError, asyncio.CancelledError):
@@ -201,12 +220,10 @@ class NetworkServer:
 
     def _end(self, output: Ended | Failed) -> None:
         assert self._over is not None  # noqa: S101
-        if self._over.done():
-            return
-        if isinstance(output, Ended):
+        if isinstance(output, Failed):
+            self._break_off(RunError(output.reason))
+        elif not self._over.done():
             self._over.set_result(output.outcome)
-        else:
-            self._over.set_exception(RunError(output.reason))
 
     def _account(self, kind: str, direction: str, name: str, data: bytes, plain: int | None = None) -> None:
         if self._trace is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 from fedslim.errors import FrameError, LineError
 from fedslim.protocol import framing
+from fedslim.transport.trust import explained
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -35,6 +37,9 @@ async def read_frame(reader: StreamReader, *, within: float, most: int = framing
     except TimeoutError as error:
         msg = f"a frame did not end within {within:g} s"
         raise LineError(msg) from error
+    except ssl.SSLError as error:
+        # With TLS 1.3 a server says only after the handshake that it does not take our certificate.
+        raise explained(error, "the peer") from error
     except (asyncio.IncompleteReadError, OSError) as error:
         msg = "the line was closed"
         raise LineError(msg) from error
