@@ -17,7 +17,7 @@ from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
 from fedslim.cli.saving import save, save_record
-from fedslim.cli.stream import say
+from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, size
 from fedslim.errors import ParameterError
 
@@ -119,6 +119,43 @@ def client(  # one parameter for each option
     save(received.table, out / CODE_TABLE)
     print_code_table(received.table, TOP, federation.federation.name)
     say(f"{received.ending}: {count(len(received.table), 'itemset')}; saved in {out}")
+
+
+def status(
+    file: FederationArgument,
+    *,
+    identity: IdentityOption = None,
+    json: options.Json = False,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
+) -> None:
+    """Ask a running server how far it is: who is here, which round, whom everybody waits for.
+
+    Only members are answered: it takes a member's certificate.
+    """
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from fedslim.transport.config import FederationFile  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.transport.status import ask  # noqa: PLC0415
+    from fedslim.transport.trust import client_context  # noqa: PLC0415
+
+    federation = FederationFile.read(file)
+    who = _identity(identity or federation.server.certificates)
+    context = client_context(who, now=datetime.now(UTC))
+    found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
+    if json:
+        print_json(found)
+        return
+    lines = [
+        f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}" for name, told in found["members"].items()
+    ]
+    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.2f}"
+    awaited = ", ".join(found["waiting_for"]) or "nobody"
+    print_text(
+        "\n".join(lines)
+        + f"\nround {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
+        f"{size(found['bytes_down'])} down; waiting for {awaited}\n"
+    )
 
 
 def _identity(folder: Path) -> "Identity":

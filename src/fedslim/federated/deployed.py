@@ -26,6 +26,7 @@ from fedslim.transport.journal import Journal
 from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
+from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
     from fedslim.transport.trust import Identity
+
+SAY_EVERY = 5.0
+"""Seconds between two lines about how far the run is."""
 
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
@@ -146,6 +150,7 @@ class Server:
             session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
             self._tell(f"resumed after {len(rounds)} rounds")
         context = server_context(self._identity, now=datetime.now(UTC))
+        context.set_alpn_protocols([TAKING_PART, ASKING])
         self.network = NetworkServer(
             session,
             context,
@@ -159,9 +164,10 @@ class Server:
         self._began = began
         lost: RunError | None = None
         try:
-            outcome = await self.network.run(
-                file.server.host if host is None else host, file.server.port if port is None else port
-            )
+            async with watched(file.metrics.host, file.metrics.port, self.network.status):
+                outcome = await self.network.run(
+                    file.server.host if host is None else host, file.server.port if port is None else port
+                )
         except RunError as error:
             best = session.best()
             if best is None:
@@ -288,9 +294,11 @@ class Member:
         journal = self._journal()
         file = self._file
         host, port = host or file.server.host, port or file.server.port
+        context = client_context(self._identity, now=datetime.now(UTC))
+        context.set_alpn_protocols([TAKING_PART])
         client = NetworkClient(
             self.session,
-            client_context(self._identity, now=datetime.now(UTC)),
+            context,
             entropy=os.urandom,
             patience=patience(file),
             journal=journal,
@@ -323,7 +331,14 @@ class Member:
         return journal
 
     def _recorder(self, peer: str) -> Callable[[m.FromClient, Frame], None]:
+        last, sent = time.monotonic(), 0
+
         def record(message: m.FromClient, frame: Frame) -> None:
+            nonlocal last, sent
+            sent += len(frame.data)
+            if time.monotonic() - last > SAY_EVERY:
+                last = time.monotonic()
+                self._tell(f"{self.session.position} rounds answered, {sent / 1e6:.1f} MB sent")
             if self._audit is not None:
                 run = self.session.run or None
                 self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer)

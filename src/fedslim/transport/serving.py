@@ -16,6 +16,7 @@ from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, Unt
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
+from fedslim.transport import status
 from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import round_record
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
@@ -80,6 +81,7 @@ class NetworkServer:
         self._began = time.monotonic()
         self._since = time.monotonic()  # when the session last went on
         self._over: asyncio.Future[Outcome] | None = None
+        self._bytes = {"up": 0, "down": 0}
         self.port = 0
 
     async def run(self, host: str, port: int) -> Outcome:
@@ -105,6 +107,28 @@ class NetworkServer:
             for line in list(self._lines.values()):
                 await hang_up(line.writer)
 
+    def status(self) -> dict[str, Any]:
+        """How the run is: what anybody may know who is allowed to ask."""
+        session = self.session
+        search = None if session.variant is None else session.variant.search
+        standard = 0.0 if search is None else search.bits_standard.total
+        return {
+            "variant": session.settings.variant,
+            "members": {
+                name: {"here": name in self._lines, "state": session.state_of(name).value} for name in session.members
+            },
+            "waiting_for": list(session.waiting_for()),
+            "members_here": len(self._lines),
+            "members_awaited": len(session.waiting_for()),
+            "rounds": session.rounds,
+            "itemsets": 0 if search is None else search.itemsets,
+            "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
+            "bytes_up": self._bytes["up"],
+            "bytes_down": self._bytes["down"],
+            "seconds": time.monotonic() - self._began,
+            "over": session.over,
+        }
+
     # -- lines --------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -126,6 +150,11 @@ class NetworkServer:
             await hang_up(writer)
             return
         keep_alive(writer)
+        if writer.get_extra_info("ssl_object").selected_alpn_protocol() == status.ASKING:
+            with contextlib.suppress(LineError):
+                await status.tell(writer, self.status())
+            await hang_up(writer)
+            return
         line = Line(name, writer)
         old = self._lines.get(name)
         if old is not None:
@@ -226,6 +255,7 @@ class NetworkServer:
             self._over.set_result(output.outcome)
 
     def _account(self, kind: str, direction: str, name: str, data: bytes, plain: int | None = None) -> None:
+        self._bytes[direction] += len(data)
         if self._trace is not None:
             self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))  # type: ignore[arg-type]
 
