@@ -35,8 +35,7 @@ async def serving(trial, act):
     context.set_alpn_protocols([status.TAKING_PART, status.ASKING])
     server = NetworkServer(session, context, peer_name)
     task = asyncio.create_task(server.run("127.0.0.1", 0))
-    while not server.port:
-        await asyncio.sleep(0.01)
+    await server.listening.wait()
     try:
         return await act(server)
     finally:
@@ -68,14 +67,14 @@ def test_asking_is_not_taking_part(trial):
 
 def test_whoever_is_no_member_is_told_nothing(trial):
     async def act(server):
-        with pytest.raises(FedslimError, match="does not say how it is|no status"):
+        with pytest.raises(FedslimError, match=r"does not say how it is|no status"):
             await status.ask(client_context(identity(trial, "stranger"), now=now()), "localhost", server.port)
 
     asyncio.run(serving(trial, act))
 
 
 def test_where_nobody_is_there_one_is_told_so(trial):
-    with pytest.raises(FedslimError, match="does not say how it is.*is it running"):
+    with pytest.raises(FedslimError, match=r"does not say how it is.*is it running"):
         asyncio.run(status.ask(client_context(identity(trial, "north"), now=now()), "localhost", 1))
 
 

@@ -23,6 +23,7 @@ from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
+    from fedslim.transport.config import FederationFile
     from fedslim.transport.trust import Identity
 
 CODE_TABLE, RECORD, HISTORY, AUDIT = "codetable.json", "run.json", "history.json", "audit.jsonl"
@@ -60,7 +61,7 @@ def server(
     _make_folder(out)
     say("preparing the engine")
     prepare(federation.federation.variant)
-    run = Server(federation, who, out, tell=say)
+    run = Server(federation, who, out, tell=_teller(federation))
     served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
     save(served.table, out / CODE_TABLE)
     save_record(served.as_dict(federation), out / RECORD)
@@ -111,7 +112,7 @@ def client(  # one parameter for each option
     _make_folder(out)
     database = prepared(Reading(data, format, bins, transaction_column, item_column, None, None), reporter(quiet=False))
     with AuditLog.of(out / AUDIT, federation, name) as audit:
-        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=say)
+        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=_teller(federation))
         received = _until_over(member.run(host=host, port=port), None)
     if received.table is None:
         say(f"{received.ending}; in this variant members are not told the table")
@@ -169,6 +170,25 @@ def _identity(folder: Path) -> "Identity":
     for warning in identity.warnings(now):
         say(f"warning: {warning}")
     return identity
+
+
+def _teller(federation: "FederationFile") -> Callable[[str], None]:
+    """Says what happens, and writes it to the log if the file names one."""
+    import logging  # noqa: PLC0415
+
+    log = logging.getLogger("fedslim")
+    log.setLevel(federation.log.level.upper())
+    log.propagate = False
+    if federation.log.file is not None:
+        handler = logging.FileHandler(federation.log.file, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log.handlers = [handler]
+
+    def tell(text: str) -> None:
+        say(text)
+        log.log(logging.WARNING if "refused" in text or "away" in text else logging.INFO, text)
+
+    return tell
 
 
 def _make_folder(folder: Path) -> None:

@@ -52,7 +52,8 @@ SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 def patience(file: FederationFile) -> Patience:
     """How long everybody waits, as the federation's file says."""
-    return Patience(answer=file.timeouts.answer, grace=file.timeouts.grace)
+    waits = file.timeouts
+    return Patience(answer=waits.answer, grace=waits.grace, connect=waits.connect, keepalive=waits.keepalive)
 
 
 # -- the server -----------------------------------------------------------------------------------------------------

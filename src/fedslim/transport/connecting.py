@@ -16,7 +16,7 @@ from fedslim.errors import FedslimError, LineError, ProtocolError, RunError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
-from fedslim.transport.serving import HANDSHAKE, Patience
+from fedslim.transport.serving import Patience
 from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
@@ -62,9 +62,8 @@ class NetworkClient:
         pause, since = FIRST_PAUSE, time.monotonic()
         while self.session.received is None:
             try:
-                reader, writer = await asyncio.open_connection(
-                    host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
-                )
+                async with asyncio.timeout(self._patience.connect):
+                    reader, writer = await asyncio.open_connection(host, port, ssl=self._context, limit=1 << 16)
             except ssl.SSLError as error:
                 # Waiting does not make a certificate better.
                 raise explained(error, f"the server at {host}:{port}") from error
@@ -76,7 +75,7 @@ class NetworkClient:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
-            keep_alive(writer)
+            keep_alive(writer, self._patience.keepalive)
             try:
                 if await self._converse(reader, writer):
                     pause, since = FIRST_PAUSE, time.monotonic()

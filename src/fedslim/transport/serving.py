@@ -43,6 +43,8 @@ class Patience:
     grace: float = 600.0  # for a member that is away
     frame: float = 60.0  # for a frame that has begun to come, or to go
     farewell: float = 5.0  # after the end, for members that were away to be told
+    connect: float = HANDSHAKE  # for a connection, each time it is tried
+    keepalive: float = 20.0  # between two signs of life on a silent line
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class NetworkServer:
         self._over: asyncio.Future[Outcome] | None = None
         self._bytes = {"up": 0, "down": 0}
         self.port = 0
+        self.listening = asyncio.Event()
 
     async def run(self, host: str, port: int) -> Outcome:
         """Serve until the run is over.
@@ -95,6 +98,7 @@ class NetworkServer:
             self._accept, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
         )
         self.port = server.sockets[0].getsockname()[1]
+        self.listening.set()
         watch = asyncio.create_task(self._watch())
         try:
             async with server:
@@ -149,7 +153,7 @@ class NetworkServer:
                 await write_frame(writer, refusal.data, within=HANDSHAKE)
             await hang_up(writer)
             return
-        keep_alive(writer)
+        keep_alive(writer, self._patience.keepalive)
         if writer.get_extra_info("ssl_object").selected_alpn_protocol() == status.ASKING:
             with contextlib.suppress(LineError):
                 await status.tell(writer, self.status())

@@ -14,8 +14,8 @@ from fedslim.transport.trust import explained
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
 
-KEEPALIVE_AFTER, KEEPALIVE_EVERY, KEEPALIVE_TRIES = 20, 10, 3
-"""Seconds without a word after which the other side's machine is asked whether it is still there."""
+KEEPALIVE_TRIES = 3
+"""How many signs of life may fail before a line counts as broken."""
 
 
 async def read_frame(reader: StreamReader, *, within: float, most: int = framing.MOST_FRAME) -> bytes:
@@ -66,16 +66,16 @@ async def hang_up(writer: StreamWriter) -> None:
         writer.transport.abort()
 
 
-def keep_alive(writer: StreamWriter) -> None:
-    """Notice a machine that is gone without a word, and send small frames at once."""
+def keep_alive(writer: StreamWriter, every: float) -> None:
+    """Notice a machine that is gone without a word, by a sign of life every so many seconds; send small frames at once."""
     line: socket.socket | None = writer.get_extra_info("socket")
     if line is None:
         return
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_AFTER),
-        ("TCP_KEEPINTVL", KEEPALIVE_EVERY),
+        ("TCP_KEEPIDLE", max(1, round(every))),
+        ("TCP_KEEPINTVL", max(1, round(every / 2))),
         ("TCP_KEEPCNT", KEEPALIVE_TRIES),
     ):
         if (number := getattr(socket, option, None)) is not None:  # not everywhere
