@@ -67,7 +67,7 @@ async def hang_up(writer: StreamWriter) -> None:
 
 
 def keep_alive(writer: StreamWriter, every: float) -> None:
-    """Notice a machine that is gone without a word, by a sign of life every so many seconds; send small frames at once."""
+    """Notice a machine that is gone without a word, by a sign of life so often; send small frames at once."""
     line: socket.socket | None = writer.get_extra_info("socket")
     if line is None:
         return

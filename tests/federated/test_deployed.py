@@ -1,0 +1,226 @@
+"""A federation over TLS, from its file to its results, in one process; and keys that a lying server puts in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from fedslim.data import load
+from fedslim.data.partition import iid
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
+from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError
+from fedslim.federated import simulate
+from fedslim.federated.deployed import SERVER_JOURNAL, Member, MemberTrust, Server
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.secagg import AgreementKey
+from fedslim.transport.audit import AuditLog, summary
+from fedslim.transport.config import write_template
+from fedslim.transport.trust import make_trial
+
+MEMBERS = ("north", "south", "west")
+SECRET = ItemSecret.from_random(bytes(32))
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    return make_trial(tmp_path_factory.mktemp("trust") / "trial", (*MEMBERS, "stranger"), now=datetime.now(UTC))
+
+
+@pytest.fixture(scope="module")
+def sites():
+    database = load("encounters").take(range(900))
+    return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", port=7443)
+
+
+def of_variant(file, variant):
+    return replace(file, federation=replace(file.federation, variant=variant))
+
+
+def identity(trial, name):
+    return next(member for member in trial.members if member.name == name)
+
+
+async def played(file, trial, sites, out, *, members=MEMBERS, vocabulary=None, audits=()):
+    """Server and members, each as a task; what the server has, and what each member received."""
+    (out / "server").mkdir(exist_ok=True)
+    server = Server(file, trial.server, out / "server", tell=lambda _text: None)
+    serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
+    while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
+        await asyncio.sleep(0.005)
+    running = []
+    for name in members:
+        (out / name).mkdir(exist_ok=True)
+        member = Member(
+            file,
+            identity(trial, name),
+            sites[name],
+            SECRET,
+            vocabulary,
+            out / name,
+            audit=next((audit for who, audit in audits if who == name), None),
+            tell=lambda _text: None,
+        )
+        running.append(asyncio.create_task(member.run(host="localhost", port=server.network.port)))
+    try:
+        served = await serving
+        return served, await asyncio.gather(*running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, sites, tmp_path):
+    vocabulary = Vocabulary.of(next(iter(sites.values())).vocabulary, SECRET)
+    file = of_variant(file, variant)
+    file = replace(
+        file,
+        items=replace(file.items, vocabulary_digest=vocabulary.digest.hex(), secret_fingerprint=vocabulary.fingerprint),
+    )
+    served, received = asyncio.run(played(file, trial, sites, tmp_path, vocabulary=vocabulary))
+    expected = simulate(sites, variant=variant).table
+    assert served.table.found == expected.found
+    assert served.table.compression == expected.compression
+    for told in received:
+        assert told.table == (None if variant == "so" else expected)
+    assert served.lost is None
+    assert not (tmp_path / "server" / SERVER_JOURNAL).exists()
+    assert [step["itemsets"] for step in served.history][-1] >= len(expected) - 1
+    record = served.as_dict(file)
+    assert (record["itemsets"], record["rounds"]) == (len(expected), served.communication.rounds)
+
+
+def test_what_leaves_a_site_is_in_its_audit_log(file, trial, sites, tmp_path):
+    with AuditLog.of(tmp_path / "audit.jsonl", file, "north") as audit:
+        served, _ = asyncio.run(played(file, trial, sites, tmp_path, audits=[("north", audit)]))
+    found = summary(tmp_path / "audit.jsonl").total
+    assert found.messages == served.communication.rounds + 2  # and Join, and Ready
+
+
+def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept(file, trial, sites, tmp_path):
+    file = replace(file, timeouts=replace(file.timeouts, grace=0.5))
+
+    async def act():
+        (tmp_path / "server").mkdir()
+        server = Server(file, trial.server, tmp_path / "server", tell=lambda _text: None)
+        serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
+        while server.network is None or not server.network.port:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        tasks = {}
+        for name in MEMBERS:
+            (tmp_path / name).mkdir()
+            member = Member(
+                file,
+                identity(trial, name),
+                sites[name],
+                SECRET,
+                None,
+                tmp_path / name,
+                audit=None,
+                tell=lambda _t: None,
+            )
+            tasks[name] = asyncio.create_task(member.run(host="localhost", port=server.network.port))
+        while server.session.rounds < 12:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        tasks["south"].cancel()
+        served = await serving
+        others = [tasks["north"], tasks["west"]]
+        return served, await asyncio.gather(*others, return_exceptions=True)
+
+    served, others = asyncio.run(act())
+    assert "'south' stayed away" in str(served.lost)
+    assert len(served.table) > 0
+    assert served.outcome.ending == "member lost"
+    assert all(isinstance(error, RunError) and "south" in str(error) for error in others)
+
+
+def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
+    (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
+    server = Server(file, trial.server, tmp_path, tell=lambda _text: None)
+    with pytest.raises(JournalError, match="there is a journal of another run"):
+        asyncio.run(server.run())
+    with pytest.raises(JournalError, match="no journal of ours"):
+        asyncio.run(server.run(resume=True))
+
+
+def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path):
+    with pytest.raises(FedslimError, match="stranger"):
+        Member(
+            file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=lambda _t: None
+        )
+
+
+# -- signed keys ------------------------------------------------------------------------------------------------------
+
+
+def seated(file, trial, sites, name="north"):
+    site = Site(sites[name], MEMBERS, SECRET, variants=("x",), trust=MemberTrust(file, identity(trial, name)))
+    session = ClientSession(name, site)
+    return session, session.join(os.urandom(32))
+
+
+def roster(file, joins):
+    ids = sorted({join.ids[k : k + 16] for join in joins.values() for k in range(0, len(join.ids), 16)})
+    return m.Roster(
+        bytes(16),
+        file.settings(),
+        list(MEMBERS),
+        [joins[name].key for name in MEMBERS],
+        b"".join(ids),
+        0,
+        [joins[name].certificate for name in MEMBERS],
+        [joins[name].signature for name in MEMBERS],
+    )
+
+
+@pytest.fixture
+def joined(file, trial, sites):
+    sessions = {name: seated(file, trial, sites, name) for name in MEMBERS}
+    return {name: session for name, (session, _) in sessions.items()}, {name: j for name, (_, j) in sessions.items()}
+
+
+def test_signed_keys_are_believed(file, joined):
+    sessions, joins = joined
+    assert isinstance(sessions["north"].receive(roster(file, joins)), m.Ready)
+
+
+def test_a_server_cannot_put_its_own_key_in_between(file, joined):
+    sessions, joins = joined
+    false = AgreementKey.from_random(os.urandom(32)).public
+    lie = msgspec.structs.replace(joins["south"], key=false)
+    with pytest.raises(UntrustedError):
+        sessions["north"].receive(roster(file, joins | {"south": lie}))
+    assert sessions["north"].run == b""
+
+
+def test_nor_leave_signatures_out(file, joined):
+    sessions, joins = joined
+    bare = msgspec.structs.replace(roster(file, joins), certificates=[], signatures=[])
+    with pytest.raises(ProtocolError, match="not signed"):
+        sessions["north"].receive(bare)
+
+
+def test_nor_let_a_member_speak_for_another(file, joined):
+    sessions, joins = joined
+    with pytest.raises(UntrustedError):
+        sessions["north"].receive(roster(file, joins | {"south": joins["west"]}))
+
+
+def test_nor_take_a_key_that_was_signed_for_another_file(file, trial, sites, joined):
+    sessions, joins = joined
+    other = replace(file, limits=replace(file.limits, min_support=7))
+    _, foreign = seated(other, trial, sites, "south")
+    with pytest.raises(UntrustedError):
+        sessions["north"].receive(roster(file, joins | {"south": foreign}))
