@@ -28,6 +28,9 @@ MOST_FRAME = 1 << 26
 MOST_PLAIN = 1 << 27
 """Bytes of one message, decompressed."""
 
+SMALL = 1 << 16
+"""Bytes of a message that has no vector and no ids in it, and then some."""
+
 STORED, FAST = 0, 1
 """Levels of zlib. Masked words are noise: compressing them takes time and saves nothing."""
 
@@ -57,6 +60,11 @@ def to_bytes(message: Message) -> Frame:
     return Frame(len(packed).to_bytes(PREFIX_BYTES, "big") + packed, PREFIX_BYTES + len(plain))
 
 
+def packed_at_most(plain: int) -> int:
+    """Bytes of the frame of a message of so many: zlib adds five to each block that it cannot make smaller."""
+    return min(MOST_FRAME, plain + plain // 1000 + 64)
+
+
 def length_of(prefix: bytes) -> int:
     """How many bytes follow the prefix; a length that is not allowed is refused before anything is read."""
     if len(prefix) != PREFIX_BYTES:
@@ -69,22 +77,22 @@ def length_of(prefix: bytes) -> int:
     return length
 
 
-def from_client(data: bytes) -> FromClient:
-    """The message of a client, from what followed the prefix."""
-    message: FromClient = _decoded(data, _from_client)
+def from_client(data: bytes | memoryview, most: int = MOST_PLAIN) -> FromClient:
+    """The message of a client, of at most so many bytes decompressed, from what followed the prefix."""
+    message: FromClient = _decoded(data, _from_client, most)
     return message
 
 
-def from_server(data: bytes) -> FromServer:
+def from_server(data: bytes | memoryview) -> FromServer:
     """The message of the server, from what followed the prefix."""
-    message: FromServer = _decoded(data, _from_server)
+    message: FromServer = _decoded(data, _from_server, MOST_PLAIN)
     return message
 
 
-def _decoded(data: bytes, decoder: Any) -> Any:
+def _decoded(data: bytes | memoryview, decoder: Any, most: int) -> Any:
     unpacker = zlib.decompressobj()
     try:
-        plain = unpacker.decompress(data, MOST_PLAIN)
+        plain = unpacker.decompress(data, min(most, MOST_PLAIN))
     except zlib.error as error:
         msg = f"a frame of {len(data)} bytes is not compressed as it should be: {error}"
         raise FrameError(msg) from error

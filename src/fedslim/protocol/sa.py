@@ -127,7 +127,7 @@ class ServerVariant:
         return None
 
     def _masked(self, ask: m.FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, Any]:
-        replies = yield Round(ask, m.Masked, kind)
+        replies = yield Round(ask, m.Masked, kind, ring.words(length))
         return ring.read(summed(replies, ring.words(length)), length=length)
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:

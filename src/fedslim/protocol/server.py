@@ -19,6 +19,7 @@ import msgspec
 
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.mdl.search import Policy
+from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Ending
     from fedslim.protocol.variant import ServerSide
+
+
+WORD_BYTES = 8
+MOST_EPOCHS = 1 << 16
 
 
 class ServerSession:
@@ -70,6 +75,7 @@ class ServerSession:
         self._sends: list[Send] = []  # of the round that is going on
         self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
         self._epoch = -1  # how often a roster was sent, less one
+        self._epoch_known = True  # not after a restart: members then say which comes next
         self._items = 0
         self._positions = dict.fromkeys(self.members, 0)  # for each member, the round after the last it answered
 
@@ -93,6 +99,29 @@ class ServerSession:
         """Who has to say something before the run goes on."""
         idle = {MemberState.IDLE, MemberState.SEATED, MemberState.FINISHED}
         return tuple(member for member, state in self._states.items() if state not in idle)
+
+    @property
+    def gathered(self) -> bool:
+        """Whether everybody has been here at once."""
+        return self._epoch >= 0
+
+    def most_bytes(self, member: str) -> int:
+        """How long a message of this member's can be before compression, if it is one that it may send now.
+
+        What is asked for bounds an answer; before a member has joined, the ids of the items that it knows. Only answers
+        whose length nobody knows (pairs in SA and SO) and labels may have all that a frame can hold.
+        """
+        most = framing.SMALL
+        if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
+            if self.settings.share_vocabulary:
+                return framing.MOST_PLAIN
+            agreed = any(join.digest for join in self._joined.values())
+            items = 0 if agreed else self._items if self._epoch >= 0 else m.MOST_ITEMS
+            return most + m.ID_BYTES * items
+        if self._round is not None:  # the answer may also be on its way when the round is asked again
+            words = self._round.words
+            most = framing.MOST_PLAIN if words is None else most + WORD_BYTES * words
+        return most
 
     def best(self) -> Outcome | None:
         """The best so far, without asking anybody: of itemsets only the usages are known, which stand for supports."""
@@ -132,7 +161,7 @@ class ServerSession:
             self._check_join(member, message)
             self._states[member] = after
             self._joined[member] = message
-            return self._invite() if all(s is MemberState.SEATED for s in self._states.values()) else self._gather()
+            return self._gather(member)
         if isinstance(message, m.Ready):
             if self._epoch <= 0 and after is state:
                 msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
@@ -173,7 +202,7 @@ class ServerSession:
         All members are away then: they join with the run and the round they are in.
         """
         self._items = items
-        self._epoch = 0
+        self._epoch, self._epoch_known = 0, False
         self._start(now)
         assert self._rounds is not None  # noqa: S101
         self._round = next(self._rounds)
@@ -211,6 +240,9 @@ class ServerSession:
             raise ProtocolError(msg)
         if (join.run, join.epoch, join.position) != (b"", 0, 0) or self._epoch >= 0:
             self._check_return(member, join)
+        if self._epoch_known and join.epoch > self._epoch + 1:
+            msg = f"member {member!r} comes back from epoch {join.epoch - 1}, and there was none after {self._epoch}"
+            raise ProtocolError(msg)
         # With an agreed vocabulary ids are needed only to say what the labels belong to.
         needed = bool(join.labels) or not join.digest
         if len(join.ids) != m.ID_BYTES * join.items and (needed or join.ids):
@@ -234,16 +266,19 @@ class ServerSession:
             )
             raise ProtocolError(msg)
 
-    def _gather(self) -> list[ServerOutput]:
+    def _gather(self, last: str) -> list[ServerOutput]:
         """Once nobody is away or on its way, everybody gets a new roster; those who are here wait for it."""
         missing = {MemberState.AWAY, MemberState.EXPECTED}
-        if self._epoch < 0 or any(state in missing for state in self._states.values()):
+        if any(state in missing for state in self._states.values()):
             return []
+        if self._epoch + 1 >= MOST_EPOCHS:
+            return self._fail(f"member {last!r} came back once too often: there were {MOST_EPOCHS} rosters", last)
         return self._invite()
 
     def _invite(self) -> list[ServerOutput]:
         joins = self._joined.values()
         self._epoch = max(self._epoch + 1, *(join.epoch for join in joins))
+        self._epoch_known = True
         some = next(iter(joins))
         union: tuple[bytes, ...] = ()
         if not some.digest:

@@ -38,6 +38,7 @@ class Round:
     messages: Mapping[str, FromServer] | FromServer  # one for each, or the same for all members
     reply: type[FromClient]
     kind: str  # for people: what is asked
+    words: int | None = None  # of the reply, where that is known
 
 
 class Words(NamedTuple):

@@ -204,7 +204,7 @@ class ServerVariant:
         ask = m.Ask(number, 0, self._moves, [want.message(number) for want in wants])
         self._moves = []
         lengths = [want.words for want in wants]
-        replies = yield Round(ask, m.Masked, _kind(wants))
+        replies = yield Round(ask, m.Masked, _kind(wants), sum(lengths))
         words = summed(replies, sum(lengths))
         ends = np.cumsum(lengths)
         return [want.read(words[end - length : end]) for want, length, end in zip(wants, lengths, ends, strict=True)]

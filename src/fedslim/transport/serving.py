@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
 from fedslim.transport import status
+from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import round_record
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
@@ -32,7 +34,11 @@ if TYPE_CHECKING:
     from fedslim.transport.journal import Journal
     from fedslim.transport.memory import Trace
 
-HANDSHAKE = 10.0
+MOST_WAITING = 16
+"""Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
+
+RETURNS, RETURNS_WITHIN = 20, 10.0
+"""So many lines of one member are taken in so many seconds; what comes on top is closed, and may try again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Patience:
     farewell: float = 5.0  # after the end, for members that were away to be told
     connect: float = HANDSHAKE  # for a connection, each time it is tried
     keepalive: float = 20.0  # between two signs of life on a silent line
+    handshake: float = HANDSHAKE  # for a stranger to show its certificate
 
 
 @dataclass(slots=True)
@@ -53,7 +60,7 @@ class Line:
 
     name: str
     writer: StreamWriter
-    outbox: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
+    outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
 
 
 class NetworkServer:
@@ -70,6 +77,8 @@ class NetworkServer:
         begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
         tell: Callable[[str], None] | None = None,
+        strangers: int = MOST_STRANGERS,
+        returns: int = RETURNS,
     ) -> None:
         self.session = session
         self._context = context
@@ -82,6 +91,11 @@ class NetworkServer:
         self._lines: dict[str, Line] = {}
         self._began = time.monotonic()
         self._since = time.monotonic()  # when the session last went on
+        self._round_since: float | None = None  # when the last round ended, or there was something to begin with
+        self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
+        self._returned: Counter[str] = Counter()  # how often it did since the last round ended
+        self._most_strangers, self._most_returns = strangers, returns
+        self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
         self._bytes = {"up": 0, "down": 0}
         self.port = 0
@@ -94,22 +108,27 @@ class NetworkServer:
             RunError: A member could not go on, or stayed away; what had been reached is in `session.best()`.
         """
         self._over = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(
-            self._accept, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
+        if self.session.gathered:
+            self._round_since = time.monotonic()
+        self._door = Door(
+            host,
+            port,
+            self._context,
+            self._accept,
+            handshake=self._patience.handshake,
+            strangers=self._most_strangers,
         )
-        self.port = server.sockets[0].getsockname()[1]
-        self.listening.set()
         watch = asyncio.create_task(self._watch())
         try:
-            async with server:
+            async with self._door:
+                self.port = self._door.port
+                self.listening.set()
                 try:
                     return await self._over
                 finally:
                     await self._say_farewell()
         finally:
             watch.cancel()
-            for line in list(self._lines.values()):
-                await hang_up(line.writer)
 
     def status(self) -> dict[str, Any]:
         """How the run is: what anybody may know who is allowed to ask."""
@@ -153,17 +172,23 @@ class NetworkServer:
                 await write_frame(writer, refusal.data, within=HANDSHAKE)
             await hang_up(writer)
             return
-        keep_alive(writer, self._patience.keepalive)
         if writer.get_extra_info("ssl_object").selected_alpn_protocol() == status.ASKING:
             with contextlib.suppress(LineError):
                 await status.tell(writer, self.status())
             await hang_up(writer)
             return
+        if not self._may_return(name):
+            await hang_up(writer)
+            return
+        assert self._door is not None  # noqa: S101
+        self._door.introduce()
+        keep_alive(writer, self._patience.keepalive)
         line = Line(name, writer)
         old = self._lines.get(name)
         if old is not None:
             # It has come back on a new line before the end of the old one was noticed.
             self._drop(old, "it has a new line")
+            old.writer.transport.abort()
         self._lines[name] = line
         self._tell(f"{name} is here")
         sender = asyncio.create_task(self._send_all(line))
@@ -174,11 +199,28 @@ class NetworkServer:
             self._drop(line, "its line is closed")
             await hang_up(writer)
 
+    def _may_return(self, name: str) -> bool:
+        """Whether a member may have a new line: each costs everybody a new roster, so not all the time."""
+        now = time.monotonic()
+        times = self._returns.setdefault(name, deque(maxlen=self._most_returns))
+        if len(times) == self._most_returns and now - times[0] < RETURNS_WITHIN:
+            return False
+        times.append(now)
+        self._returned[name] += 1
+        return True
+
     async def _listen(self, line: Line, reader: StreamReader) -> None:
+        def most() -> int:
+            return framing.packed_at_most(self.session.most_bytes(line.name))
+
         while self._lines.get(line.name) is line:
             try:
-                data = await read_frame(reader, within=self._patience.frame)
-                message = framing.from_client(data[framing.PREFIX_BYTES :])
+                data = await read_frame(reader, within=self._patience.frame, most=most)
+                if self._lines.get(line.name) is not line:
+                    return  # it has a new line, and speaks there
+                message = framing.from_client(
+                    memoryview(data)[framing.PREFIX_BYTES :], self.session.most_bytes(line.name)
+                )
                 self._account(type(message).__name__, "up", line.name, data)
                 self._act(self.session.receive(line.name, message, time.monotonic()))
             except (LineError, UntrustedError):
@@ -192,6 +234,10 @@ class NetworkServer:
                 # The journal cannot be written, or the like: what was kept so far can be resumed.
                 self._break_off(error)
                 return
+            except Exception as error:
+                # Nobody can say what the session is worth now: better an end than a run that hangs.
+                self._break_off(RunError(f"what member {line.name!r} sent could not be dealt with: {error!r}"))
+                raise
 
     async def _refuse(self, line: Line, reason: str) -> None:
         """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
@@ -238,6 +284,8 @@ class NetworkServer:
 
     def _keep(self, ended: RoundEnded) -> None:
         """Write a round down before anything follows from it."""
+        self._round_since = time.monotonic()
+        self._returned.clear()
         if self._journal is not None:
             self._journal.append(round_record(ended.number, time.monotonic() - self._began, ended.replies))
         if self._trace is not None:
@@ -245,9 +293,14 @@ class NetworkServer:
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
         self._since = time.monotonic()
+        if self._round_since is None:
+            self._round_since = self._since
         frame = framing.to_bytes(message)
         for name in to:
             if (line := self._lines.get(name)) is not None:
+                if line.outbox.full():
+                    line.writer.transport.abort()  # it does not read; it is away as soon as that is noticed
+                    continue
                 line.outbox.put_nowait(frame.data)
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
 
@@ -277,16 +330,30 @@ class NetworkServer:
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
             away = [name for name in waiting if name not in self._lines]
-            if self.session.rounds and away and passed > self._patience.grace:
+            if self._round_since is not None and self._fruitless():
+                continue
+            if self.session.gathered and away and passed > self._patience.grace:
                 self._act(self.session.lose(away[0], f"member {away[0]!r} stayed away for {passed:.0f} s"))
-            elif self.session.rounds and waiting and not away and passed > self._patience.answer:
+            elif self.session.gathered and waiting and not away and passed > self._patience.answer:
                 silent = waiting[0]
                 self._act(self.session.lose(silent, f"member {silent!r} has not answered for {passed:.0f} s"))
+
+    def _fruitless(self) -> bool:
+        """End the run if a member that comes and goes keeps a round from ending."""
+        assert self._round_since is not None  # noqa: S101
+        passed = time.monotonic() - self._round_since
+        often = self._returned.most_common(1)
+        if self.session.over or not often or passed <= self._patience.answer + self._patience.grace:
+            return False
+        name, times = often[0]
+        reason = f"no round has ended for {passed:.0f} s; member {name!r} came back {times} times meanwhile"
+        self._act(self.session.lose(name, reason))
+        return True
 
     async def _say_farewell(self) -> None:
         """See that everybody hears the end: those that are there at once, those that are away if they come soon."""
         deadline = time.monotonic() + self._patience.farewell
         while time.monotonic() < deadline:
-            if all(line.outbox.empty() for line in self._lines.values()) and not self._lines:
+            if not self._lines:
                 return
             await asyncio.sleep(0.02)

@@ -13,13 +13,16 @@ from fedslim.transport.trust import explained
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
+    from collections.abc import Callable
 
 KEEPALIVE_TRIES = 3
 """How many signs of life may fail before a line counts as broken."""
 
 
-async def read_frame(reader: StreamReader, *, within: float, most: int = framing.MOST_FRAME) -> bytes:
+async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], int] | None = None) -> bytes:
     """One frame, the prefix included. It may be long in coming; once it has begun it must end `within` seconds.
+
+    `most` says how long it may be at the moment when it begins.
 
     Raises:
         LineError: The line was closed, or the frame did not end in time.
@@ -30,8 +33,8 @@ async def read_frame(reader: StreamReader, *, within: float, most: int = framing
         async with asyncio.timeout(within):
             prefix = first + await reader.readexactly(framing.PREFIX_BYTES - 1)
             length = framing.length_of(prefix)
-            if length > most:
-                msg = f"a frame says it has {length} bytes; at most {most} are allowed here"
+            if most is not None and length > (allowed := most()):
+                msg = f"a frame says it has {length} bytes; at most {allowed} are allowed here"
                 raise FrameError(msg)
             return prefix + await reader.readexactly(length)
     except TimeoutError as error:

@@ -1,0 +1,149 @@
+"""The open port: whoever connects is a stranger until TLS has said who it is, and there is room for so many only.
+
+    async with Door(host, port, context, met) as door:      # `met` gets the reader and the writer of each line
+        print(door.port)
+
+A stranger holds a place of the room until its handshake is done, and no longer than the handshake may take. When the
+room is full, whoever has been in it longest has to leave, after a second at least; others wait in the queue of the
+kernel. An honest handshake takes milliseconds, so hundreds of silent lines do not keep a member out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+    from asyncio import StreamReader, StreamWriter
+    from collections.abc import Awaitable, Callable
+    from typing import Self
+
+HANDSHAKE = 10.0
+"""Seconds for a handshake."""
+
+MOST_STRANGERS = 128
+"""Lines whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""
+
+LEAST_TIME = 1.0
+"""Seconds that a stranger has even if others are waiting."""
+
+BACKLOG = 512
+BUFFER = 1 << 16
+
+
+class Door:
+    """Takes lines, shakes hands, and hands over those whose certificate is good."""
+
+    def __init__(  # noqa: PLR0913  # what a door is made of
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        met: Callable[[StreamReader, StreamWriter], Awaitable[None]],
+        *,
+        handshake: float = HANDSHAKE,
+        strangers: int = MOST_STRANGERS,
+    ) -> None:
+        self._address = (host, port)
+        self._context = context
+        self._met = met
+        self._handshake = handshake
+        self._most = strangers
+        self._strangers: dict[asyncio.Task[None], float] = {}  # since when, the oldest first
+        self._known: set[asyncio.Task[None]] = set()
+        self._sockets: list[socket.socket] = []
+        self._doormen: list[asyncio.Task[None]] = []
+        self.port = port
+
+    @property
+    def strangers(self) -> int:
+        """How many lines there are whose peer is not known."""
+        return len(self._strangers)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._bind()
+        except BaseException:
+            self._close()
+            raise
+        self._doormen = [asyncio.create_task(self._open(one)) for one in self._sockets]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [*self._doormen, *self._strangers, *self._known]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._close()
+
+    async def _bind(self) -> None:
+        host, port = self._address
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            # All on one port, also where the system chooses it.
+            place = (address[0], self.port or port, *address[2:])
+            listening = socket.create_server(place, family=family, backlog=BACKLOG)
+            listening.setblocking(False)
+            self._sockets.append(listening)
+            self.port = listening.getsockname()[1]
+
+    def _close(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+    async def _open(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._make_room()
+            try:
+                line, _ = await loop.sock_accept(listening)
+            except OSError:
+                # It has gone again, or there are no more files to be had: then others have to end first.
+                await asyncio.sleep(0.05)
+                continue
+            task = asyncio.create_task(self._greet(line))
+            self._strangers[task] = time.monotonic()
+            task.add_done_callback(lambda done, line=line: self._forget(done, line))  # type: ignore[misc]
+
+    async def _make_room(self) -> None:
+        while len(self._strangers) >= self._most:
+            oldest, since = next(iter(self._strangers.items()))
+            left = since + LEAST_TIME - time.monotonic()
+            if left > 0:
+                await asyncio.wait(list(self._strangers), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                oldest.cancel()
+                await asyncio.wait([oldest])
+            await asyncio.sleep(0)  # for the callbacks that make the room
+
+    def _forget(self, task: asyncio.Task[None], line: socket.socket) -> None:
+        was_stranger = self._strangers.pop(task, None) is not None
+        self._known.discard(task)
+        if not task.cancelled():
+            task.exception()  # it has been looked at: what a stranger does is no news
+        elif was_stranger:
+            line.close()  # the task may not even have begun
+
+    async def _greet(self, line: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=BUFFER)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
+            )
+        except (OSError, TimeoutError):  # an SSLError is an OSError
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        await self._met(reader, writer)
+
+    def introduce(self) -> None:
+        """The peer of the line that the present task is about is known: it holds no place of the room any more."""
+        task = asyncio.current_task()
+        if task is not None and self._strangers.pop(task, None) is not None:
+            self._known.add(task)
