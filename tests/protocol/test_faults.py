@@ -220,3 +220,30 @@ def test_who_was_away_at_the_end_is_told_when_it_comes_back():
         federation.step()
     assert federation.clients["c"].received.ending == "converged"
     assert federation.clients["c"].received.table == federation.clients["a"].received.table
+
+
+# -- a server that asks members different things ---------------------------------------------------------------------
+
+
+def test_a_server_that_asks_one_member_something_else_reads_noise():
+    """In the round itself, and ever after: masks depend on all that was asked before."""
+    federation = Weather("x", 4)
+    while not any(isinstance(message, m.Ask) for _, message in federation.down):
+        federation.step()
+    federation.down = [
+        (who, m.Ask(q.round, q.attempt, q.moves, [m.WantSupportOf([[0, 1]], 40)]) if who == "a" else q)
+        if isinstance(q, m.Ask)
+        else (who, q)
+        for who, q in federation.down
+    ]
+    answers = []
+    for who, question in [entry for entry in federation.down if isinstance(entry[1], m.Ask)]:
+        answers.append(federation.clients[who].receive(question))
+    assert len(answers) == len(MEMBERS)
+    # The member that was asked alone answers one word: the sum of the others' first words with it is no count.
+    total = sum(int.from_bytes(answer.words.data[:8], "little") for answer in answers) % 2**64
+    assert total > 1 << 40
+    follow = m.Ask(answers[0].round + 1, 0, [], [m.WantSupportOf([[0, 1]], 40)])
+    again = [federation.clients[name].receive(follow) for name in MEMBERS]
+    total = sum(int.from_bytes(answer.words.data, "little") for answer in again) % 2**64
+    assert total > 1 << 40

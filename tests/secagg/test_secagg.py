@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from hashlib import sha256
 from itertools import combinations
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, RingError
 from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch
 from fedslim.secagg.masking import counters
+from fedslim.secagg.masking import place as place_of
 
 RUN = b"run 1"
 
@@ -223,31 +225,45 @@ def test_the_sum_of_masked_vectors_is_the_sum_of_the_vectors(n, length, data):
     label = MaskLabel(data.draw(st.integers(0, 40)), part=data.draw(st.integers(0, 2)))
     total = MaskedSum(maskers, length=ring.words(length))
     for values, (name, masker) in zip(vectors, maskers.items(), strict=True):
-        total.add(name, masker.mask(packed(ring, values), label))
+        total.add(name, masker.mask(packed(ring, values), label, about=b""))
     assert ring.read(total.words(), length=length).tolist() == vectors.sum(axis=0).tolist()
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 1500)), max_size=40))
-def test_a_mask_is_the_key_stream_that_the_label_names(steps):
-    """Masks are made for many rounds at once; here is AES-CTR, label by label, from the library."""
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 1500), st.binary(max_size=9)), max_size=20)
+)
+def test_a_mask_is_the_key_stream_that_label_and_question_name(steps):
+    """Here is AES-CTR, label by label, from the library."""
     a, b = (AgreementKey.from_random(bytes([k]) * 32) for k in (1, 2))
     secret = a.agree("a", "b", b.public, run=RUN)
     key = HKDFExpand(hashes.SHA256(), 16, b"fedslim secure aggregation v1: masks for test").derive(secret.key)
     masker = Masker("a", {"b": secret}, purpose="test")
     number = 0
-    for ahead, attempt, length in steps:
+    for ahead, attempt, length, about in steps:
         number += ahead + 1
-        counter = number.to_bytes(6, "big") + attempt.to_bytes(2, "big") + bytes(8)
+        named = number.to_bytes(6, "big") + attempt.to_bytes(2, "big") + bytes(2)
+        counter = sha256(named + about).digest()[:12] + bytes(4)
         stream = Cipher(algorithms.AES128(key), modes.CTR(counter)).encryptor().update(bytes(8 * length))
-        assert masker.mask(np.zeros(length, np.uint64), MaskLabel(number, attempt)) == stream
+        assert masker.mask(np.zeros(length, np.uint64), MaskLabel(number, attempt), about=about) == stream
+
+
+def test_members_that_were_asked_different_things_give_noise():
+    ring = Ring.for_sums_up_to(1000)
+    maskers = federation(3)
+    zeros = packed(ring, [0] * 50)
+    total = MaskedSum(maskers, length=len(zeros))
+    for name, masker in maskers.items():
+        total.add(name, masker.mask(zeros, MaskLabel(1), about=b"another" if name == "site-1" else b"the same"))
+    with pytest.raises(RingError, match="masks do not cancel"):
+        ring.read(total.words(), length=50)
 
 
 def test_a_masked_vector_looks_uniform():
     """χ² over byte values of a million masked zeros, for each of three rounds; one in a million would fail."""
     masker = federation(3)["site-0"]
     for number in range(3):
-        data = masker.mask(np.zeros(125_000, np.uint64), MaskLabel(number))
+        data = masker.mask(np.zeros(125_000, np.uint64), MaskLabel(number), about=b"")
         counts = np.bincount(np.frombuffer(data, np.uint8), minlength=256)
         expected = len(data) / 256
         chi2 = float(((counts - expected) ** 2 / expected).sum())
@@ -257,38 +273,35 @@ def test_a_masked_vector_looks_uniform():
 def test_masks_of_different_labels_pairs_runs_and_purposes_are_different():
     zeros = np.zeros(64, np.uint64)
     labels = [MaskLabel(0), MaskLabel(0, part=1), MaskLabel(0, 1), MaskLabel(0, 1, 1), MaskLabel(1), MaskLabel(2**40)]
-    seen = [m.mask(zeros, label) for m in federation(3).values() for label in labels]
-    seen += [m.mask(zeros, MaskLabel(0)) for m in federation(3, run=b"run 2").values()]
-    seen += [m.mask(zeros, MaskLabel(0)) for m in federation(3, purpose="other").values()]
+    seen = [m.mask(zeros, label, about=b"") for m in federation(3).values() for label in labels]
+    seen += [m.mask(zeros, MaskLabel(0), about=b"") for m in federation(3, run=b"run 2").values()]
+    seen += [m.mask(zeros, MaskLabel(0), about=b"") for m in federation(3, purpose="other").values()]
     assert all(a != b for a, b in combinations(seen, 2))
 
 
 @pytest.mark.parametrize("again", [MaskLabel(5, 1, 1), MaskLabel(5, 1), MaskLabel(5), MaskLabel(4, 9, 9), MaskLabel(0)])
 def test_a_mask_cannot_be_used_twice(again):
     masker = federation(2)["site-0"]
-    masker.mask(np.ones(1, np.uint64), MaskLabel(5, attempt=1, part=1))
+    masker.mask(np.ones(1, np.uint64), MaskLabel(5, attempt=1, part=1), about=b"")
     with pytest.raises(MaskReuseError, match="must not be used twice"):
-        masker.mask(np.ones(1, np.uint64), again)
+        masker.mask(np.ones(1, np.uint64), again, about=b"")
 
 
 def test_a_round_can_be_repeated_as_another_attempt():
     masker = federation(2)["site-0"]
-    first = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=0, part=part)) for part in (0, 1)]
-    again = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=1, part=part)) for part in (0, 1)]
+    first = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=0, part=part), about=b"") for part in (0, 1)]
+    again = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=1, part=part), about=b"") for part in (0, 1)]
     assert len({*first, *again}) == 4
 
 
 def test_stretches_of_key_stream_never_overlap():
-    """The counter block is the label and a block number: distinct labels differ before the block number begins."""
+    """A stretch begins at a hash of the label and the question: distinct ones differ before the block number begins."""
     labels = [MaskLabel(r, a, p) for r in (0, 1, 2**47) for a in (0, 1, 2**16 - 1) for p in (0, 1, 2**16 - 1)]
-    starts = [counters(label, 1, 1) for label in labels]
-    assert len({start[:10] for start in starts}) == len(labels)
-    assert all(start[10:] == bytes(6) for start in starts)
-    several = counters(MaskLabel(255, 7, 3), 3, 2)
-    assert [several[k : k + 16] for k in range(0, 96, 16)] == [
-        number.to_bytes(6, "big") + b"\0\7\0\3" + block.to_bytes(6, "big")
-        for number in (255, 256, 257)
-        for block in (0, 1)
+    starts = [place_of(label, about) for label in labels for about in (b"", b"x")]
+    assert len(set(starts)) == 2 * len(labels)
+    several = counters(bytes(range(12)), 3)
+    assert [several[k : k + 16] for k in range(0, 48, 16)] == [
+        bytes(range(12)) + block.to_bytes(4, "big") for block in (0, 1, 2)
     ]
 
 
@@ -303,7 +316,7 @@ def test_labels_that_would_wrap_around_are_refused(label):
 def test_a_sum_takes_every_member_exactly_once():
     ring = Ring.for_sums_up_to(10)
     maskers = federation(3)
-    data = {name: m.mask(packed(ring, [1, 2]), MaskLabel(0)) for name, m in maskers.items()}
+    data = {name: m.mask(packed(ring, [1, 2]), MaskLabel(0), about=b"") for name, m in maskers.items()}
     total = MaskedSum(maskers, length=1)
     total.add("site-0", data["site-0"])
     with pytest.raises(MembershipError, match="'site-0' has answered this round already"):
@@ -328,7 +341,7 @@ def test_an_answer_to_another_round_does_not_go_unnoticed():
     maskers = federation(2)
     zeros = packed(ring, [0] * 50)
     total = MaskedSum(maskers, length=len(zeros))
-    total.add("site-0", maskers["site-0"].mask(zeros, MaskLabel(1)))
-    total.add("site-1", maskers["site-1"].mask(zeros, MaskLabel(2)))
+    total.add("site-0", maskers["site-0"].mask(zeros, MaskLabel(1), about=b""))
+    total.add("site-1", maskers["site-1"].mask(zeros, MaskLabel(2), about=b""))
     with pytest.raises(RingError, match="masks do not cancel"):
         ring.read(total.words(), length=50)

@@ -14,6 +14,7 @@ counts under new masks. One that was killed brings itself back by receiving agai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,11 +69,16 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The last question, the answer before it was masked, and the epoch in which it was last sent."""
+    """The last question, the answer before it was masked, the epoch in which it was last sent, and the transcript.
+
+    The transcript is a digest of all questions so far, this one included. Masks depend on it: members that were asked
+    different things, now or ever, have masks that do not cancel, so a server cannot single one of them out.
+    """
 
     question: Any
     answer: m.FromClient | Words
     epoch: int
+    transcript: bytes
 
 
 class ClientSession:
@@ -192,14 +198,16 @@ class ClientSession:
             if _first_attempt(message) != _first_attempt(last.question):
                 msg = f"the server asked something else in round {message.round} than before; it is refused"
                 raise ProtocolError(msg)
-            self._last = Answered(last.question, last.answer, epoch)
+            self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
         try:
             answer = self._variant.answer(message)
         except FedslimError:
             self.state = ClientState.FINISHED
             raise
-        self._last = Answered(message, answer, epoch)
+        before = b"" if last is None else last.transcript
+        transcript = sha256(before + msgspec.msgpack.encode(_first_attempt(message))).digest()
+        self._last = Answered(message, answer, epoch, transcript)
         return answer
 
     def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
@@ -209,8 +217,10 @@ class ClientSession:
         hidden = self._hidden.get(answer.purpose)
         if hidden is None:
             hidden = self._hidden[answer.purpose] = Hidden(self.name, self._secrets, purpose=answer.purpose)
+        assert self._last is not None  # noqa: S101  # it is the answer to that
         label = MaskLabel(question.round, question.attempt)
-        return m.Masked(question.round, question.attempt, hidden.vector(answer.words, label))
+        vector = hidden.vector(answer.words, label, about=self._last.transcript)
+        return m.Masked(question.round, question.attempt, vector)
 
     # -- the roster ---------------------------------------------------------------------------------------------
 
@@ -294,4 +304,4 @@ class ClientSession:
 
 
 def _first_attempt(question: Any) -> Any:
-    return msgspec.structs.replace(question, attempt=0) if hasattr(question, "attempt") else question
+    return msgspec.structs.replace(question, attempt=0) if getattr(question, "attempt", 0) else question

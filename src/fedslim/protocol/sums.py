@@ -31,9 +31,9 @@ class Hidden:
     def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
         self._masker = Masker(name, secrets, purpose=purpose)
 
-    def vector(self, words: Words, label: MaskLabel) -> Vector:
+    def vector(self, words: Words, label: MaskLabel, *, about: bytes) -> Vector:
         """The words, masked, as they are sent."""
-        return Vector(len(words), WORD_BITS, self._masker.mask(words, label))
+        return Vector(len(words), WORD_BITS, self._masker.mask(words, label, about=about))
 
 
 def summed(replies: Mapping[str, Masked], length: int) -> Words:

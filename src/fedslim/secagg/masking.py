@@ -1,16 +1,18 @@
 """Masks that cancel: each pair of members adds and subtracts the same random words, so that only the sum is left.
 
     masker = Masker("hospital-a", {"hospital-b": secret, …}, purpose="answers")
-    data = masker.mask(words, MaskLabel(round=7, attempt=0, part=0))
+    data = masker.mask(words, MaskLabel(round=7, attempt=0, part=0), about=digest)
 
-A mask is the AES-128-CTR key stream of the pair's key for this purpose at the place that the label names. No place is
-ever used twice: labels must rise, and each has 2^48 blocks of its own.
+A mask is the AES-128-CTR key stream of the pair's key for this purpose, at a place that the label and `about` name:
+what the members believe that they were asked. Whoever asks them different things gets noise. No place is ever used
+twice: labels must rise, and each has 2^32 blocks of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,13 +31,9 @@ if TYPE_CHECKING:
     from fedslim.secagg.ring import Words
 
 LABEL = b"fedslim secure aggregation v1: masks for "
-ROUND_BYTES, ATTEMPT_BYTES, PART_BYTES, BLOCK_BYTES = 6, 2, 2, 6
+ROUND_BYTES, ATTEMPT_BYTES, PART_BYTES = 6, 2, 2
+PLACE_BYTES, BLOCK_BYTES = 12, 4
 WORDS_IN_BLOCK = 2
-ROUNDS_AHEAD = 16
-"""Key streams are made for so many rounds at once: most answers are short, and a call costs more than its bytes."""
-
-MOST_WORDS_AHEAD = 256
-"""Longer answers are masked when they are there: then it is the bytes that cost."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,19 +57,23 @@ class MaskLabel:
                 raise MaskReuseError(msg)
 
 
-@lru_cache(maxsize=4)
-def counters(label: MaskLabel, rounds: int, blocks: int) -> bytes:
-    """The first counter blocks of this label, and of the same label in the rounds after it."""
-    counter = np.zeros((rounds, blocks, 16), np.uint8)
-    counter[:, :, 0:6] = _big_endian(label.round + np.arange(rounds), ROUND_BYTES)[:, None, :]
-    counter[:, :, 6:8] = _big_endian(np.array(label.attempt), ATTEMPT_BYTES)
-    counter[:, :, 8:10] = _big_endian(np.array(label.part), PART_BYTES)
-    counter[:, :, 10:16] = _big_endian(np.arange(blocks), BLOCK_BYTES)[None, :, :]
+def place(label: MaskLabel, about: bytes) -> bytes:
+    """Where a label's stretch of key stream begins: 96 bits of a hash, which no two labels share."""
+    named = (
+        label.round.to_bytes(ROUND_BYTES, "big")
+        + label.attempt.to_bytes(ATTEMPT_BYTES, "big")
+        + label.part.to_bytes(PART_BYTES, "big")
+    )
+    return sha256(named + about).digest()[:PLACE_BYTES]
+
+
+@lru_cache(maxsize=2)
+def counters(start: bytes, blocks: int) -> bytes:
+    """The counter blocks of a stretch; all pairs of a member need the same ones."""
+    counter = np.empty((blocks, 16), np.uint8)
+    counter[:, :PLACE_BYTES] = np.frombuffer(start, np.uint8)
+    counter[:, PLACE_BYTES:] = np.arange(blocks, dtype=">u4").view(np.uint8).reshape(blocks, BLOCK_BYTES)
     return counter.tobytes()
-
-
-def _big_endian(values: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
-    return values.astype(">u8")[..., None].view(np.uint8)[..., 8 - size :]
 
 
 class PairMask:
@@ -79,8 +81,8 @@ class PairMask:
 
     def __init__(self, secret: PairSecret, *, purpose: str, adds: bool) -> None:
         key = HKDFExpand(hashes.SHA256(), 16, LABEL + purpose.encode()).derive(secret.key)
-        # Counter mode, with the counter blocks made by us: CTR(label) is the encryption of the blocks that the label
-        # names, and a call can have those of many labels. No block comes twice, so this is not what ECB is bad for.
+        # Counter mode, with the counter blocks made by us, once for all pairs. No block comes twice, so this is not
+        # what ECB is bad for; a test compares it with the library's CTR.
         self._blocks = Cipher(algorithms.AES128(key), modes.ECB()).encryptor()  # noqa: S305
         self.adds = adds
 
@@ -101,37 +103,18 @@ class Masker:
             PairMask(secret, purpose=purpose, adds=own < peer) for peer, secret in sorted(secrets.items())
         )
         self._last: MaskLabel | None = None
-        self._ahead: NDArray[np.uint64] = np.zeros((0, 0), np.uint64)  # masks of the rounds from `_from` on
-        self._from = MaskLabel(0)
 
-    def mask(self, words: Words, label: MaskLabel) -> bytes:
+    def mask(self, words: Words, label: MaskLabel, *, about: bytes) -> bytes:
         """The words hidden under this label. A label that does not come after the last one is refused."""
         if self._last is not None and label <= self._last:
             msg = f"{label} does not come after {self._last}: a mask must not be used twice"
             raise MaskReuseError(msg)
         self._last = label
-        if self._pairs:
-            length = len(words)
-            if length > MOST_WORDS_AHEAD:
-                words = words + self._masks(label, 1, length)[0]
-            else:
-                words = words + self._made_ahead(label)[:length]
-        return words.astype("<u8", copy=False).tobytes()
-
-    def _made_ahead(self, label: MaskLabel) -> NDArray[np.uint64]:
-        """The first words of the label's mask."""
-        offset = label.round - self._from.round
-        same = (label.part, label.attempt) == (self._from.part, self._from.attempt)
-        if not same or not 0 <= offset < len(self._ahead):
-            self._ahead, self._from, offset = self._masks(label, ROUNDS_AHEAD, MOST_WORDS_AHEAD), label, 0
-        row: NDArray[np.uint64] = self._ahead[offset]
-        return row
-
-    def _masks(self, label: MaskLabel, rounds: int, length: int) -> NDArray[np.uint64]:
-        """The sum of all pairs' masks, for so many rounds from the label's on."""
+        length = len(words)
         blocks = -(-length // WORDS_IN_BLOCK)
-        names = counters(label, rounds, blocks)
-        total = np.zeros(rounds * blocks * WORDS_IN_BLOCK, np.uint64)
+        names = counters(place(label, about), blocks)
+        total = np.zeros(blocks * WORDS_IN_BLOCK, np.uint64)
+        total[:length] = words
         for pair in self._pairs:
             (np.add if pair.adds else np.subtract)(total, pair.expand(names), out=total)
-        return total.reshape(rounds, -1)[:, :length]
+        return total[:length].astype("<u8", copy=False).tobytes()
