@@ -94,6 +94,12 @@ class ServerSession:
         idle = {MemberState.IDLE, MemberState.SEATED, MemberState.FINISHED}
         return tuple(member for member, state in self._states.items() if state not in idle)
 
+    @property
+    def in_round(self) -> bool:
+        """Whether a round is going on with nobody away, so that it can be expected to end."""
+        missing = {MemberState.AWAY, MemberState.EXPECTED, MemberState.SEATED, MemberState.FINISHED}
+        return self._round is not None and not any(state in missing for state in self._states.values())
+
     def best(self) -> Outcome | None:
         """The best so far, without asking anybody: of itemsets only the usages are known, which stand for supports."""
         if self.outcome is not None:

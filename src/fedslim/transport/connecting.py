@@ -52,6 +52,7 @@ class NetworkClient:
         self._journal = journal
         self._leaving = leaving or (lambda _message, _frame: None)
         self._tell = tell or (lambda _text: None)
+        self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
         """Take part until the run is over.
@@ -103,9 +104,10 @@ class NetworkClient:
                 if heard:
                     return True
                 raise
-            heard = True
             try:
                 message = framing.from_server(data[framing.PREFIX_BYTES :])
+                self.refused = isinstance(message, m.Abort) and not heard
+                heard = True
                 if self._journal is not None and _counts(message, self.session.position):
                     self._journal.append(told_record(message))
                 # Counting can take a while, and the line must be looked after meanwhile.

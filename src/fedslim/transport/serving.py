@@ -89,17 +89,24 @@ class NetworkServer:
             RunError: A member could not go on, or stayed away; what had been reached is in `session.best()`.
         """
         self._over = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(
-            self._accept, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
-        )
+        try:
+            server = await asyncio.start_server(
+                self._accept, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
+            )
+        except OSError as error:
+            msg = (
+                f"the server cannot listen on {host}:{port}: {error.strerror or error}; say where with --host (an "
+                "address of this machine, 0.0.0.0 for all) and --port"
+            )
+            raise RunError(msg) from error
         self.port = server.sockets[0].getsockname()[1]
+        self._tell(f"listening on {host}:{self.port}; waiting for {', '.join(self.session.members)}")
         watch = asyncio.create_task(self._watch())
         try:
             async with server:
-                try:
-                    return await self._over
-                finally:
-                    await self._say_farewell()
+                await asyncio.wait([self._over])  # whoever breaks it off here says no farewell: it can be resumed
+                await self._say_farewell()
+                return self._over.result()
         finally:
             watch.cancel()
             for line in list(self._lines.values()):
