@@ -61,6 +61,7 @@ class NetworkClient:
             RunError: The server stayed away, or asked for what this site does not give.
         """
         pause, since = FIRST_PAUSE, time.monotonic()
+        reached = True  # as far as anybody was told
         while self.session.received is None:
             try:
                 reader, writer = await asyncio.open_connection(
@@ -73,11 +74,16 @@ class NetworkClient:
                 if time.monotonic() - since > self._patience.grace:
                     msg = f"the server at {host}:{port} cannot be reached: {error}"
                     raise RunError(msg) from error
+                if reached:
+                    self._tell(f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s")
+                    reached = False
                 # Not all at the same time: the server may have to take many back.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             keep_alive(writer)
+            reached = True
+            self._tell(f"connected to {host}:{port}")
             try:
                 if await self._converse(reader, writer):
                     pause, since = FIRST_PAUSE, time.monotonic()
