@@ -93,7 +93,10 @@ class NetworkClient:
                 await hang_up(writer)
             if self.session.received is None:
                 if time.monotonic() - since > self._patience.grace:
-                    msg = f"the server at {host}:{port} closes the line again and again"
+                    msg = (
+                        f"the server at {host}:{port} closes the line again and again; it may not take this member's "
+                        "certificate: ask whoever runs it whether it was revoked, or has ended"
+                    )
                     raise RunError(msg)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(2 * pause, LONGEST_PAUSE)
