@@ -2,7 +2,6 @@
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli import options
+from fedslim.cli import options, passphrases
 from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
@@ -31,8 +30,6 @@ TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
 
-PASSPHRASE = "FEDSLIM_PASSPHRASE"  # noqa: S105  # the name of a variable, not what is in it
-
 FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")]
 IdentityOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keys and certificates; the file's `certificates` if left out.")
@@ -44,20 +41,24 @@ def server(
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and the journal go.")] = Path("run"),
     identity: IdentityOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run whose journal is in --out.")] = False,
+    passphrase_file: passphrases.File = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run whose journal is in --out, if there is one.")
+    ] = False,
     port: Annotated[int | None, typer.Option(metavar="N", help="Listen here rather than where the file says.")] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
 ) -> None:
     """Run the server of a federation, until its members have found their table.
 
-    It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out.
+    It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
+    Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
     """
     from fedslim.federated.deployed import Server  # noqa: PLC0415  # see fedslim.cli
     from fedslim.federated.simulation import prepare  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates)
+    who = _identity(identity or federation.server.certificates, passphrase_file)
     _make_folder(out)
     say("preparing the engine")
     prepare(federation.federation.variant)
@@ -86,6 +87,7 @@ def client(  # one parameter for each option
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the result, journal and audit log go.")] = Path("run"),
     identity: IdentityOption = None,
+    passphrase_file: passphrases.File = None,
     format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
@@ -95,7 +97,8 @@ def client(  # one parameter for each option
 ) -> None:
     """Take part in a federation as one of its members.
 
-    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`.
+    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. Whoever was
+    stopped or killed comes back by the same command.
     """
     from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
     from fedslim.federated.deployed import Member  # noqa: PLC0415
@@ -103,7 +106,7 @@ def client(  # one parameter for each option
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates)
+    who = _identity(identity or federation.server.certificates, passphrase_file)
     if who.name != name:
         msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
         raise ParameterError(msg)
@@ -141,7 +144,7 @@ def status(
     from fedslim.transport.trust import client_context  # noqa: PLC0415
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates)
+    who = _identity(identity or federation.server.certificates, None)
     context = client_context(who, now=datetime.now(UTC))
     found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
     if json:
@@ -159,12 +162,13 @@ def status(
     )
 
 
-def _identity(folder: Path) -> "Identity":
+def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from fedslim.transport.trust import Identity  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.transport.trust.identity import Files  # noqa: PLC0415
 
-    identity = Identity.load(folder, os.environ.get(PASSPHRASE))
+    identity = Identity.load(folder, passphrases.for_key(Files.within(folder).key, passphrase_file))
     now = datetime.now(UTC)
     identity.check(now)
     for warning in identity.warnings(now):
@@ -199,17 +203,20 @@ def _make_folder(folder: Path) -> None:
         raise ParameterError(msg) from error
 
 
-def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], None] | None) -> Any:
-    """Run to the end; SIGTERM and Ctrl-C ask for a graceful stop, where that is possible."""
+def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:
+    """Run to the end; SIGTERM and Ctrl-C ask for a graceful stop where that is possible, and else break it off."""
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # this is one
+
+        def asked() -> None:
+            if stop is None or not stop():
+                task.cancel()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            if stop is not None:
-                loop.add_signal_handler(number, stop)
-            elif task is not None:
-                loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, asked)
         return await run
 
     try:
@@ -218,10 +225,13 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], None] | None) 
         raise KeyboardInterrupt from error
 
 
-def _stop(run: "Server") -> None:
-    say("stopping after this round, with the best so far")
-    if run.session is not None:
-        run.session.stop()
+def _stop(run: "Server") -> bool:
+    """End the run after its round, if it is in one that can end and was not asked to already."""
+    if run.stop():
+        say("stopping after this round, with the best so far; once more to break off")
+        return True
+    say("breaking off" + (f"; go on with --resume, from {run.journal}" if run.journal.exists() else ""))
+    return False
 
 
 def _progress(run: "Server") -> Callable[[], None]:

@@ -109,6 +109,20 @@ class Server:
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         self._on_round: Callable[[], None] | None = None
+        self._stopping = False
+
+    @property
+    def journal(self) -> Path:
+        """Where the journal is, while there is one."""
+        return self._out / SERVER_JOURNAL
+
+    def stop(self) -> bool:
+        """End the run after the round that is going on; whether that can be: not twice, nor while somebody is away."""
+        if self.session is None or self._stopping or not self.session.in_round:
+            return False
+        self._stopping = True
+        self.session.stop()
+        return True
 
     async def run(
         self,
@@ -122,14 +136,16 @@ class Server:
 
         Raises:
             RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
-            JournalError: There is a journal that is not this run's, or none to resume.
+            JournalError: There is a journal that is not this run's, or that cannot be continued.
         """
         began = time.monotonic()
         self._on_round = on_round
         journal: Journal | None = None
         run = os.urandom(16)
-        path = self._out / SERVER_JOURNAL
-        if resume:
+        path = self.journal
+        if resume and not path.exists():
+            self._tell(f"{path}: there is no journal to resume; this is a new run")
+        elif resume:
             journal, header, records = Journal.reopen(path)
             self._check(header, path)
             run = bytes.fromhex(header["run"])
@@ -310,10 +326,16 @@ class Member:
             received = await client.run(host, port)
         finally:
             journal.close()
-        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
-        if received.ending.startswith("ended by the server"):
-            raise RunError(received.ending)
-        return received
+        path = self._out / MEMBER_JOURNAL
+        if not received.ending.startswith("ended by the server"):
+            path.unlink(missing_ok=True)
+            return received
+        msg = f"{received.ending}. If the server resumes the run, so does this client by the same command"
+        if client.refused:
+            # The server is in another run, or does not want us: next time we come as if for the first time.
+            path.replace(path.with_name(path.name + ".old"))
+            msg = received.ending
+        raise RunError(msg)
 
     def _journal(self) -> Journal:
         """The journal of a run that this member was killed in, or a new one."""

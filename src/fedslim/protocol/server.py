@@ -123,6 +123,12 @@ class ServerSession:
             most = framing.MOST_PLAIN if words is None else most + WORD_BYTES * words
         return most
 
+    @property
+    def in_round(self) -> bool:
+        """Whether a round is going on with nobody away, so that it can be expected to end."""
+        missing = {MemberState.AWAY, MemberState.EXPECTED, MemberState.SEATED, MemberState.FINISHED}
+        return self._round is not None and not any(state in missing for state in self._states.values())
+
     def best(self) -> Outcome | None:
         """The best so far, without asking anybody: of itemsets only the usages are known, which stand for supports."""
         if self.outcome is not None:

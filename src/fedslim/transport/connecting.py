@@ -56,6 +56,7 @@ class NetworkClient:
         self._leaving = leaving or (lambda _message, _frame: None)
         self._tell = tell or (lambda _text: None)
         self._took = QUICK  # seconds that the last question took
+        self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
         """Take part until the run is over.
@@ -64,6 +65,7 @@ class NetworkClient:
             RunError: The server stayed away, or asked for what this site does not give.
         """
         pause, since = FIRST_PAUSE, time.monotonic()
+        reached = True  # as far as anybody was told
         while self.session.received is None:
             try:
                 async with asyncio.timeout(self._patience.connect):
@@ -75,11 +77,16 @@ class NetworkClient:
                 if time.monotonic() - since > self._patience.grace:
                     msg = f"the server at {host}:{port} cannot be reached: {error}"
                     raise RunError(msg) from error
+                if reached:
+                    self._tell(f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s")
+                    reached = False
                 # Not all at the same time: the server may have to take many back.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             keep_alive(writer, self._patience.keepalive)
+            reached = True
+            self._tell(f"connected to {host}:{port}")
             try:
                 if await self._converse(reader, writer):
                     pause, since = FIRST_PAUSE, time.monotonic()
@@ -89,7 +96,10 @@ class NetworkClient:
                 await hang_up(writer)
             if self.session.received is None:
                 if time.monotonic() - since > self._patience.grace:
-                    msg = f"the server at {host}:{port} closes the line again and again"
+                    msg = (
+                        f"the server at {host}:{port} closes the line again and again; it may not take this member's "
+                        "certificate: ask whoever runs it whether it was revoked, or has ended"
+                    )
                     raise RunError(msg)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -106,9 +116,10 @@ class NetworkClient:
                 if heard:
                     return True
                 raise
-            heard = True
             try:
                 message = framing.from_server(data[framing.PREFIX_BYTES :])
+                self.refused = isinstance(message, m.Abort) and not heard
+                heard = True
                 if self._journal is not None and _counts(message, self.session.position):
                     self._journal.append(told_record(message))
                 reply = await self._answer(message)

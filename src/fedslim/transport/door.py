@@ -66,6 +66,13 @@ class Door:
     async def __aenter__(self) -> Self:
         try:
             await self._bind()
+        except OSError as error:
+            self._close()
+            msg = (
+                f"the server cannot listen on {self._host}:{self._port}: {error.strerror or error}; say where with "
+                "--host (an address of this machine, 0.0.0.0 for all) and --port"
+            )
+            raise RunError(msg) from error
         except BaseException:
             self._close()
             raise

@@ -123,10 +123,10 @@ class NetworkServer:
             async with self._door:
                 self.port = self._door.port
                 self.listening.set()
-                try:
-                    return await self._over
-                finally:
-                    await self._say_farewell()
+                self._tell(f"listening on {host}:{self.port}; waiting for {', '.join(self.session.members)}")
+                await asyncio.wait([self._over])  # whoever breaks it off here says no farewell: it can be resumed
+                await self._say_farewell()
+                return self._over.result()
         finally:
             watch.cancel()
 
