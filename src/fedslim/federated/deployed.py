@@ -43,12 +43,15 @@ if TYPE_CHECKING:
     from fedslim.transport.memory import Trace
     from fedslim.transport.trust import Identity
 
+FAREWELL = 30.0
+"""Seconds after the end in which those who are away can come back and hear of it."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 
 def patience(file: FederationFile) -> Patience:
     """How long everybody waits, as the federation's file says."""
-    return Patience(answer=file.timeouts.answer, grace=file.timeouts.grace)
+    grace = file.timeouts.grace
+    return Patience(answer=file.timeouts.answer, grace=grace, farewell=min(max(grace, 5.0), FAREWELL))
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ class Server:
         )
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
+            session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
             session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
             self._tell(f"resumed after {len(rounds)} rounds")
@@ -169,16 +173,21 @@ class Server:
             outcome, lost = best, error
         finally:
             self.network.close_journal()
-        if lost is None:
-            path.unlink(missing_ok=True)
         labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
         table = code_table(outcome.table, labels)
         return Served(table, outcome, self.communication, time.monotonic() - began, tuple(self.history), lost)
 
+    def forget(self) -> None:
+        """Remove the journal: for when the results are saved."""
+        (self._out / SERVER_JOURNAL).unlink(missing_ok=True)
+
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
         def begin(items: int) -> Journal:
             header = {"run": run.hex(), "items": items, "version": __version__, "protocol": m.PROTOCOL}
-            return Journal.create(path, header | {"digest": self._file.digest().hex()})
+            session = self.session
+            assert session is not None  # noqa: S101  # it has just said that it began
+            named = {"ids": b"".join(session.ids).hex(), "labels": list(session.labels)}
+            return Journal.create(path, header | named | {"digest": self._file.digest().hex()})
 
         return begin
 
@@ -301,10 +310,17 @@ class Member:
             received = await client.run(host, port)
         finally:
             journal.close()
-        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
         if received.ending.startswith("ended by the server"):
-            raise RunError(received.ending)
+            if not self.session.position:
+                self.forget()  # there is nothing in it
+                raise RunError(received.ending)
+            msg = f"{received.ending} (the journal is kept, to go on: {self._out / MEMBER_JOURNAL}; for another run, "
+            raise RunError(msg + "move it away)")
         return received
+
+    def forget(self) -> None:
+        """Remove the journal: for when the results are saved."""
+        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
 
     def _journal(self) -> Journal:
         """The journal of a run that this member was killed in, or a new one."""

@@ -181,10 +181,18 @@ class ServerSession:
         for replies in rounds:
             for member in replies:
                 self._positions[member] = self._situation.number
-            self._round = self._rounds.send(replies)
+            try:
+                self._round = self._rounds.send(replies)
+            except StopIteration as end:  # all had been said, and perhaps not everybody had heard the end
+                self._finish(end.value)
+                return
             self._situation.number += 1
         self._sends = self._sends_of(self._round)
         self._states = dict.fromkeys(self.members, MemberState.AWAY)
+
+    def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
+        """What the items are called, as it was known before the server was killed; members say it again."""
+        self.ids, self.labels = _split(ids), tuple(labels)
 
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
         """A member is gone for good: the run ends with what was reached."""

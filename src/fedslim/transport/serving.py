@@ -80,6 +80,8 @@ class NetworkServer:
         self._began = time.monotonic()
         self._since = time.monotonic()  # when the session last went on
         self._over: asyncio.Future[Outcome] | None = None
+        self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
+        self._told: set[str] = set()  # whom the end was sent to
         self.port = 0
 
     async def run(self, host: str, port: int) -> Outcome:
@@ -89,27 +91,41 @@ class NetworkServer:
             RunError: A member could not go on, or stayed away; what had been reached is in `session.best()`.
         """
         self._over = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(
-            self._accept, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
-        )
+        try:
+            server = await asyncio.start_server(
+                self._accept, host, port, ssl=self._context, ssl_handshake_timeout=HANDSHAKE, limit=1 << 16
+            )
+        except OSError as error:
+            msg = f"nobody can listen at {host}:{port}: {error.strerror or error}; is there another server?"
+            raise RunError(msg) from error
         self.port = server.sockets[0].getsockname()[1]
         watch = asyncio.create_task(self._watch())
+        if self.session.outcome is not None:  # it was killed when all was said but the end
+            self._over.set_result(self.session.outcome)
         try:
             async with server:
                 try:
                     return await self._over
                 finally:
                     await self._say_farewell()
+                    # Before the server is closed, which waits for its lines.
+                    for line in list(self._lines.values()):
+                        await hang_up(line.writer)
         finally:
             watch.cancel()
-            for line in list(self._lines.values()):
-                await hang_up(line.writer)
 
     # -- lines --------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the run before the next round, with the best so far."""
+        """End the run before the next round, with the best so far; at once if there is none to come."""
+        again, self._stopping = self._stopping, True
+        self._hurry = again or self.session.over
         self.session.stop()
+        missing = [name for name in self.session.members if name not in self._lines]
+        if missing:
+            self._act(self.session.lose(missing[0], f"stopped while {', '.join(map(repr, missing))} was not here"))
+        elif again:
+            self._break_off(RunError("stopped at once"))
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
@@ -120,7 +136,7 @@ class NetworkServer:
             return
         if name not in self.session.members:
             self._tell(f"refused {name!r}: it has a certificate, and is not a member of this federation")
-            with contextlib.suppress(LineError):
+            with contextlib.suppress(LineError, UntrustedError):
                 refusal = framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation"))
                 await write_frame(writer, refusal.data, within=HANDSHAKE)
             await hang_up(writer)
@@ -162,7 +178,7 @@ class NetworkServer:
 
     async def _refuse(self, line: Line, reason: str) -> None:
         """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
-        with contextlib.suppress(LineError):
+        with contextlib.suppress(LineError, UntrustedError):
             await write_frame(line.writer, framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
 
     def _break_off(self, error: FedslimError) -> None:
@@ -171,7 +187,7 @@ class NetworkServer:
             self._over.set_exception(error)
 
     async def _send_all(self, line: Line) -> None:
-        with contextlib.suppress(LineError, asyncio.CancelledError):
+        with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
             while True:
                 await write_frame(line.writer, await line.outbox.get(), within=self._patience.frame)
         line.writer.transport.abort()
@@ -215,6 +231,8 @@ class NetworkServer:
         frame = framing.to_bytes(message)
         for name in to:
             if (line := self._lines.get(name)) is not None:
+                if isinstance(message, (m.Finish, m.Abort)):
+                    self._told.add(name)
                 line.outbox.put_nowait(frame.data)
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
 
@@ -239,7 +257,7 @@ class NetworkServer:
     async def _watch(self) -> None:
         """End the run if a member stays away, or is there and does not answer."""
         while True:
-            await asyncio.sleep(min(1.0, self._patience.grace / 4))
+            await asyncio.sleep(min(1.0, max(0.05, self._patience.grace / 4)))
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
             away = [name for name in waiting if name not in self._lines]
@@ -252,7 +270,9 @@ class NetworkServer:
     async def _say_farewell(self) -> None:
         """See that everybody hears the end: those that are there at once, those that are away if they come soon."""
         deadline = time.monotonic() + self._patience.farewell
-        while time.monotonic() < deadline:
-            if all(line.outbox.empty() for line in self._lines.values()) and not self._lines:
+        # Those who are away wait for a result; that there is none they find out themselves.
+        expected = set(self.session.members) if self.session.outcome is not None else set()
+        while time.monotonic() < deadline and not self._hurry:
+            if not self._lines and expected <= self._told:
                 return
             await asyncio.sleep(0.02)
