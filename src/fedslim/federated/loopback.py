@@ -146,11 +146,11 @@ class Loopback:
         return self.result(time.monotonic() - began)
 
     def result(self, seconds: float = 0.0) -> LoopbackResult:
-        """What is in the folders. The server knows items by number only; here they get their labels back."""
+        """What is in the folders; items that somebody knows by number or id only get their labels back."""
         labels = next(iter(self.sites.values())).vocabulary
         table = replace(CodeTable.load(self.out("server") / "codetable.json"), vocabulary=labels)
         saved = {name: self.out(name) / "codetable.json" for name in self.sites}
-        told = {name: CodeTable.load(path) for name, path in saved.items() if path.exists()}
+        told = {name: _named(CodeTable.load(path), labels) for name, path in saved.items() if path.exists()}
         record = json.loads((self.out("server") / "run.json").read_text("utf-8"))
         return LoopbackResult(table, told, record, seconds)
 
@@ -161,6 +161,12 @@ class Loopback:
                 process.kill()
             process.wait()
         self.processes.clear()
+
+
+def _named(table: CodeTable, labels: tuple[str, ...]) -> CodeTable:
+    """The table of a member, which does not know what items are called that it does not have."""
+    known = zip(table.vocabulary, labels, strict=True)
+    return replace(table, vocabulary=tuple(label if own.startswith("#") else own for own, label in known))
 
 
 def free_port() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,10 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
 from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import round_record
+from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
 if TYPE_CHECKING:
-    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
@@ -53,6 +54,28 @@ class Line:
     outbox: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
 
 
+def _handshake(tell: Callable[[str], None]) -> type[ssl.SSLObject]:
+    """Handshakes that tell both sides why they fail: asyncio closes the line before OpenSSL's alert has left."""
+
+    class Handshake(ssl.SSLObject):
+        refused: ssl.SSLError | None = None
+
+        def do_handshake(self) -> None:
+            if self.refused is not None:
+                raise self.refused
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                self.refused = error
+                tell(str(explained(error, "somebody")))
+                # As if there was more to come: what waits to be sent is sent then, which is the alert.
+                raise ssl.SSLWantReadError from error
+
+    return Handshake
+
+
 class NetworkServer:
     """Runs a session over TLS."""
 
@@ -69,6 +92,7 @@ class NetworkServer:
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.session = session
+        context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
         self._context = context
         self._name_of = name_of
         self._patience = patience or Patience()
