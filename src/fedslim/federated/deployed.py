@@ -310,12 +310,12 @@ class Member:
             received = await client.run(host, port)
         finally:
             journal.close()
-        if received.ending.startswith("ended by the server"):
             if not self.session.position:
-                self.forget()  # there is nothing in it
-                raise RunError(received.ending)
-            msg = f"{received.ending} (the journal is kept, to go on: {self._out / MEMBER_JOURNAL}; for another run, "
-            raise RunError(msg + "move it away)")
+                self.forget()  # nothing was answered: there is nothing to go on with
+        if received.ending.startswith("ended by the server"):
+            path = self._out / MEMBER_JOURNAL
+            kept = f" (the journal is kept, to go on: {path}; for another run, move it away)" if path.exists() else ""
+            raise RunError(received.ending + kept)
         return received
 
     def forget(self) -> None:
