@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage lint format bench clean
+.PHONY: help demo demo-network test test-slow coverage lint format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -18,6 +18,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## six hospitals mine together: what they find that none finds alone, and what it costs
 	@$(BIN)/fedslim demo
+
+demo-network: $(READY) ## the same for real: a server and three members over mutual TLS on this machine, each variant
+	@$(BIN)/fedslim demo --network --variant x --variant sa --variant so
 
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy

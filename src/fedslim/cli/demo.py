@@ -1,9 +1,12 @@
 """`fedslim demo`: the built-in hospitals mine together, by every variant, and find what none of them finds alone."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from fedslim.cli import options
+from fedslim.cli.networked import networked_demo
 from fedslim.cli.output import grid, summary
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import compiled
@@ -11,6 +14,7 @@ from fedslim.cli.simulate import Variant
 from fedslim.cli.simulated import found_items
 from fedslim.cli.stream import print_rich
 from fedslim.cli.text import count, duration, size
+from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,13 +35,31 @@ MEANING = {
 }
 
 
-def demo(quiet: options.Quiet = False) -> None:
+def demo(
+    quiet: options.Quiet = False,
+    *,
+    network: Annotated[
+        bool, typer.Option("--network", help="Real processes: a server and three members over TLS, on this machine.")
+    ] = False,
+    variants: Annotated[
+        list[Variant] | None,
+        typer.Option(
+            "--variant", metavar="x|sa|so", show_default=False, help="With --network: which; repeat it.  [default: x]"
+        ),
+    ] = None,
+) -> None:
     """Let six hospitals with built-in, synthetic patients mine together, by each variant of the protocol.
 
     Shown are what each variant finds and costs, and itemsets that the hospitals find together and none finds alone:
     among them drug interactions with a handful of cases at each.
     """
     report = reporter(quiet=quiet)
+    if network:
+        networked_demo(DATA, [each.value for each in variants or (Variant.x,)], report)
+        return
+    if variants:
+        msg = "--variant goes with --network; without it, all are shown"
+        raise ParameterError(msg)
     with report.stage("loading"):
         from fedslim.data import TransactionDatabase, builtin_sites  # noqa: PLC0415  # see fedslim.cli
         from fedslim.federated.comparison import compare  # noqa: PLC0415

@@ -67,6 +67,8 @@ def server(
     save(served.table, out / CODE_TABLE)
     save_record(served.as_dict(federation), out / RECORD)
     save_record({"history": list(served.history)}, out / HISTORY)
+    if served.lost is None:
+        run.forget()  # not before everything is saved: whoever is killed before that can resume
     print_code_table(served.table, TOP, federation.federation.name)
     say(
         f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}, "
@@ -118,9 +120,11 @@ def client(  # one parameter for each option
         member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=_teller(federation))
         received = _until_over(member.run(host=host, port=port), None)
     if received.table is None:
+        member.forget()
         say(f"{received.ending}; in this variant members are not told the table")
         return
     save(received.table, out / CODE_TABLE)
+    member.forget()
     print_code_table(received.table, TOP, federation.federation.name)
     say(f"{received.ending}: {count(len(received.table), 'itemset')}; saved in {out}")
 
@@ -226,12 +230,12 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) 
 
 
 def _stop(run: "Server") -> bool:
-    """End the run after its round, if it is in one that can end and was not asked to already."""
-    if run.stop():
-        say("stopping after this round, with the best so far; once more to break off")
-        return True
-    say("breaking off" + (f"; go on with --resume, from {run.journal}" if run.journal.exists() else ""))
-    return False
+    """End the run with the best so far; False if it has not even begun to listen."""
+    say("stopping after this round, with the best so far; once more to stop at once")
+    if run.network is None:
+        return False
+    run.network.stop()
+    return True
 
 
 def _progress(run: "Server") -> Callable[[], None]:

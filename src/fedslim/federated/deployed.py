@@ -47,13 +47,21 @@ if TYPE_CHECKING:
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
 
+FAREWELL = 30.0
+"""Seconds after the end in which those who are away can come back and hear of it."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 
 def patience(file: FederationFile) -> Patience:
     """How long everybody waits, as the federation's file says."""
     waits = file.timeouts
-    return Patience(answer=waits.answer, grace=waits.grace, connect=waits.connect, keepalive=waits.keepalive)
+    return Patience(
+        answer=waits.answer,
+        grace=waits.grace,
+        farewell=min(max(waits.grace, 5.0), FAREWELL),
+        connect=waits.connect,
+        keepalive=waits.keepalive,
+    )
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -109,20 +117,11 @@ class Server:
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         self._on_round: Callable[[], None] | None = None
-        self._stopping = False
 
     @property
     def journal(self) -> Path:
         """Where the journal is, while there is one."""
         return self._out / SERVER_JOURNAL
-
-    def stop(self) -> bool:
-        """End the run after the round that is going on; whether that can be: not twice, nor while somebody is away."""
-        if self.session is None or self._stopping or not self.session.in_round:
-            return False
-        self._stopping = True
-        self.session.stop()
-        return True
 
     async def run(
         self,
@@ -163,6 +162,7 @@ class Server:
         )
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
+            session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
             session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
             self._tell(f"resumed after {len(rounds)} rounds")
@@ -192,16 +192,21 @@ class Server:
             outcome, lost = best, error
         finally:
             self.network.close_journal()
-        if lost is None:
-            path.unlink(missing_ok=True)
         labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
         table = code_table(outcome.table, labels)
         return Served(table, outcome, self.communication, time.monotonic() - began, tuple(self.history), lost)
 
+    def forget(self) -> None:
+        """Remove the journal: for when the results are saved."""
+        (self._out / SERVER_JOURNAL).unlink(missing_ok=True)
+
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
         def begin(items: int) -> Journal:
             header = {"run": run.hex(), "items": items, "version": __version__, "protocol": m.PROTOCOL}
-            return Journal.create(path, header | {"digest": self._file.digest().hex()})
+            session = self.session
+            assert session is not None  # noqa: S101  # it has just said that it began
+            named = {"ids": b"".join(session.ids).hex(), "labels": list(session.labels)}
+            return Journal.create(path, header | named | {"digest": self._file.digest().hex()})
 
         return begin
 
@@ -326,16 +331,22 @@ class Member:
             received = await client.run(host, port)
         finally:
             journal.close()
+            if not self.session.position:
+                self.forget()  # nothing was answered: there is nothing to go on with
         path = self._out / MEMBER_JOURNAL
         if not received.ending.startswith("ended by the server"):
-            path.unlink(missing_ok=True)
             return received
         msg = f"{received.ending}. If the server resumes the run, so does this client by the same command"
         if client.refused:
             # The server is in another run, or does not want us: next time we come as if for the first time.
-            path.replace(path.with_name(path.name + ".old"))
+            if path.exists():
+                path.replace(path.with_name(path.name + ".old"))
             msg = received.ending
         raise RunError(msg)
+
+    def forget(self) -> None:
+        """Remove the journal: for when the results are saved."""
+        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
 
     def _journal(self) -> Journal:
         """The journal of a run that this member was killed in, or a new one."""

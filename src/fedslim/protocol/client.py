@@ -130,8 +130,9 @@ class ClientSession:
             labels,
             b"" if site.trust is None else site.trust.certificate,
             b"" if site.trust is None else site.trust.sign(self._key.public),
-            self.run,
-            0 if self._roster is None else self._roster.epoch + 1,
+            # Whoever has not answered anything yet is in no run: the server may have been killed before it was in one.
+            self.run if self.position else b"",
+            self._roster.epoch + 1 if self._roster is not None and self.position else 0,
             self.position,
         )
 
@@ -227,7 +228,7 @@ class ClientSession:
     def _take_seat(self, roster: m.Roster) -> None:
         """Check what the server announces against what this site agreed to, and against what it announced before."""
         site, settings, before = self._site, roster.settings, self._roster
-        if before is not None:
+        if before is not None and self.position:
             if (roster.run, settings, roster.members, roster.ids) != (
                 before.run,
                 before.settings,

@@ -123,12 +123,6 @@ class ServerSession:
             most = framing.MOST_PLAIN if words is None else most + WORD_BYTES * words
         return most
 
-    @property
-    def in_round(self) -> bool:
-        """Whether a round is going on with nobody away, so that it can be expected to end."""
-        missing = {MemberState.AWAY, MemberState.EXPECTED, MemberState.SEATED, MemberState.FINISHED}
-        return self._round is not None and not any(state in missing for state in self._states.values())
-
     def best(self) -> Outcome | None:
         """The best so far, without asking anybody: of itemsets only the usages are known, which stand for supports."""
         if self.outcome is not None:
@@ -216,10 +210,18 @@ class ServerSession:
         for replies in rounds:
             for member in replies:
                 self._positions[member] = self._situation.number
-            self._round = self._rounds.send(replies)
+            try:
+                self._round = self._rounds.send(replies)
+            except StopIteration as end:  # all had been said, and perhaps not everybody had heard the end
+                self._finish(end.value)
+                return
             self._situation.number += 1
         self._sends = self._sends_of(self._round)
         self._states = dict.fromkeys(self.members, MemberState.AWAY)
+
+    def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
+        """What the items are called, as it was known before the server was killed; members say it again."""
+        self.ids, self.labels = _split(ids), tuple(labels)
 
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
         """A member is gone for good: the run ends with what was reached."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 import time
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,10 @@ from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
 from fedslim.transport.serving import Patience
 from fedslim.transport.trust import explained
-from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
+from fedslim.transport.wire import hang_up, is_refusal, keep_alive, read_frame, write_frame
 
 if TYPE_CHECKING:
+    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
@@ -70,10 +70,10 @@ class NetworkClient:
             try:
                 async with asyncio.timeout(self._patience.connect):
                     reader, writer = await asyncio.open_connection(host, port, ssl=self._context, limit=1 << 16)
-            except ssl.SSLError as error:
-                # Waiting does not make a certificate better.
-                raise explained(error, f"the server at {host}:{port}") from error
             except (OSError, TimeoutError) as error:
+                if is_refusal(error):
+                    # Waiting does not make a certificate better.
+                    raise explained(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
                     msg = f"the server at {host}:{port} cannot be reached: {error}"
                     raise RunError(msg) from error

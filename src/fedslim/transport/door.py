@@ -15,6 +15,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from fedslim.errors import RunError
+
 if TYPE_CHECKING:
     import ssl
     from asyncio import StreamReader, StreamWriter
@@ -68,8 +70,9 @@ class Door:
             await self._bind()
         except OSError as error:
             self._close()
+            host, port = self._address
             msg = (
-                f"the server cannot listen on {self._host}:{self._port}: {error.strerror or error}; say where with "
+                f"the server cannot listen on {host}:{port}: {error.strerror or error}; say where with "
                 "--host (an address of this machine, 0.0.0.0 for all) and --port"
             )
             raise RunError(msg) from error

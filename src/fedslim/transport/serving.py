@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -21,10 +22,10 @@ from fedslim.transport import status
 from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import round_record
+from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
 if TYPE_CHECKING:
-    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
@@ -63,6 +64,28 @@ class Line:
     outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
 
 
+def _handshake(tell: Callable[[str], None]) -> type[ssl.SSLObject]:
+    """Handshakes that tell both sides why they fail: asyncio closes the line before OpenSSL's alert has left."""
+
+    class Handshake(ssl.SSLObject):
+        refused: ssl.SSLError | None = None
+
+        def do_handshake(self) -> None:
+            if self.refused is not None:
+                raise self.refused
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                self.refused = error
+                tell(str(explained(error, "somebody")))
+                # As if there was more to come: what waits to be sent is sent then, which is the alert.
+                raise ssl.SSLWantReadError from error
+
+    return Handshake
+
+
 class NetworkServer:
     """Runs a session over TLS."""
 
@@ -81,6 +104,7 @@ class NetworkServer:
         returns: int = RETURNS,
     ) -> None:
         self.session = session
+        context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
         self._context = context
         self._name_of = name_of
         self._patience = patience or Patience()
@@ -98,6 +122,8 @@ class NetworkServer:
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
         self._bytes = {"up": 0, "down": 0}
+        self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
+        self._told: set[str] = set()  # whom the end was sent to
         self.port = 0
         self.listening = asyncio.Event()
 
@@ -119,6 +145,8 @@ class NetworkServer:
             strangers=self._most_strangers,
         )
         watch = asyncio.create_task(self._watch())
+        if self.session.outcome is not None:  # it was killed when all was said but the end
+            self._over.set_result(self.session.outcome)
         try:
             async with self._door:
                 self.port = self._door.port
@@ -155,8 +183,15 @@ class NetworkServer:
     # -- lines --------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the run before the next round, with the best so far."""
+        """End the run before the next round, with the best so far; at once if there is none to come."""
+        again, self._stopping = self._stopping, True
+        self._hurry = again or self.session.over
         self.session.stop()
+        missing = [name for name in self.session.members if name not in self._lines]
+        if missing:
+            self._act(self.session.lose(missing[0], f"stopped while {', '.join(map(repr, missing))} was not here"))
+        elif again:
+            self._break_off(RunError("stopped at once"))
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
@@ -167,7 +202,7 @@ class NetworkServer:
             return
         if name not in self.session.members:
             self._tell(f"refused {name!r}: it has a certificate, and is not a member of this federation")
-            with contextlib.suppress(LineError):
+            with contextlib.suppress(LineError, UntrustedError):
                 refusal = framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation"))
                 await write_frame(writer, refusal.data, within=HANDSHAKE)
             await hang_up(writer)
@@ -241,7 +276,7 @@ class NetworkServer:
 
     async def _refuse(self, line: Line, reason: str) -> None:
         """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
-        with contextlib.suppress(LineError):
+        with contextlib.suppress(LineError, UntrustedError):
             await write_frame(line.writer, framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
 
     def _break_off(self, error: FedslimError) -> None:
@@ -250,7 +285,7 @@ class NetworkServer:
             self._over.set_exception(error)
 
     async def _send_all(self, line: Line) -> None:
-        with contextlib.suppress(LineError, asyncio.CancelledError):
+        with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
             while True:
                 await write_frame(line.writer, await line.outbox.get(), within=self._patience.frame)
         line.writer.transport.abort()
@@ -301,6 +336,8 @@ class NetworkServer:
                 if line.outbox.full():
                     line.writer.transport.abort()  # it does not read; it is away as soon as that is noticed
                     continue
+                if isinstance(message, (m.Finish, m.Abort)):
+                    self._told.add(name)
                 line.outbox.put_nowait(frame.data)
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
 
@@ -326,7 +363,7 @@ class NetworkServer:
     async def _watch(self) -> None:
         """End the run if a member stays away, or is there and does not answer."""
         while True:
-            await asyncio.sleep(min(1.0, self._patience.grace / 4))
+            await asyncio.sleep(min(1.0, max(0.05, self._patience.grace / 4)))
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
             away = [name for name in waiting if name not in self._lines]
@@ -353,7 +390,9 @@ class NetworkServer:
     async def _say_farewell(self) -> None:
         """See that everybody hears the end: those that are there at once, those that are away if they come soon."""
         deadline = time.monotonic() + self._patience.farewell
-        while time.monotonic() < deadline:
-            if not self._lines:
+        # Those who are away wait for a result; that there is none they find out themselves.
+        expected = set(self.session.members) if self.session.outcome is not None else set()
+        while time.monotonic() < deadline and not self._hurry:
+            if not self._lines and expected <= self._told:
                 return
             await asyncio.sleep(0.02)

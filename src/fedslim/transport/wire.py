@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from fedslim.errors import FrameError, LineError
 from fedslim.protocol import framing
@@ -40,10 +40,9 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
     except TimeoutError as error:
         msg = f"a frame did not end within {within:g} s"
         raise LineError(msg) from error
-    except ssl.SSLError as error:
-        # With TLS 1.3 a server says only after the handshake that it does not take our certificate.
-        raise explained(error, "the peer") from error
     except (asyncio.IncompleteReadError, OSError) as error:
+        if is_refusal(error):
+            raise explained(error, "the peer") from error
         msg = "the line was closed"
         raise LineError(msg) from error
 
@@ -55,8 +54,20 @@ async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> No
         async with asyncio.timeout(within):
             await writer.drain()
     except (TimeoutError, OSError) as error:
+        if is_refusal(error):
+            raise explained(error, "the peer") from error
         msg = f"a frame of {len(data)} bytes could not be sent within {within:g} s"
         raise LineError(msg) from error
+
+
+def is_refusal(error: BaseException) -> TypeGuard[ssl.SSLError]:
+    """Whether TLS says no, rather than that the line is gone: trying again does not help.
+
+    With TLS 1.3 a server says only after the handshake that it does not take our certificate.
+    """
+    gone = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+    ended = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
+    return isinstance(error, ssl.SSLError) and not isinstance(error, gone) and error.reason != ended
 
 
 async def hang_up(writer: StreamWriter) -> None:

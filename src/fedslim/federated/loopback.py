@@ -1,0 +1,183 @@
+"""A federation of real processes on this machine: a server and its members over mutual TLS, on loopback.
+
+    federation = Loopback.make(folder, partition, variant="x")
+    served = federation.run()                                    # starts everybody, waits, gives back what was found
+    process = federation.start_member("north")                   # or one by one
+
+For demonstrations and tests: all keys are in one folder and without passphrases, see `transport/trust/trial.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
+from fedslim.errors import RunError
+from fedslim.mdl.codetable import CodeTable
+from fedslim.transport.config import write_template
+from fedslim.transport.trust import make_trial
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from fedslim.data import TransactionDatabase
+
+HOST = "127.0.0.1"
+TRANSACTION, ITEM = "transaction", "item"
+LONGEST = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopbackResult:
+    """What the processes left in their folders."""
+
+    table: CodeTable
+    """The server's, with the members' labels."""
+    told: Mapping[str, CodeTable]
+    """The members', where the variant tells them."""
+    record: Mapping[str, Any]
+    seconds: float
+
+
+@dataclass(slots=True)
+class Loopback:
+    """The files of a federation, and the processes that were started on them."""
+
+    folder: Path
+    sites: Mapping[str, TransactionDatabase]
+    port: int
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @classmethod
+    def make(
+        cls, folder: Path, sites: Mapping[str, TransactionDatabase], *, variant: str = "x", **timeouts: float
+    ) -> Loopback:
+        """Write everything that a federation needs: certificates, its file, a secret and vocabulary, each one's data.
+
+        All sites have the same vocabulary.
+        """
+        members = list(sites)
+        make_trial(folder / "trust", members, now=datetime.now(UTC))
+        secret = ItemSecret.from_random(os.urandom(32))
+        secret.write(folder / "secret.txt")
+        agreed = Vocabulary.of(next(iter(sites.values())).vocabulary, secret)
+        agreed.write(folder / "vocabulary.json")
+        for name, database in sites.items():
+            with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
+                rows = csv.writer(stream)
+                rows.writerow((TRANSACTION, ITEM))
+                rows.writerows((at, label) for at in range(len(database)) for label in database.transaction(at))
+        made = cls(folder, sites, free_port())
+        path = folder / "template.toml"
+        write_template(path, "loopback", members, variant, host=HOST, port=made.port)
+        chosen = {"vocabulary_digest": json.dumps(agreed.digest.hex())} | {k: f"{v:g}" for k, v in timeouts.items()}
+        lines = [_chosen(line, chosen) for line in path.read_text("utf-8").splitlines()]
+        made.file.write_text("\n".join(lines) + "\n", "utf-8")
+        return made
+
+    @property
+    def file(self) -> Path:
+        """The federation's file."""
+        return self.folder / "federation.toml"
+
+    def out(self, who: str) -> Path:
+        """The folder of the server's or a member's results."""
+        return self.folder / f"out-{who}"
+
+    def start_server(self, *more: str) -> subprocess.Popen[bytes]:
+        """Start the server; what it says goes to `server.txt` and `server.err`."""
+        return self._start("server", "server", *more)
+
+    def start_member(self, name: str, *more: str) -> subprocess.Popen[bytes]:
+        """Start a member."""
+        own = ("--name", name, "--data", str(self.folder / f"{name}.csv"))
+        columns = ("--transaction-column", TRANSACTION, "--item-column", ITEM)
+        shared = ("--secret", str(self.folder / "secret.txt"), "--vocabulary", str(self.folder / "vocabulary.json"))
+        return self._start(name, "client", *own, *columns, *shared, *more)
+
+    def _start(self, who: str, command: str, *more: str) -> subprocess.Popen[bytes]:
+        given = [sys.executable, "-m", "fedslim", command, str(self.file), "--out", str(self.out(who)), *more]
+        if "--identity" not in more:
+            given += ["--identity", str(self.folder / "trust" / who)]
+        with (self.folder / f"{who}.txt").open("ab") as stdout, (self.folder / f"{who}.err").open("ab") as stderr:
+            process = subprocess.Popen(given, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)  # noqa: S603
+        self.processes.append(process)
+        return process
+
+    def said(self, who: str) -> str:
+        """What the server or a member has said on stderr so far, in all its lives."""
+        return (self.folder / f"{who}.err").read_text("utf-8")
+
+    def run(self) -> LoopbackResult:
+        """Start everybody, wait for the end and give back what was found; nobody is left behind.
+
+        Raises:
+            RunError: Somebody failed; the message has its last words.
+        """
+        began = time.monotonic()
+        started = {"server": self.start_server(), **{name: self.start_member(name) for name in self.sites}}
+        try:
+            waiting = dict(started)
+            while waiting:
+                for who, process in list(waiting.items()):
+                    if process.poll() is None:
+                        continue
+                    del waiting[who]
+                    if process.returncode:
+                        msg = f"{who} ended with {process.returncode}: {(self.said(who).splitlines() or [''])[-1]}"
+                        raise RunError(msg)
+                if time.monotonic() - began > LONGEST:
+                    msg = f"{', '.join(waiting)} did not end within {LONGEST:.0f} s"
+                    raise RunError(msg)
+                time.sleep(0.02)
+        finally:
+            self.close()
+        return self.result(time.monotonic() - began)
+
+    def result(self, seconds: float = 0.0) -> LoopbackResult:
+        """What is in the folders; items that somebody knows by number or id only get their labels back."""
+        labels = next(iter(self.sites.values())).vocabulary
+        table = replace(CodeTable.load(self.out("server") / "codetable.json"), vocabulary=labels)
+        saved = {name: self.out(name) / "codetable.json" for name in self.sites}
+        told = {name: _named(CodeTable.load(path), labels) for name, path in saved.items() if path.exists()}
+        record = json.loads((self.out("server") / "run.json").read_text("utf-8"))
+        return LoopbackResult(table, told, record, seconds)
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for process in self.processes:
+            with contextlib.suppress(OSError):
+                process.kill()
+            process.wait()
+        self.processes.clear()
+
+
+def _named(table: CodeTable, labels: tuple[str, ...]) -> CodeTable:
+    """The table of a member, which does not know what items are called that it does not have."""
+    known = zip(table.vocabulary, labels, strict=True)
+    return replace(table, vocabulary=tuple(label if own.startswith("#") else own for own, label in known))
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as line:
+        line.bind((HOST, 0))
+        port: int = line.getsockname()[1]
+        return port
+
+
+def _chosen(line: str, chosen: Mapping[str, str]) -> str:
+    """A line of the federation's file, with the value that was chosen for its key."""
+    key, equals, _ = line.removeprefix("#").strip().partition(" = ")
+    return f"{key} = {chosen[key]}" if equals and key in chosen else line

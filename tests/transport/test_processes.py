@@ -1,0 +1,443 @@
+"""Real processes over TLS: whoever is killed comes back, whoever may not take part is told so, and the table is one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import signal
+import socket
+import ssl
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fedslim.data import load
+from fedslim.data.partition import iid
+from fedslim.federated.loopback import HOST, Loopback, free_port
+from fedslim.federated.simulation import prepare, simulate
+from fedslim.transport.journal import HEAD_BYTES, MAGIC
+from fedslim.transport.trust import Identity, Role, client_context, make_trial
+from fedslim.transport.trust.authority import Authority
+from fedslim.transport.trust.enrolment import install, install_list, make_request
+
+MEMBERS = ("north", "south", "west")
+GRACE = 20.0
+SLOWLY = 0.005  # seconds that the relay takes for what the server says: a run then takes a second or two
+CRAWLING = 0.4
+PATIENCE = 90.0  # of the tests, on a machine that does other things as well
+
+
+class Relay:
+    """Between members and server: it takes its time, and can cut every line."""
+
+    def __init__(self, port, target, delay=SLOWLY):
+        self.target, self.delay = target, delay
+        self.lines, self._threads = [], []
+        self._listener = socket.create_server((HOST, port))
+        self._start(self._accept)
+
+    def _start(self, target, *arguments):
+        self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                member, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection((HOST, self.target))
+                except OSError:
+                    member.close()
+                    continue
+                self.lines += [member, server]
+                self._start(self._pass, member, server, False)
+                self._start(self._pass, server, member, True)
+
+    def _pass(self, source, target, down):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if down:
+                    time.sleep(self.delay)
+                target.sendall(data)
+        shut(source)
+        shut(target)
+
+    def cut(self):
+        for line in list(self.lines):
+            shut(line)
+
+    def close(self):
+        shut(self._listener)
+        self.cut()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        for line in (self._listener, *self.lines):
+            line.close()
+
+
+def shut(line):
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+
+
+class Federation:
+    """A federation whose members go through a relay, and what tests want of it."""
+
+    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY):
+        self.files = Loopback.make(folder, sites, variant=variant, grace=grace)
+        self.port = free_port()
+        self.relay = Relay(self.files.port, self.port, delay)
+        self.running = {}
+
+    def serve(self, *more):
+        self.running["server"] = self.files.start_server("--port", str(self.port), *more)
+        return self.running["server"]
+
+    def join(self, *names):
+        for name in names:
+            self.running[name] = self.files.start_member(name)
+
+    def start(self):
+        self.serve()
+        self.join(*MEMBERS)
+
+    def kill(self, who, number=signal.SIGKILL):
+        process = self.running.pop(who)
+        process.send_signal(number)
+        return process.wait(PATIENCE)
+
+    def again(self, who):
+        """Start somebody again that was killed; the server goes on with its journal if there is one."""
+        if who != "server":
+            self.join(who)
+        else:
+            self.serve(*(["--resume"] if self.journal("server").exists() else []))
+
+    def ends(self, *who):
+        """The exit codes, in order."""
+        return [self.running[each].wait(PATIENCE) for each in who or self.running]
+
+    def said(self, who):
+        return self.files.said(who)
+
+    def journal(self, who):
+        return self.files.out(who) / f"{'server' if who == 'server' else 'member'}.journal"
+
+    def records(self, who):
+        """How many records there are in somebody's journal, the header apart."""
+        try:
+            data = self.journal(who).read_bytes()
+        except OSError:
+            return -1
+        at, count = len(MAGIC), -1
+        while at + HEAD_BYTES <= len(data):
+            at += HEAD_BYTES + int.from_bytes(data[at : at + 4], "big")
+            count += at <= len(data)
+        return count
+
+    def until(self, condition):
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, {who: self.said(who) for who in self.running}
+            time.sleep(0.002)
+
+    def until_round(self, number):
+        self.until(lambda: self.records("server") >= number)
+
+    def result(self):
+        return self.files.result()
+
+    def close(self):
+        self.files.close()
+        self.relay.close()
+
+
+@pytest.fixture(scope="module")
+def sites():
+    database = load("encounters").take(range(900))
+    return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
+
+
+@pytest.fixture(scope="module")
+def calm(sites):
+    """What the same sites find in one process."""
+    found = {}
+    for variant in ("x", "sa", "so"):
+        prepare(variant)
+        found[variant] = simulate(sites, variant=variant)
+    return found
+
+
+@pytest.fixture
+def federate(tmp_path, sites):
+    made = []
+
+    def make(**how):
+        made.append(Federation(tmp_path, sites, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def ends_as_if_nothing_had_happened(federation, calm, variant="x"):
+    assert federation.ends() == [0] * 4, {who: federation.said(who) for who in federation.running}
+    result = federation.result()
+    assert result.table == calm[variant].table
+    assert all(table == result.table for table in result.told.values())
+    assert set(result.told) == (set() if variant == "so" else set(MEMBERS))
+    assert result.record["reason"] is None
+    for who in ("server", *MEMBERS):
+        assert not federation.journal(who).exists()
+        assert "internal error" not in federation.said(who)
+        assert "Traceback" not in federation.said(who)
+
+
+# -- kills ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_client_and_a_killed_server_come_back(federate, calm):
+    federation = federate()
+    federation.start()
+    federation.until_round(10)
+    assert federation.kill("north") == -signal.SIGKILL
+    federation.again("north")
+    reached = federation.records("server")
+    federation.until_round(reached + 10)
+    federation.kill("server")
+    assert federation.journal("server").exists()
+    assert federation.serve().wait(PATIENCE) == 2  # nobody said --resume
+    assert "there is a journal of another run; continue it with --resume" in federation.said("server")
+    federation.again("server")
+    ends_as_if_nothing_had_happened(federation, calm)
+    assert "coming back" in federation.said("north")
+    assert "resumed after" in federation.said("server")
+
+
+def in_phase(federation, phase, rounds):
+    """Start everybody and come back in the phase."""
+    federation.serve()
+    if phase == "joining":
+        federation.join("north", "south")
+        federation.until(lambda: "north is here" in federation.said("server"))
+        return
+    if phase == "seated":
+        federation.relay.delay = CRAWLING
+        federation.join(*MEMBERS)
+        federation.until(lambda: federation.records("north") > 0)
+        assert federation.records("server") < 0
+        return
+    federation.join(*MEMBERS)
+    at = {"first": 0, "early": 3, "middle": rounds // 2, "last": rounds - 1, "end": rounds}[phase]
+    federation.until_round(max(0, at - 2))
+    if phase in {"last", "end"}:
+        federation.relay.delay = CRAWLING
+    federation.until_round(at)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["joining", "seated", "first", "early", "middle", "last"])
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_client_killed_in_any_phase_comes_back(federate, calm, variant, phase):
+    federation = federate(variant=variant)
+    in_phase(federation, phase, calm[variant].communication.rounds)
+    federation.kill("north")
+    federation.relay.delay = SLOWLY
+    federation.again("north")
+    if "west" not in federation.running:
+        federation.join("west")
+    ends_as_if_nothing_had_happened(federation, calm, variant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["joining", "seated", "first", "early", "middle", "last", "end"])
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_server_killed_in_any_phase_is_resumed(federate, calm, variant, phase):
+    federation = federate(variant=variant, grace=8.0)
+    in_phase(federation, phase, calm[variant].communication.rounds)
+    federation.kill("server")
+    federation.relay.delay = SLOWLY
+    if phase in {"joining", "seated"}:
+        assert federation.serve("--resume").wait(PATIENCE) == 2  # no round was played: there is nothing to resume
+        assert "there is no journal to continue" in federation.said("server")
+    federation.again("server")
+    if "west" not in federation.running:
+        federation.join("west")
+    ends_as_if_nothing_had_happened(federation, calm, variant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_ten_random_kills_change_nothing(federate, calm, seed):
+    rng = random.Random(seed)
+    federation = federate(delay=0.03)
+    rounds = calm["x"].communication.rounds
+    federation.start()
+    for at in sorted(rng.sample(range(rounds * 9 // 10), 10)):
+        federation.until_round(at)
+        who = rng.choice(("server", *MEMBERS))
+        federation.kill(who)
+        federation.again(who)
+    ends_as_if_nothing_had_happened(federation, calm)
+
+
+def test_lines_that_break_are_made_again(federate, calm):
+    federation = federate()
+    federation.start()
+    for at in (0, 5, 20):
+        federation.until_round(at)
+        federation.relay.cut()
+    ends_as_if_nothing_had_happened(federation, calm)
+    assert federation.said("server").count("everybody is back") >= 1
+
+
+def test_a_client_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
+    federation = federate(grace=1.5)
+    federation.start()
+    federation.until_round(20)
+    federation.kill("west")
+    assert federation.ends("server", "north", "south") == [1, 1, 1]
+    for who in ("server", "north", "south"):
+        assert "'west' stayed away" in federation.said(who)
+    record = json.loads((federation.files.out("server") / "run.json").read_text())
+    assert "'west' stayed away" in record["reason"]
+    assert record["ending"] == "member lost"
+    found = federation.result().table
+    assert 0 < len(found) < len(calm["x"].table)
+    # It was no more than a pause, if everybody comes back after all.
+    federation.running.clear()
+    federation.again("server")
+    federation.join(*MEMBERS)
+    ends_as_if_nothing_had_happened(federation, calm)
+
+
+# -- signals --------------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_ends_a_client_that_can_come_back_and_a_server_with_the_best_so_far(federate, calm):
+    federation = federate()
+    federation.start()
+    federation.until_round(5)
+    assert federation.kill("south", signal.SIGTERM) == 130
+    assert federation.journal("south").exists()
+    federation.again("south")
+    reached = federation.records("server")
+    federation.until_round(reached + 5)
+    federation.running["server"].send_signal(signal.SIGTERM)
+    assert federation.ends("server", *MEMBERS) == [0] * 4
+    result = federation.result()
+    assert result.record["ending"] == "interrupted"
+    assert 0 < len(result.table) < len(calm["x"].table)
+    assert all(table == result.table for table in result.told.values())
+
+
+def test_sigterm_ends_a_server_whose_members_are_not_there(federate):
+    federation = federate()
+    federation.serve()
+    federation.join("north")
+    federation.until(lambda: "north is here" in federation.said("server"))
+    assert federation.kill("server", signal.SIGTERM) == 1
+    assert "stopped while 'south', 'west' was not here" in federation.said("server")
+    assert federation.ends("north") == [1]
+    assert "stopped while" in federation.said("north")
+
+
+def test_a_port_that_is_taken_is_said(federate):
+    federation = federate()
+    with socket.create_server((HOST, federation.port)):
+        assert federation.serve().wait(PATIENCE) == 1
+    assert f"nobody can listen at {HOST}:{federation.port}" in federation.said("server")
+    assert "internal error" not in federation.said("server")
+
+
+# -- who may take part ----------------------------------------------------------------------------------------------
+
+
+def enrolled(authority, folder, name, now, **how):
+    request = make_request(name, folder, hosts=how.pop("hosts", ())).file.read_bytes()
+    return install(folder, authority.sign(request, now=now, **how).bundle, fingerprint=authority.fingerprint, now=now)
+
+
+def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate, calm, tmp_path):
+    """Wrong CA, expired, revoked, not listed, another's name, another host, TLS 1.2; nobody disturbs the run."""
+    federation = federate(delay=0.0, grace=300.0)
+    files, trust, now = federation.files, tmp_path / "trust", datetime.now(UTC)
+    authority = Authority.open(trust / "ca")
+    make_trial(tmp_path / "foreign", MEMBERS, now=now)
+    enrolled(authority, tmp_path / "stranger", "east", now)
+    revoked = enrolled(authority, tmp_path / "revoked", "gone", now)
+    authority.revoke("gone", now=now)
+    install_list(trust / "server", (trust / "ca" / "crl.pem").read_bytes())
+    then = now - timedelta(days=20)
+    old = make_trial(tmp_path / "old", MEMBERS, now=then)
+    enrolled(old.authority, tmp_path / "expired", "late", then, days=1)
+    listed = files.file.read_text().replace('"west"', '"west", "east", "gone", "late"')
+    assert listed != files.file.read_text()
+
+    federation.serve()
+    federation.join("north")
+    federation.until(lambda: "north is here" in federation.said("server"))
+    own = files.file.read_text()
+    for name in ("east", "gone", "late"):
+        shutil.copy(tmp_path / "west.csv", tmp_path / f"{name}.csv")
+
+    def tried(who, identity, *more):
+        return files.start_member(who, "--identity", str(identity), *more)
+
+    began = time.monotonic()
+    # Its own file does not list it; nor does the server's, whatever its own says.
+    cases = {"east": tried("east", tmp_path / "stranger")}
+    assert cases["east"].wait(PATIENCE) == 2
+    assert "'east' is not among them" in federation.said("east")
+    files.file.write_text(listed)
+    cases = {
+        "east": (tried("east", tmp_path / "stranger"), "'east' is not a member of this federation"),
+        "gone": (tried("gone", tmp_path / "revoked"), "it says that our certificate was revoked"),
+        "late": (tried("late", tmp_path / "expired"), "expired"),
+        "south": (tried("south", tmp_path / "foreign" / "south"), "not signed by the CA of this federation"),
+    }
+    for who, (process, why) in cases.items():
+        assert process.wait(PATIENCE) in {1, 2}, who
+        assert why in federation.said(who)
+    files.file.write_text(own)
+
+    claims = tried("south", trust / "west")
+    assert claims.wait(PATIENCE) == 2
+    assert "the certificate is of 'west'" in federation.said("south")
+    assert time.monotonic() - began < 60.0  # and the grace is 300
+
+    context = client_context(revoked, now=now - timedelta(seconds=1))
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"),
+        socket.create_connection((HOST, federation.port)) as line,
+    ):
+        context.wrap_socket(line, server_hostname=HOST)
+    for why in ("its certificate was revoked", "it does not speak TLS 1.3", "'east'"):
+        assert why in federation.said("server")
+    federation.join("south", "west")
+    ends_as_if_nothing_had_happened(federation, calm)
+
+
+def listens(port):
+    with socket.socket() as line:
+        return line.connect_ex((HOST, port)) == 0
+
+
+def test_a_server_at_another_host_name_is_not_believed(federate, tmp_path):
+    federation = federate(delay=0.0, grace=300.0)
+    authority = Authority.open(tmp_path / "trust" / "ca")
+    now = datetime.now(UTC)
+    enrolled(authority, tmp_path / "elsewhere", "other", now, role=Role.SERVER, hosts=("example.org",))
+    assert Identity.load(tmp_path / "elsewhere").role is Role.SERVER
+    federation.serve("--identity", str(tmp_path / "elsewhere"))
+    federation.until(lambda: listens(federation.port))
+    federation.join("north")
+    assert federation.ends("north") == [1]
+    assert "its certificate is for other" in federation.said("north")
+    assert federation.running["server"].poll() is None
