@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 KEEPALIVE_AFTER, KEEPALIVE_EVERY, KEEPALIVE_TRIES = 20, 10, 3
 """Seconds without a word after which the other side's machine is asked whether it is still there."""
 
+PIECE = 1 << 16
+
 
 async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], int] | None = None) -> bytes:
     """One frame, the prefix included. It may be long in coming; once it has begun it must end `within` seconds.
@@ -51,9 +53,11 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
 async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> None:
     """Send one frame; a peer that does not take it in time is given up."""
     try:
-        writer.write(data)
         async with asyncio.timeout(within):
-            await writer.drain()
+            # In pieces: asyncio encrypts at once, and keeps, whatever it is given in one.
+            for at in range(0, len(data), PIECE):
+                writer.write(data if len(data) <= PIECE else memoryview(data)[at : at + PIECE])
+                await writer.drain()
     except (TimeoutError, OSError) as error:
         msg = f"a frame of {len(data)} bytes could not be sent within {within:g} s"
         raise LineError(msg) from error
