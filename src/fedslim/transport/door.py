@@ -11,6 +11,7 @@ kernel. An honest handshake takes milliseconds, so hundreds of silent lines do n
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ LEAST_TIME = 1.0
 """Seconds that a stranger has even if others are waiting."""
 
 BACKLOG = 512
+SWEEP = 32
 BUFFER = 1 << 16
 
 
@@ -56,6 +58,7 @@ class Door:
         self._known: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._doormen: list[asyncio.Task[None]] = []
+        self._gone = 0
         self.port = port
 
     @property
@@ -122,6 +125,9 @@ class Door:
             await asyncio.sleep(0)  # for the callbacks that make the room
 
     def _forget(self, task: asyncio.Task[None], line: socket.socket) -> None:
+        self._gone += 1
+        if self._gone % SWEEP == 0:
+            gc.collect(1)  # a line of asyncio's is a cycle with a large buffer in it, and the collector counts objects
         was_stranger = self._strangers.pop(task, None) is not None
         self._known.discard(task)
         if not task.cancelled():
