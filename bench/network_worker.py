@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedslim.data import ItemSecret, Vocabulary
-from fedslim.federated import divide
+from fedslim.data.partition import iid
 from fedslim.federated.simulation import prepare
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.messages import Settings
@@ -50,11 +50,9 @@ class Sites:
         self.database = loaded(data)[0]
         secret = ItemSecret.from_random(bytes(32))
         vocabulary = Vocabulary.of(self.database.vocabulary, secret)
-        parts = divide(self.database, clients, seed=0).parts
+        parts = iid(self.database, clients, seed=0).parts
         members = tuple(f"s{k:03}" for k in range(clients))
-        self.sites = {
-            name: Site(part, members, secret, vocabulary) for name, part in zip(members, parts, strict=True)
-        }
+        self.sites = {name: Site(part, members, secret, vocabulary) for name, part in zip(members, parts, strict=True)}
         now = datetime.now(UTC)
         trial = make_trial(folder / "trial", members, now=now)
         self.server: SSLContext = server_context(trial.server, now=now)

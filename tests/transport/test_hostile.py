@@ -31,7 +31,7 @@ from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
 
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20
-MOST_GROWTH = 256 * MB
+MOST_GROWTH = 128 * MB
 """What the memory of a server of a small federation may grow by, whatever comes; docs/threat-model.md says so."""
 
 
@@ -335,6 +335,24 @@ def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, i
     received, told = within(120, main())
     assert all(one.table == expected for one in received)
     assert told["after"] - told["before"] < MOST_GROWTH
+
+
+def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected):
+    """It may say so before anybody has joined; what it said is forgotten when it goes."""
+    join = loopback.session(BAD, agreed=False).join(bytes(32))
+    many = [os.urandom(m.ID_BYTES * m.MOST_ITEMS), bytes(m.ID_BYTES * m.MOST_ITEMS)]
+    frames = [framing.to_bytes(msgspec.structs.replace(join, ids=ids, items=m.MOST_ITEMS)).data for ids in many]
+
+    async def main():
+        async with process(loopback) as (port, end):
+            for k in range(12):
+                await said(loopback, BAD, port, frames[k % 2], listen=0.5)
+            runs = [loopback.run(name, port) for name in loopback.members]
+            return await asyncio.gather(*runs), await end()
+
+    received, told = within(60, main())
+    assert all(one.table == expected for one in received)
+    assert told["after"] - told["before"] < MOST_GROWTH + 100 * MB
 
 
 @pytest.mark.parametrize(
