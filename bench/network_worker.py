@@ -64,7 +64,8 @@ class Sites:
 
     def joined_by_queues(self) -> tuple[CodeTable, Values]:
         """One run without lines."""
-        clock, asked = Clock(), []
+        clock = Clock()
+        asked: list[Trace] = []
 
         def began(event: Trace) -> None:
             if not asked and isinstance(event, FrameSent) and event.kind == "Ask":
@@ -106,7 +107,7 @@ def latency(data: str, clients: int, runs: int) -> Values:
     tell = Teller()
     with tempfile.TemporaryDirectory(prefix="fedslim-") as folder:
         sites = Sites(data, clients, Path(folder))
-        turns = []
+        turns: list[Values] = []
         for turn in range(runs):
             tell(f"turn {turn + 1}")
             alone, computing = sites.joined_by_queues()

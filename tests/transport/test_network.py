@@ -1,4 +1,4 @@
-"""Federations over TLS on this machine: the bytes on the wire are those that were accounted for, also of many clients."""
+"""Federations over TLS on this machine: bytes on the wire are those accounted for, also with many clients."""
 
 from __future__ import annotations
 

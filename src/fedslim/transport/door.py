@@ -11,7 +11,6 @@ kernel. An honest handshake takes milliseconds, so hundreds of silent lines do n
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -32,7 +31,6 @@ LEAST_TIME = 1.0
 """Seconds that a stranger has even if others are waiting."""
 
 BACKLOG = 512
-SWEEP = 32
 BUFFER = 1 << 16
 
 
@@ -58,7 +56,6 @@ class Door:
         self._known: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._doormen: list[asyncio.Task[None]] = []
-        self._gone = 0
         self.port = port
 
     @property
@@ -125,9 +122,6 @@ class Door:
             await asyncio.sleep(0)  # for the callbacks that make the room
 
     def _forget(self, task: asyncio.Task[None], line: socket.socket) -> None:
-        self._gone += 1
-        if self._gone % SWEEP == 0:
-            gc.collect(1)  # a line of asyncio's is a cycle with a large buffer in it, and the collector counts objects
         was_stranger = self._strangers.pop(task, None) is not None
         self._known.discard(task)
         if not task.cancelled():
@@ -143,7 +137,8 @@ class Door:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
             )
-        except (OSError, TimeoutError):  # an SSLError is an OSError
+        except (OSError, TimeoutError) as error:  # an SSLError is an OSError
+            _forget_trace(error)
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         await self._met(reader, writer)
@@ -153,3 +148,13 @@ class Door:
         task = asyncio.current_task()
         if task is not None and self._strangers.pop(task, None) is not None:
             self._known.add(task)
+
+
+def _forget_trace(error: BaseException | None) -> None:
+    """Let go of what the frames hold that an error came through: asyncio's line, in a cycle, with its large buffer.
+
+    The collector of garbage counts objects and not bytes, and would leave hundreds of them lying about.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
