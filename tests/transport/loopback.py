@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -158,7 +159,7 @@ async def _serve(folder, returns, members):
     session = ServerSession(members, settings, run=os.urandom(16))
     identity = Identity.load(Path(folder) / "server")
     context = server_context(identity, now=datetime.now(UTC))
-    server = NetworkServer(session, context, peer_name, patience=BRISK, returns=returns)
+    server = NetworkServer(session, context, peer_name, patience=replace(BRISK, answer=600.0), returns=returns)
     before = peak()
     told = {"before": before, "reason": None, "table": None}
     async with serving(server) as (port, task):
