@@ -260,6 +260,25 @@ def _large(results: Values) -> Table:
     return table
 
 
+def network_tables(results: Values) -> list[Table]:
+    """The table of the part `network`."""
+    table = Table(
+        f"A round of x over TLS, {results['clients']} clients on one machine",
+        ["data set", "rounds", "computing ms", "over TLS ms", "beyond computing ms"],
+    )
+    for one in results["sets"]:
+        figures = (one["computing_ms"], one["network_ms"], one["beyond_ms"])
+        table.rows.append([one["data"], f"{one['rounds']:,}", *(f"{figure:.2f}" for figure in figures)])
+        if not one["equal"]:
+            table.remarks.append(f"{one['data']}: the tables are NOT the same.")
+    table.remarks.append(
+        "Medians for one round. Server and clients share one process and one core; computing is the same run joined by "
+        "queues instead of lines, with the same frames and masks."
+    )
+    table.remarks += results["skipped"]
+    return [table]
+
+
 def _bytes(size: float) -> str:
     """Bytes with three digits or so, in powers of ten."""
     unit, name = next(((unit, name) for unit, name in UNITS if size >= unit), (1.0, "B"))

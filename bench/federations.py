@@ -1,4 +1,7 @@
-"""The part `federation`: what ten clients find and say beside the paper's table, and what it costs beside one place."""
+"""The part `federation`: what ten clients find and say beside the paper's table, and what it costs beside one place.
+
+And the part `network`: what a round over TLS costs beyond that.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ SETS = ("ionosphere", "chess", "mushroom", "adult", "pendigits", "letter", "conn
 QUICK = SETS[:3]
 CLIENTS = 10
 RUNS = 3
+NETWORK, NETWORK_RUNS = ("encounters", "chess", "mushroom"), 5
 LARGE = (("adult", 128), ("wide-sparse", CLIENTS))
 
 
@@ -52,6 +56,21 @@ def federation(runner: Runner, settings: Settings) -> Values:
             {"data": name, **runner.federation(label, "large", data=name, clients=clients)},
         )
         runner.save("federation", results)
+    return results
+
+
+def network(runner: Runner, settings: Settings) -> Values:
+    """What a round costs over TLS on one machine, beyond computing."""
+    results: Values = {"clients": CLIENTS, "sets": [], "skipped": []}
+    for name in NETWORK[:1] if settings.quick else NETWORK:
+        if name in settings.missing:
+            results["skipped"].append(f"{name}: {settings.missing[name]}")
+            continue
+        label = f"{name}: x over TLS, {CLIENTS} clients, {NETWORK_RUNS} times"
+        results["sets"].append(
+            runner.network(label, "latency", data=name, clients=CLIENTS, runs=1 if settings.quick else NETWORK_RUNS)
+        )
+        runner.save("network", results)
     return results
 
 

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from federations import federation
+from federations import federation, network
 from runner import median, repeated, save_json, set_up_peer
 
 if TYPE_CHECKING:
@@ -198,4 +198,5 @@ PARTS: dict[str, Callable[[Runner, Settings], Values]] = {
     "large": large,
     "growth": growth,
     "federation": federation,
+    "network": network,
 }

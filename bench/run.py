@@ -1,6 +1,6 @@
 """The engine beside its peers, on the machine at hand.
 
-    python bench/run.py                       all five parts
+    python bench/run.py                       all six parts
     python bench/run.py peers large           some of them
     python bench/run.py --quick               a few minutes, to see that everything works
     python bench/run.py --markdown            no runs: put the tables of the last results into docs/benchmarks.md
@@ -22,10 +22,15 @@ from runner import HERE, ROOT, RunError, Runner
 
 RESULTS = HERE / "results"
 DOCS = ROOT / "docs" / "benchmarks.md"
-TABLES = {**report.MAKERS, "federation": federation_report.tables}
+TABLES = {
+    **report.MAKERS,
+    "federation": federation_report.tables,
+    "network": federation_report.network_tables,
+}
 SECTIONS = {
     ("<!-- results: written by bench/run.py --markdown -->", "<!-- end of results -->"): tuple(report.MAKERS),
     ("<!-- federation: written by bench/run.py --markdown -->", "<!-- end of federation -->"): ("federation",),
+    ("<!-- network: written by bench/run.py --markdown -->", "<!-- end of network -->"): ("network",),
 }
 """The marks around the tables of some parts in the page."""
 

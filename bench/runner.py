@@ -59,6 +59,10 @@ class Runner:
         """One task of `federation_worker.py`, likewise."""
         return self.run(label, [sys.executable, str(HERE / "federation_worker.py"), task, json.dumps(values)])
 
+    def network(self, label: str, task: str, **values: object) -> Values:
+        """One task of `network_worker.py`, likewise."""
+        return self.run(label, [sys.executable, str(HERE / "network_worker.py"), task, json.dumps(values)])
+
     def startup(self, label: str, cache: str | None = None) -> Values:
         """The start-up of a fresh process, with its own cache of kernels if one is given."""
         command = [sys.executable, str(HERE / "startup_worker.py"), "startup", "{}"]

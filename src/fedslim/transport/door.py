@@ -147,7 +147,8 @@ class Door:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
             )
-        except (OSError, TimeoutError):  # an SSLError is an OSError
+        except (OSError, TimeoutError) as error:  # an SSLError is an OSError
+            _forget_trace(error)
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         await self._met(reader, writer)
@@ -157,3 +158,13 @@ class Door:
         task = asyncio.current_task()
         if task is not None and self._strangers.pop(task, None) is not None:
             self._known.add(task)
+
+
+def _forget_trace(error: BaseException | None) -> None:
+    """Let go of what the frames hold that an error came through: asyncio's line, in a cycle, with its large buffer.
+
+    The collector of garbage counts objects and not bytes, and would leave hundreds of them lying about.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 KEEPALIVE_TRIES = 3
 """How many signs of life may fail before a line counts as broken."""
 
+PIECE = 1 << 16
+
 
 async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], int] | None = None) -> bytes:
     """One frame, the prefix included. It may be long in coming; once it has begun it must end `within` seconds.
@@ -50,9 +52,11 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
 async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> None:
     """Send one frame; a peer that does not take it in time is given up."""
     try:
-        writer.write(data)
         async with asyncio.timeout(within):
-            await writer.drain()
+            # In pieces: asyncio encrypts at once, and keeps, whatever it is given in one.
+            for at in range(0, len(data), PIECE):
+                writer.write(data if len(data) <= PIECE else memoryview(data)[at : at + PIECE])
+                await writer.drain()
     except (TimeoutError, OSError) as error:
         if is_refusal(error):
             raise explained(error, "the peer") from error

@@ -1,0 +1,132 @@
+"""A measured federation over TLS on this machine's own address.
+
+    python bench/network_worker.py latency '{"data": "encounters", "clients": 10, "runs": 3}'
+
+The server and all clients are tasks of one process, so that everything that a line costs, on both of its sides and for
+every client, is on one core and in the figure. The same sessions then run joined by queues: frames are made and read,
+masks put on and taken off, and there are no lines. The difference, by rounds, is what the network costs beyond
+computing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedslim.data import ItemSecret, Vocabulary
+from fedslim.data.partition import iid
+from fedslim.federated.simulation import prepare
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.messages import Settings
+from fedslim.protocol.outcome import code_table
+from fedslim.protocol.server import ServerSession
+from fedslim.transport.connecting import NetworkClient
+from fedslim.transport.memory import FrameSent, MemoryFederation
+from fedslim.transport.serving import NetworkServer
+from fedslim.transport.trust import client_context, make_trial, peer_name, server_context
+from warm import every_kernel
+from wire import Clock, Teller, Values, serve
+from worker import loaded
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.transport.memory import Trace
+
+HOST = "127.0.0.1"
+SETTINGS = Settings("x", masked=True, most_transactions=1 << 40)
+
+
+class Sites:
+    """Members with data and certificates."""
+
+    def __init__(self, data: str, clients: int, folder: Path) -> None:
+        self.database = loaded(data)[0]
+        secret = ItemSecret.from_random(bytes(32))
+        vocabulary = Vocabulary.of(self.database.vocabulary, secret)
+        parts = iid(self.database, clients, seed=0).parts
+        members = tuple(f"s{k:03}" for k in range(clients))
+        self.sites = {name: Site(part, members, secret, vocabulary) for name, part in zip(members, parts, strict=True)}
+        now = datetime.now(UTC)
+        trial = make_trial(folder / "trial", members, now=now)
+        self.server: SSLContext = server_context(trial.server, now=now)
+        self.clients = {one.name: client_context(one, now=now) for one in trial.members}
+
+    def session(self) -> ServerSession:
+        """A new run."""
+        return ServerSession(tuple(self.sites), SETTINGS, run=os.urandom(16))
+
+    def joined_by_queues(self) -> tuple[CodeTable, Values]:
+        """One run without lines."""
+        clock = Clock()
+        asked: list[Trace] = []
+
+        def began(event: Trace) -> None:
+            if not asked and isinstance(event, FrameSent) and event.kind == "Ask":
+                asked.append(event)
+                clock.restart()
+
+        federation = MemoryFederation(self.session(), self.sites, entropy=os.urandom, trace=began)
+        outcome = federation.run()
+        return code_table(outcome.table, self.database.vocabulary), clock.read() | {"rounds": federation.server.rounds}
+
+    async def joined_by_lines(self) -> tuple[CodeTable, Values]:
+        """One run over TLS; the clock starts with the first question and ends when everybody has the table."""
+        clock = Clock()
+
+        def tell(text: str) -> None:
+            if text == "everybody is here":
+                clock.restart()
+
+        server = NetworkServer(self.session(), self.server, peer_name, tell=tell)
+        running = asyncio.create_task(server.run(HOST, 0))
+        while not server.port:  # noqa: ASYNC110  # it is up in no time
+            await asyncio.sleep(0.001)
+        clients = [
+            asyncio.create_task(
+                NetworkClient(ClientSession(name, site), self.clients[name], entropy=os.urandom).run(HOST, server.port)
+            )
+            for name, site in self.sites.items()
+        ]
+        await asyncio.wait(clients)
+        times = clock.read()
+        outcome = await running
+        return code_table(outcome.table, self.database.vocabulary), times | {"rounds": server.session.rounds}
+
+
+def latency(data: str, clients: int, runs: int) -> Values:
+    """Runs with and without lines, in turn."""
+    every_kernel()
+    prepare("x")
+    tell = Teller()
+    with tempfile.TemporaryDirectory(prefix="fedslim-") as folder:
+        sites = Sites(data, clients, Path(folder))
+        turns: list[Values] = []
+        for turn in range(runs):
+            tell(f"turn {turn + 1}")
+            alone, computing = sites.joined_by_queues()
+            table, network = asyncio.run(sites.joined_by_lines())
+            turns.append({"computing": computing, "network": network, "equal": table == alone})
+    rounds = turns[0]["network"]["rounds"]
+    beyond = [1e3 * (one["network"]["wall"] - one["computing"]["wall"]) / rounds for one in turns]
+    return {
+        "data": data,
+        "clients": clients,
+        "rounds": rounds,
+        "computing_ms": statistics.median(1e3 * one["computing"]["wall"] / rounds for one in turns),
+        "network_ms": statistics.median(1e3 * one["network"]["wall"] / rounds for one in turns),
+        "beyond_ms": statistics.median(beyond),
+        "beyond_ms_all": beyond,
+        "equal": all(one["equal"] for one in turns),
+        "turns": turns,
+    }
+
+
+if __name__ == "__main__":
+    serve({"latency": latency})
