@@ -24,7 +24,7 @@ demo-network: $(READY) ## the same for real: a server and three members over mut
 
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(READY) ## the tests that take longer (real data sets, large generated data)
 	@$(BIN)/python -m pytest -m slow

@@ -351,7 +351,7 @@ def test_a_port_that_is_taken_is_said(federate):
     federation = federate()
     with socket.create_server((HOST, federation.port)):
         assert federation.serve().wait(PATIENCE) == 1
-    assert f"nobody can listen at {HOST}:{federation.port}" in federation.said("server")
+    assert f"cannot listen on {HOST}:{federation.port}" in federation.said("server")
     assert "internal error" not in federation.said("server")
 
 
