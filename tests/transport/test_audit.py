@@ -39,7 +39,7 @@ MESSAGES = [
     (m.Join(1, "0.1", bytes(32), b"", bytes(48), 3, [], b"", b"", b"", 0, 0), 3, 0),
     (m.Join(1, "0.1", bytes(32), b"d" * 32, b"", 3, [], b"", b"", b"", 0, 0), 0, 0),
     (m.Join(1, "0.1", bytes(32), b"", bytes(32), 2, ["rash", "fever"], b"", b"", b"", 0, 0), 2, 2),
-    (m.Ready(), 0, 0),
+    (m.Ready(0), 0, 0),
     (m.Masked(7, 0, vector(1, 2, 3, 4)), 4, 0),
     (m.Usages(7, vector(5, 6, 7)), 3, 0),
     (m.Candidates(7, vector(1, 2), vector(3, 4), vector(5, 6)), 2, 0),
