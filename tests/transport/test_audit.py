@@ -124,7 +124,7 @@ def test_times_are_written_in_utc(path):
 
 def test_a_run_is_not_known_before_the_server_tells(path):
     with opened(path) as log:
-        record(log, m.Ready(), run=None)
+        record(log, m.Ready(0), run=None)
     assert lines(path)[1]["run"] is None
 
 
