@@ -16,7 +16,7 @@ def log(tmp_path):
     """A log of four messages in one run."""
     path = tmp_path / "audit.jsonl"
     numbers = m.Vector.of(np.arange(1000, 1010))
-    said = [m.Join(1, "0.1", bytes(32), b"", bytes(32), 2, []), m.Ready()]
+    said = [m.Join(1, "0.1", bytes(32), b"", bytes(32), 2, [], b"", b"", b"", 0, 0), m.Ready(0)]
     said += [m.Masked(0, 0, numbers), m.Structure(1, numbers, numbers)]
     who = {"member": "north", "federation": "hospitals", "federation_id": "ab" * 16, "masks": True}
     with AuditLog(path, "sa", **who) as written:
