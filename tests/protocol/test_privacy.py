@@ -334,7 +334,12 @@ def test_so_asks_a_client_about_its_own_elements_and_nothing_else(seed):
 def test_so_tells_clients_no_table():
     federation, _, seen = recorded(databases(FIGURE), "so")
     assert all(finish.table is None for finish in seen.messages("down", "Finish"))
-    assert all(client.received.table is None for client in federation.clients.values())
+    for name, client in federation.clients.items():
+        # It knows its own table, and nobody else's.
+        own = client.received.table
+        assert own.transactions == client._site.database.transactions
+        covered = sum(len(e.items) * e.usage for e in (*own.itemsets, *own.singletons))
+        assert covered == client._site.database.occurrences, name
 
 
 def test_so_a_client_cannot_tell_what_another_one_has():

@@ -18,7 +18,7 @@ from fedslim.cli.running import prepared
 from fedslim.cli.saving import save, save_record
 from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, size
-from fedslim.errors import ParameterError
+from fedslim.errors import ParameterError, RunError
 
 if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
@@ -120,13 +120,15 @@ def client(  # one parameter for each option
         member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=_teller(federation))
         received = _until_over(member.run(host=host, port=port), None)
     if received.table is None:
-        member.forget()
-        say(f"{received.ending}; in this variant members are not told the table")
-        return
+        msg = f"the run ended ({received.ending}) without a table"
+        raise RunError(msg)
     save(received.table, out / CODE_TABLE)
     member.forget()
     print_code_table(received.table, TOP, federation.federation.name)
-    say(f"{received.ending}: {count(len(received.table), 'itemset')}; saved in {out}")
+    whose = (
+        ", of this site's own table: in so members are not told more" if federation.federation.variant == "so" else ""
+    )
+    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; saved in {out}")
 
 
 def status(

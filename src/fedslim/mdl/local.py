@@ -97,6 +97,10 @@ class LocalTable:
         """The items in a slot, singletons included."""
         return self._state.table.items_of(slot)
 
+    def entry_of(self, slot: int) -> int:
+        """The usage with which an itemset entered the table."""
+        return self._state.table.entries[slot]
+
     def supports(self) -> NDArray[np.int64]:
         """In how many transactions each item occurs: the usages of the standard code table."""
         return self._state.supports()

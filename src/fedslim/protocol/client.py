@@ -156,8 +156,9 @@ class ClientSession:
             self._secrets, self._hidden = secrets, {}
             reply = m.Ready(message.epoch)
         elif isinstance(message, m.Finish):
-            table = None if message.table is None else code_table(message.table, self._labels)
-            self.received = Received(message.ending, table)
+            assert self._variant is not None  # noqa: S101  # it is not legal before the roster
+            table = self._variant.own_table() if message.table is None else message.table
+            self.received = Received(message.ending, None if table is None else code_table(table, self._labels))
         elif isinstance(message, m.Abort):
             self.received = Received(f"ended by the server: {message.reason}", None)
         else:

@@ -69,7 +69,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """At a client: the run is over; the table, in the client's own labels, where the variant lets it know one."""
+    """At a client: the run is over; the table, in the client's own labels: that of all, or in SO its own."""
 
     ending: str
     table: CodeTable | None

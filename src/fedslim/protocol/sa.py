@@ -218,6 +218,9 @@ class ClientVariant:
             m.AskIndexedSupports: self._supports,
         }
 
+    def own_table(self) -> None:
+        """See `ClientSide`: there is one table for all, and the server tells it."""
+
     def answer(self, message: Any) -> m.FromClient | Words:
         """See `ClientSide`."""
         return self._answers[type(message)](message)

@@ -198,6 +198,17 @@ class ClientVariant:
         """See `ClientSide`."""
         return self._answers[type(message)](message)
 
+    def own_table(self) -> m.Table:
+        """The client's own table, which nobody but itself is told."""
+        local, n_items = self._local, self._database.n_items
+        usages = local.usages
+        itemsets = [
+            m.Element(list(items), int(usages[slot]), local.support(items), local.entry_of(slot))
+            for slot, items in ((slot, local.items_of(slot)) for slot in local.slots)
+        ]
+        vectors = m.Vector.of(usages[:n_items]), m.Vector.of(local.supports())
+        return m.Table(itemsets, *vectors, self._database.transactions)
+
     def _usages(self, ask: m.AskUsages) -> m.Usages:
         counts = np.append(self._local.supports(), self._database.transactions)
         return m.Usages(ask.round, m.Vector.of(counts))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.search import Policy, SearchResult
-    from fedslim.protocol.messages import FromClient, FromServer, Settings
+    from fedslim.protocol.messages import FromClient, FromServer, Settings, Table
     from fedslim.protocol.outcome import Ending, Outcome
 
 VARIANTS: Mapping[str, str] = {
@@ -90,6 +90,9 @@ class ClientSide(Protocol):
 
     def answer(self, message: Any) -> FromClient | Words:
         """Answer one message of the server's; what makes no sense raises, and there is no going on after that."""
+
+    def own_table(self) -> Table | None:
+        """The client's own table at the end, where clients have one and are not told another."""
 
 
 def server_side(situation: Situation) -> ServerSide:

@@ -469,6 +469,9 @@ class ClientVariant:
             m.WantSupportOf: self._supports_of,
         }
 
+    def own_table(self) -> None:
+        """See `ClientSide`: there is one table for all, and the server tells it."""
+
     def answer(self, message: m.Ask) -> Answer:
         """Make the moves, count what is asked for."""
         for move in message.moves:
