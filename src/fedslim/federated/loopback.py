@@ -149,9 +149,11 @@ class Loopback:
         """What is in the folders; items that somebody knows by number or id only get their labels back."""
         labels = next(iter(self.sites.values())).vocabulary
         table = replace(CodeTable.load(self.out("server") / "codetable.json"), vocabulary=labels)
-        saved = {name: self.out(name) / "codetable.json" for name in self.sites}
-        told = {name: _named(CodeTable.load(path), labels) for name, path in saved.items() if path.exists()}
         record = json.loads((self.out("server") / "run.json").read_text("utf-8"))
+        # In so a member has a table of its own, and is not told that of all.
+        names = () if record["variant"] == "so" else tuple(self.sites)
+        saved = {name: self.out(name) / "codetable.json" for name in names}
+        told = {name: _named(CodeTable.load(path), labels) for name, path in saved.items() if path.exists()}
         return LoopbackResult(table, told, record, seconds)
 
     def close(self) -> None:
