@@ -18,6 +18,7 @@ from fedslim.mdl.local import LocalTable
 from fedslim.mdl.pairs import PairCounts, PairLedger
 from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
+from fedslim.protocol.algorithm import searched
 from fedslim.protocol.numbering import Numbering
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.so import check_itemset, proposed
@@ -93,23 +94,12 @@ class ServerVariant:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        search, situation = self.search, self._situation
-        questions = search.run()
-        question = next(questions)
-        ending = "converged"
-        try:
-            while True:
-                if situation.ending is not None and self.supports and not isinstance(question, merged.Accept):
-                    ending = situation.ending
-                    break
-                question = questions.send((yield from self._answered(question)))
-        except StopIteration:
-            pass
-        result = search.result()
-        found = [search.number_of(e.items) for e in result.entries if len(e.items) > 1]
+        ending = yield from searched(self.search, self._situation, self._answered)
+        result = self.search.result()
+        found = [self.search.number_of(e.items) for e in result.entries if len(e.items) > 1]
         supports = yield from self._counted(found)
         table = packed_table(result, self.supports, supports, self.transactions)
-        return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
+        return Outcome(table, result.tally, ending)
 
     def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
         match question:

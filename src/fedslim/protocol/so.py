@@ -18,6 +18,7 @@ from fedslim.mdl.local import LocalTable
 from fedslim.mdl.pairs import PairCounts, PairLedger
 from fedslim.mdl.questions import Change, Supports, add_changes
 from fedslim.protocol import messages as m
+from fedslim.protocol.algorithm import searched
 from fedslim.protocol.numbering import Numbering
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.variant import Replies, Round
@@ -80,23 +81,12 @@ class ServerVariant:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        search, situation = self.search, self._situation
-        questions = search.run()
-        question = next(questions)
-        ending = "converged"
-        try:
-            while True:
-                if situation.ending is not None and self.supports and not isinstance(question, merged.Accept):
-                    ending = situation.ending
-                    break
-                question = questions.send((yield from self._answered(question)))
-        except StopIteration:
-            pass
-        result = search.result()
+        ending = yield from searched(self.search, self._situation, self._answered)
+        result = self.search.result()
         supports = yield from self._counted()
         found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
         table = packed_table(result, self.supports, found, self.transactions)
-        return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
+        return Outcome(table, result.tally, ending)
 
     def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
         match question:
