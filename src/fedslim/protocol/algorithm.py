@@ -21,8 +21,8 @@ def searched(
 ) -> Generator[Round, Replies, Ending]:
     """Let the search run; returns how it ended.
 
-    It may be stopped at any question but the first, without which there is no table at all, and not between the evaluation of an itemset and its
-    acceptance: then the table would not be what the usages say.
+    It may be stopped at any question but the first, without which there is no table at all, and not between the
+    evaluation of an itemset and its acceptance: then the table would not be what the usages say.
     """
     questions = search.run()
     question = next(questions)
