@@ -63,10 +63,7 @@ def machine(values: Values) -> str:
     """One sentence about where it ran."""
     here, versions = values["machine"], values["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return (
-        f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB, {here['system']}; "
-        f"Python {here['python']}, {packages}."
-    )
+    return f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB, {here['system']}; {packages}."
 
 
 def _peers(results: Values) -> list[Table]:

@@ -8,10 +8,8 @@ are told apart. `compiled` names kernels that were compiled while the clock ran,
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import platform
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +18,7 @@ from numba.core import event
 
 from fedslim.data import load, locate
 from fedslim.errors import DataError
+from fedslim.federated.environment import machine, versions
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
 from fedslim.mdl.effort import policies
@@ -44,8 +43,7 @@ def look(names: Sequence[str]) -> Values:
             found[name] = str(locate(name))
         except DataError as error:
             missing[name] = str(error)
-    versions = {name: importlib.metadata.version(name) for name in ("fedslim", "numpy", "numba", "llvmlite")}
-    return {"found": found, "missing": missing, "versions": versions, "machine": _machine()}
+    return {"found": found, "missing": missing, "versions": versions(), "machine": machine()}
 
 
 def mine(data: str, threads: int | None) -> Values:
@@ -237,22 +235,6 @@ def compilations() -> Iterator[list[str]]:
     with event.install_recorder("numba:compile") as recorder:
         yield compiled
     compiled += [str(what.data["dispatcher"].py_func.__name__) for _, what in recorder.buffer if what.is_start]
-
-
-def _machine() -> Values:
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "memory_gb": round(memory),
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
+from fedslim.protocol.events import Received
 from fedslim.protocol.server import MOST_EPOCHS, ServerSession
 from fedslim.transport import door
 from fedslim.transport import serving as serving_module
@@ -472,7 +473,8 @@ def test_whoever_comes_and_goes_is_named(loopback):
                 await said(loopback, BAD, port, framing.to_bytes(session.join(os.urandom(32))).data)
             with pytest.raises(RunError, match=f"member '{BAD}' came back"):
                 await task
-            await asyncio.gather(*runs)
+            ends = await asyncio.gather(*runs, return_exceptions=True)  # who was just coming back finds nobody
+            assert all(isinstance(end, RunError | Received) for end in ends)
 
     within(30, main())
 

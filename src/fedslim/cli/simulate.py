@@ -13,8 +13,9 @@ from fedslim.cli import options
 from fedslim.cli.options import Reading, whole
 from fedslim.cli.output import print_code_table, table_record
 from fedslim.cli.progress import Reporter, reporter
+from fedslim.cli.repeating import typed
 from fedslim.cli.running import compiled, mined_with_progress, prepared
-from fedslim.cli.saving import check_place, save, save_record
+from fedslim.cli.saving import check_place, save
 from fedslim.cli.simulated import facts, tables
 from fedslim.cli.stream import print_json, say
 from fedslim.cli.text import count, shown_label, size
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 MOST_CLIENTS = 4096
 """As the protocol has it, which is not loaded for `--help`; a test sees that they agree."""
 
-CODE_TABLE, RESULT, GAP = "codetable.json", "result.json", "gap.json"
+CODE_TABLE, RUN = "codetable.json", "run.json"
 """What is written to the folder given as --out."""
 
 CENTRALISED = "centralised"
@@ -63,6 +64,7 @@ def _positive(value: float) -> float:
 
 
 def simulate(
+    context: typer.Context,
     data: options.Data,
     *,
     variant: Annotated[
@@ -107,7 +109,7 @@ def simulate(
         bool, typer.Option("--no-compare", help="Run the federation only: mine neither all data nor the sites alone.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help=f"Save {CODE_TABLE}, {RESULT} and {GAP} there.")
+        Path | None, typer.Option(metavar="DIR", help=f"Save {CODE_TABLE} and {RUN} there, for `fedslim report`.")
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
@@ -137,7 +139,7 @@ def simulate(
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told})
+    kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed(context))
     kept.save(None)
     compared = None if no_compare else run.compare(simulation, given)
     if compared is not None:
@@ -165,7 +167,7 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
 
 
 def _check_folder(out: Path, data: str, reference: Path | None) -> None:
-    for name in (CODE_TABLE, RESULT, GAP):
+    for name in (CODE_TABLE, RUN):
         check_place(out / name, besides=data)
         check_place(out / name, besides=reference, what="the reference")
 
@@ -239,6 +241,7 @@ class _Kept:
     simulation: "Simulation"
     out: Path | None
     told: dict[str, Any]
+    command: str
     failure: FedslimError | None = None
 
     def record(self, compared: "Comparison | None") -> dict[str, Any]:
@@ -250,6 +253,8 @@ class _Kept:
 
     def save(self, compared: "Comparison | None") -> None:
         """Write what there is; a failure is kept for the end, when everything has been shown."""
+        from fedslim.federated.records import save_run, simulation_record  # noqa: PLC0415  # see fedslim.cli
+
         if self.out is None or self.failure is not None:
             return
         try:
@@ -257,9 +262,8 @@ class _Kept:
                 self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
                 if self.failure is not None:
                     return
-                (self.out / GAP).unlink(missing_ok=True)  # of another run
-            else:
-                save_record({"members": list(self.simulation.members), **compared.gap_as_dict()}, self.out / GAP)
-            save_record(self.record(compared), self.out / RESULT)
+            names = {"data": self.told["data"], "command": self.command}
+            reference = self.told["reference"] or CENTRALISED
+            save_run(simulation_record(self.simulation, compared, **names, reference=reference), self.out / RUN)
         except FedslimError as error:
             self.failure = error

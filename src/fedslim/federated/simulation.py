@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from fedslim._jit import forget_caches
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
+from fedslim.federated.history import History
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
@@ -68,6 +69,10 @@ class Simulation:
     communication: Communication
     seconds: float
     seed: int
+    max_time: float | None = None
+    max_rounds: int | None = None
+    site_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)  # where the server sees them
+    history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     partition: Partition | None = field(default=None, repr=False)
 
     @property
@@ -105,6 +110,8 @@ class Simulation:
             "converged": self.converged,
             "ending": self.ending,
             "seed": self.seed,
+            "max_time": self.max_time,
+            "max_rounds": self.max_rounds,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._dealt(),
             **said.as_dict(),
@@ -172,7 +179,8 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         trace=_account(said),
     )
     started = time.perf_counter()
-    outcome = federation.run(between=_between(server, stop.within(max_time), said, on_progress))
+    history = History(said)
+    outcome = federation.run(between=_between(server, stop.within(max_time), history, said, on_progress))
     seconds = time.perf_counter() - started
     return Simulation(
         variant,
@@ -184,6 +192,10 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         said,
         seconds,
         seed,
+        max_time,
+        max_rounds,
+        outcome.site_usages,
+        tuple(history.steps),
         sites if isinstance(sites, Partition) else None,
     )
 
@@ -231,9 +243,9 @@ def _account(said: Communication) -> Callable[[Trace], None]:
 
 
 def _between(
-    server: ServerSession, stop: Stop, said: Communication, on_progress: OnProgress | None
+    server: ServerSession, stop: Stop, history: History, said: Communication, on_progress: OnProgress | None
 ) -> Callable[[], None]:
-    """What is done after every round: look whether somebody wants it to end, and tell how it goes."""
+    """What is done after every round: look whether somebody wants it to end, note and tell how it goes."""
     report: Callable[[], None] | None = None
     due = 0.0
 
@@ -241,6 +253,7 @@ def _between(
         nonlocal report, due
         if stop.asked:
             server.stop()
+        history.note(server, said.rounds)
         if on_progress is None or server.variant is None or (now := time.monotonic()) < due:
             return
         if report is None:

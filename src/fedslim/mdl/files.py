@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -72,8 +72,21 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def save_code_table(table: CodeTable, path: str | Path) -> None:
     """See `CodeTable.save`."""
+    document = code_table_document(table)
+    items, itemsets = document.pop("items"), document.pop("itemsets")
+    lines = ["{"]
+    lines += [f"  {_json(key)}: {_json(value)}," for key, value in document.items()]
+    lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
+    path = Path(path)
+    make_folder_for(path)
+    with replacing(path) as (stream, _):
+        stream.write("\n".join(lines).encode())
+
+
+def code_table_document(table: CodeTable) -> dict[str, Any]:
+    """What a file says, for records that have a table in them."""
     c = table.compression
-    head = {
+    return {
         "format": FORMAT,
         "version": VERSION,
         "order": table.order,
@@ -86,29 +99,22 @@ def save_code_table(table: CodeTable, path: str | Path) -> None:
             "L_percent": c.L_percent,
             "L_data_percent": c.L_data_percent,
         },
+        "items": [
+            {"item": label, "support": support, "usage": usage}
+            for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
+        ],
+        "itemsets": [
+            {
+                "items": list(e.labels),
+                "usage": e.usage,
+                "support": e.support,
+                "entry": e.entry,
+                "code_length": e.code_length,
+                "bits_saved": e.bits_saved,
+            }
+            for e in table.itemsets
+        ],
     }
-    items = [
-        {"item": label, "support": support, "usage": usage}
-        for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
-    ]
-    itemsets = [
-        {
-            "items": list(e.labels),
-            "usage": e.usage,
-            "support": e.support,
-            "entry": e.entry,
-            "code_length": e.code_length,
-            "bits_saved": e.bits_saved,
-        }
-        for e in table.itemsets
-    ]
-    lines = ["{"]
-    lines += [f"  {_json(key)}: {_json(value)}," for key, value in head.items()]
-    lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
-    path = Path(path)
-    make_folder_for(path)
-    with replacing(path) as (stream, _):
-        stream.write("\n".join(lines).encode())
 
 
 def _rows(records: list[dict[str, object]]) -> list[str]:
@@ -122,7 +128,12 @@ def _json(value: object) -> str:
 
 def load_code_table(path: str | Path) -> CodeTable:
     """See `CodeTable.load`."""
-    file = _read(Path(path))
+    return code_table_of(_read(Path(path)), path)
+
+
+def code_table_of(data: bytes, path: str | Path) -> CodeTable:
+    """The table that such bytes say; `path` is where they are from, for errors."""
+    file = _decoded(data, path)
     labels = tuple(item.item for item in file.items)
     index = {label: i for i, label in enumerate(labels)}
     if len(index) != len(labels):
@@ -167,7 +178,7 @@ def _itemset(
     return ids, row.usage, row.support, row.entry
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -176,6 +187,10 @@ def _read(path: Path) -> _File:
         raise CodeTableError(msg) from error
     if len(data) > MOST_BYTES:
         raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
+    return data
+
+
+def _decoded(data: bytes, path: str | Path) -> _File:
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:

@@ -13,7 +13,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol.messages import Element, Table, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,11 +24,15 @@ Ending = Literal["converged", "out of time", "out of rounds", "interrupted", "me
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The table found, in item numbers, and how the search for it went."""
+    """The table found, in item numbers, and how the search for it went.
+
+    `site_usages` has how often each member uses each of its itemsets, where the variant shows that to the server.
+    """
 
     table: Table
     tally: Tally
     ending: Ending
+    site_usages: Mapping[str, Sequence[int]] | None = None
 
     @property
     def converged(self) -> bool:

@@ -101,6 +101,10 @@ class ServerVariant:
         table = packed_table(result, self.supports, supports, self.transactions)
         return Outcome(table, result.tally, ending)
 
+    def site_usages(self) -> None:
+        """See `ServerSide`: the server sees sums only."""
+        return
+
     def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
         match question:
             case Supports():

@@ -132,7 +132,7 @@ class ServerSession:
         result = self.variant.search.result()
         usages = [entry.usage for entry in result.entries if len(entry.items) > 1]
         table = packed_table(result, self.variant.supports, usages, self.variant.transactions)
-        return Outcome(table, result.tally, "member lost")
+        return Outcome(table, result.tally, "member lost", self.variant.site_usages())
 
     def stop(self) -> None:
         """Stop before the next round; the best table so far is the result."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import merged
+from fedslim.mdl.growing import lengthened
 from fedslim.mdl.local import LocalTable
 from fedslim.mdl.pairs import PairCounts, PairLedger
 from fedslim.mdl.questions import Change, Supports, add_changes
@@ -41,6 +42,7 @@ class Member:
     def __init__(self, n_items: int) -> None:
         self.numbering = Numbering(n_items)
         self._pairs = PairLedger()
+        self._usages = np.zeros(n_items, np.int64)  # by global numbers
 
     def take_in(self, reply: m.Candidates, transactions: int) -> PairCounts:
         """News of pairs, by global numbers, as differences to what was known."""
@@ -56,6 +58,21 @@ class Member:
             msg = "a candidate came that joins an element with itself"
             raise ProtocolError(msg)
         return PairCounts(low, high, counts - self._pairs.replace(PairCounts(low, high, counts)))
+
+    def begin(self, usages: NDArray[np.int64]) -> None:
+        """The usages of single items, before there is anything else."""
+        self._usages[:] = usages
+
+    def change(self, change: Change) -> None:
+        """Usages changed, by global numbers."""
+        most = int(change.slots.max(initial=-1))
+        if most >= len(self._usages):
+            self._usages = lengthened(self._usages, 2 * most)
+        np.add.at(self._usages, change.slots, np.asarray(change.won) - np.asarray(change.lost))
+
+    def usage(self, number: int) -> int:
+        """How often it uses an element."""
+        return int(self._usages[number]) if number < len(self._usages) else 0
 
     def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
         """Those of the pairs that the client uses together, by its slots."""
@@ -76,6 +93,7 @@ class ServerVariant:
         self._members = {name: Member(situation.items) for name in situation.members}
         self._sums = PairLedger()
         self._accepted: dict[str, m.Accept] = {}  # what its proposers are still to be told
+        self._on_trial: dict[str, Change] = {}  # what the last candidate would change, at whom
         self.supports: list[int] = []
         self.transactions = 0
 
@@ -86,7 +104,13 @@ class ServerVariant:
         supports = yield from self._counted()
         found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
         table = packed_table(result, self.supports, found, self.transactions)
-        return Outcome(table, result.tally, ending)
+        return Outcome(table, result.tally, ending, self.site_usages())
+
+    def site_usages(self) -> dict[str, list[int]]:
+        """See `ServerSide`."""
+        entries = [e.items for e in self.search.result().entries if len(e.items) > 1]
+        numbers = [self.search.number_of(items) for items in entries]
+        return {name: [member.usage(number) for number in numbers] for name, member in self._members.items()}
 
     def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
         match question:
@@ -107,6 +131,8 @@ class ServerVariant:
         if any(len(own) != self._situation.items + 1 for own in counts):
             msg = f"usages came for another number of items than {self._situation.items}"
             raise ProtocolError(msg)
+        for name, own in zip(replies, counts, strict=True):
+            self._members[name].begin(own[:-1])
         *self.supports, self.transactions = np.sum(counts, axis=0).tolist()
         if max(self.supports, default=0) > self.transactions:
             msg = "usages came that are higher than the number of transactions"
@@ -133,7 +159,8 @@ class ServerVariant:
         participants = {name: used for name, member in self._members.items() if (used := member.uses(pairs))}
         asked = {name: m.Evaluate(self._situation.number, used) for name, used in participants.items()}
         replies = yield Round(asked, m.Evaluated, "evaluation")
-        return add_changes([self._changed(name, reply, number) for name, reply in replies.items()])
+        self._on_trial = {name: self._changed(name, reply, number) for name, reply in replies.items()}
+        return add_changes(list(self._on_trial.values()))
 
     def _changed(self, name: str, reply: m.Evaluated, number: int) -> Change:
         slots, lost, won = reply.slots.values(), reply.lost.values(), reply.won.values()
@@ -144,6 +171,8 @@ class ServerVariant:
         return self._members[name].numbering.change_of(change, new=number)
 
     def _accept(self, number: int, pairs: tuple[tuple[int, int], ...]) -> None:
+        for name, change in self._on_trial.items():
+            self._members[name].change(change)
         for name, member in self._members.items():
             if used := member.uses(pairs):
                 self._accepted[name] = m.Accept(used)

@@ -84,6 +84,9 @@ class ServerSide(Protocol):
     def run(self) -> Generator[Round, Replies, Outcome]:
         """Ask until there is nothing left to ask, or `situation.ending` says to stop."""
 
+    def site_usages(self) -> dict[str, list[int]] | None:
+        """How often each member uses each itemset of the table now, in its order; None where the server cannot see."""
+
 
 class ClientSide(Protocol):
     """A variant at a client."""

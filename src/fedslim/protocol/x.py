@@ -92,6 +92,10 @@ class ServerVariant:
         table = packed_table(result, self.supports, supports, self.transactions)
         return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
 
+    def site_usages(self) -> None:
+        """See `ServerSide`: the server sees sums only."""
+        return
+
     def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
         """One question of the search; those that need more than one try are asked again, and only those."""
         asked = question.questions if isinstance(question, q.Together) else (question,)

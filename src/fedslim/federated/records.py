@@ -1,0 +1,303 @@
+"""The record of a run: one JSON file with everything that a report, a table of results or a reader later needs.
+
+    record = simulation_record(simulation, compared, data="chess", command="fedslim simulate chess")
+    save_run(record, "run/run.json")
+    record = load_run("run")              # a folder or the file itself
+    record.code_table.top(5), record.figures["L_percent"], record.history[-1].bytes_total
+
+It holds what a run found and what it cost, and no transaction. A record of a real server has only what its server
+saw; a simulation knows more, and `kind` says which it is.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from fedslim import __version__
+from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.errors import InputError
+from fedslim.federated.environment import machine, versions
+from fedslim.mdl.files import code_table_document, code_table_of
+from fedslim.metrics.labelled import by_usage, usages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fedslim.federated.comparison import Comparison
+    from fedslim.federated.simulation import Simulation
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.metrics.labelled import Table
+
+FORMAT = "fedslim-run"
+VERSION = 1
+RUN = "run.json"
+"""The name of the file in a run's folder."""
+
+MOST_BYTES = 1 << 29
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Figure = int | float | bool | str | None
+Labels = list[str]
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: str
+    version: int
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the search stood after a round that changed the table. Seconds and bytes count from the start."""
+
+    round: Count
+    seconds: float
+    itemsets: Count
+    bits_total: float
+    L_percent: float
+    bytes_total: Count
+
+
+class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The messages of one kind that went one way."""
+
+    kind: str
+    direction: Literal["up", "down"]
+    messages: Count
+    bytes: Count
+    bytes_uncompressed: Count
+
+
+class Alone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a site finds by itself."""
+
+    itemsets: Count
+    L_percent: float
+
+
+class SiteRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One site. `usages` are those of the table's itemsets at this site, where the variant shows them to the server."""
+
+    name: str
+    transactions: Count | None = None
+    usages: list[Count] | None = None
+    alone: Alone | None = None
+
+
+class Missed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An itemset that only the reference has."""
+
+    items: Labels
+    usage: Count
+
+
+class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table beside a reference.
+
+    `usages[k]` is the usage in the reference of the table's itemset k, in cover order; None where it is extra.
+    """
+
+    reference: str
+    figures: dict[str, float]
+    usages: list[Count | None]
+    missed: list[Missed]
+
+
+class GapRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An itemset of the reference that no site finds alone, its support at each site, and whether it was found."""
+
+    items: Labels
+    usage: Count
+    supports: list[Count]
+    recovered: bool
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about a run. `figures` are its numbers under their plain names, as `--json` prints them."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    kind: Literal["simulation", "server"]
+    data: str
+    variant: Literal["x", "sa", "so"]
+    command: str
+    made: str
+    versions: dict[str, str]
+    machine: dict[str, str | int | None]
+    settings: dict[str, Any]
+    figures: dict[str, Figure]
+    history: list[Step]
+    traffic: list[Kind]
+    sites: list[SiteRecord]
+    table: msgspec.Raw
+    agreements: list[Agreement] = []
+    gap: list[GapRow] | None = None
+
+    @property
+    def code_table(self) -> CodeTable:
+        """The table that was found; read anew each time."""
+        return code_table_of(bytes(self.table), f"the table of {self.data}")
+
+
+# -- making one ------------------------------------------------------------------------------------------------------
+
+
+def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keyword
+    simulation: Simulation,
+    compared: Comparison | None,
+    *,
+    data: str,
+    command: str,
+    reference: str = "centralised",
+    others: Mapping[str, Table] | None = None,
+    figures: Mapping[str, Figure] | None = None,
+) -> RunRecord:
+    """The record of a simulation.
+
+    Args:
+        simulation: What was run.
+        compared: What it was compared with, if it was.
+        data: What the data are called.
+        command: What to type to run it again.
+        reference: What the table that it was compared with is called.
+        others: More tables to compare with, by the names of the systems that made them.
+        figures: More figures for the record.
+    """
+    from fedslim.metrics import fidelity  # noqa: PLC0415  # a server's record needs none
+
+    told = simulation.as_dict()
+    settings = {name: told.pop(name) for name in ("masked", "seed", "partition", "max_time", "max_rounds")}
+    traffic = told.pop("by_kind")
+    for name in ("variant", "sizes"):
+        del told[name]
+    agreements = []
+    if compared is not None:
+        told |= compared.as_dict()
+        agreements.append(_agreement(reference, compared.fidelity.as_dict(), compared.reference, simulation.table))
+    for name, table in (others or {}).items():
+        agreements.append(_agreement(name, fidelity(table, simulation.table).as_dict(), table, simulation.table))
+    return RunRecord(
+        kind="simulation",
+        data=data,
+        variant=simulation.variant,  # type: ignore[arg-type]
+        command=command,
+        settings=settings,
+        figures={**told, **(figures or {})},
+        history=msgspec.convert(list(simulation.history), list[Step]),
+        traffic=msgspec.convert(traffic, list[Kind]),
+        sites=_sites(simulation, compared),
+        agreements=agreements,
+        gap=None if compared is None else _gap(compared),
+        **_stamped(simulation.table),
+    )
+
+
+def _stamped(table: CodeTable) -> dict[str, Any]:
+    """What every record has, whoever makes it."""
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {**versions(), "fedslim": __version__},
+        "machine": machine(),
+        "table": msgspec.Raw(msgspec.json.encode(code_table_document(table))),
+    }
+
+
+def _sites(simulation: Simulation, compared: Comparison | None) -> list[SiteRecord]:
+    seen = simulation.site_usages
+    rows = []
+    for k, (name, size) in enumerate(zip(simulation.members, simulation.sizes, strict=True)):
+        alone = None
+        if compared is not None:
+            table = compared.local_tables[k]
+            alone = Alone(len(table), table.compression.L_percent)
+        rows.append(SiteRecord(name, size, None if seen is None else list(seen[name]), alone))
+    return rows
+
+
+def _agreement(name: str, figures: Mapping[str, float], reference: Table, table: CodeTable) -> Agreement:
+    there = usages(reference)
+    here = [frozenset(row.labels) for row in table.itemsets]
+    missed = [labels for labels in by_usage(there) if labels not in set(here)]
+    return Agreement(
+        name,
+        dict(figures),
+        [there.get(labels) for labels in here],
+        [Missed(_ordered(labels, table.vocabulary), there[labels]) for labels in missed],
+    )
+
+
+def _ordered(labels: frozenset[str], vocabulary: Sequence[str]) -> Labels:
+    place = {label: number for number, label in enumerate(vocabulary) if label in labels}
+    return sorted(labels, key=lambda label: (place.get(label, len(vocabulary)), label))
+
+
+def _gap(compared: Comparison) -> list[GapRow]:
+    return [
+        GapRow(row["items"], row["usage"], row.get("supports", []), row["recovered"])
+        for row in compared.gap_as_dict()["itemsets"]
+    ]
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def save_run(record: RunRecord, path: str | Path) -> None:
+    """Write a record; the file appears whole or not at all.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    path = Path(path)
+    make_folder_for(path)
+    with replacing(path) as (stream, _):
+        stream.write(msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
+
+
+def load_run(path: str | Path) -> RunRecord:
+    """Read a record from its file or from the folder of a run.
+
+    Raises:
+        InputError: There is none, or it is not one of ours; the message names file and field.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path /= RUN
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        msg = f"{path}: the record of the run cannot be read: {error.strerror or error}; check the path"
+        raise InputError(msg) from error
+    if len(data) > MOST_BYTES:
+        raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != FORMAT:
+            raise _bad(path, f"its format is {head.format!r}, not {FORMAT!r}")
+        if head.version != VERSION:
+            raise _bad(path, f"it is of version {head.version}, and this fedslim reads version {VERSION}")
+        record = msgspec.json.decode(data, type=RunRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _bad(path, str(error)) from error
+    _check(record, path)
+    return record
+
+
+def _check(record: RunRecord, path: Path) -> None:
+    """What a report relies on beyond the shape of the file."""
+    n = len(code_table_of(bytes(record.table), path))
+    for site in record.sites:
+        if site.usages is not None and len(site.usages) != n:
+            raise _bad(path, f"site {site.name!r} has {len(site.usages)} usages for the {n} itemsets of the table")
+    for agreement in record.agreements:
+        if len(agreement.usages) != n:
+            raise _bad(path, f"agreement {agreement.reference!r} has not one usage for each itemset of the table")
+    for row in record.gap or ():
+        if row.supports and len(row.supports) != len(record.sites):
+            raise _bad(path, f"an itemset of the gap has {len(row.supports)} supports for {len(record.sites)} sites")
+
+
+def _bad(path: Path, why: str) -> InputError:
+    return InputError(f"{path} is not the record of a run that fedslim can use: {why}; make it again with --out")

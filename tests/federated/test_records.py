@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from fedslim.data import builtin_sites
+from fedslim.errors import InputError
+from fedslim.federated import compare, simulate
+from fedslim.federated.records import load_run, save_run, simulation_record
+
+
+@pytest.fixture(scope="module", params=["x", "sa", "so"])
+def ran(request):
+    simulation = simulate(dict(builtin_sites("encounters")), variant=request.param)
+    compared = compare(simulation)
+    return simulation, compared, simulation_record(simulation, compared, data="encounters", command="fedslim demo")
+
+
+def test_a_record_is_read_as_it_was_written(ran, tmp_path):
+    simulation, _, record = ran
+    save_run(record, tmp_path / "deep" / "run.json")
+    for place in (tmp_path / "deep", tmp_path / "deep" / "run.json"):
+        read = load_run(place)
+        assert read.code_table == simulation.table
+        for name in set(record.__struct_fields__) - {"table"}:
+            assert getattr(read, name) == getattr(record, name)
+
+
+def test_only_so_shows_what_is_used_where(ran):
+    simulation, _, record = ran
+    for site in record.sites:
+        assert (site.usages is not None) == (simulation.variant == "so")
+    if simulation.variant == "so":
+        sums = [sum(column) for column in zip(*(site.usages for site in record.sites), strict=True)]
+        assert sums == [row.usage for row in simulation.table.itemsets]
+
+
+def test_the_history_ends_at_the_table_that_was_found(ran):
+    simulation, _, record = ran
+    steps = record.history
+    assert steps[0].L_percent == 100.0
+    assert steps[-1].L_percent == pytest.approx(simulation.table.compression.L_percent, abs=1e-9)
+    for name in ("round", "seconds", "bytes_total"):
+        values = [getattr(step, name) for step in steps]
+        assert values == sorted(values)
+    assert steps[-1].round <= simulation.communication.rounds
+    assert steps[-1].bytes_total <= simulation.communication.bytes_total
+
+
+def test_agreement_and_gap_say_what_the_comparison_says(ran):
+    _, compared, record = ran
+    (agreement,) = record.agreements
+    f = compared.fidelity
+    assert sum(usage is not None for usage in agreement.usages) == f.matched
+    assert agreement.usages.count(None) == f.extra
+    assert len(agreement.missed) == f.missed
+    assert len(record.gap) == len(compared.gap)
+    assert sum(row.recovered for row in record.gap) == compared.recovery.gap_recovered
+    assert all(len(row.supports) == len(record.sites) for row in record.gap)
+    assert [site.alone.itemsets for site in record.sites] == [len(table) for table in compared.local_tables]
+
+
+def test_a_record_without_a_comparison(ran):
+    simulation, _, _ = ran
+    record = simulation_record(simulation, None, data="d", command="c")
+    assert (record.agreements, record.gap, {site.alone for site in record.sites}) == ([], None, {None})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: r | {"format": "other"}, "its format is 'other'"),
+        (lambda r: r | {"version": 2}, "version 2"),
+        (lambda r: r | {"history": [{}]}, "history"),
+        (lambda r: r | {"unknown": 1}, "unknown"),
+        (lambda r: r | {"table": {}}, "not a code table"),
+        (lambda r: r | {"variant": "y"}, "variant"),
+        (lambda r: r | {"sites": [{"name": "a", "usages": [1]}]}, "usages for the"),
+        (lambda r: r | {"sites": r["sites"][1:]}, "supports for"),
+        (lambda r: {k: v for k, v in r.items() if k != "figures"}, "figures"),
+    ],
+)
+def test_what_is_no_record_is_refused_by_name(ran, tmp_path, change, said):
+    path = tmp_path / "run.json"
+    path.write_bytes(msgspec.json.encode(change(json.loads(msgspec.json.encode(ran[2])))))
+    with pytest.raises(InputError, match=said) as error:
+        load_run(path)
+    assert str(path) in str(error.value)
+
+
+def test_no_file_and_torn_files(ran, tmp_path):
+    with pytest.raises(InputError, match="check the path"):
+        load_run(tmp_path)
+    whole = msgspec.json.encode(ran[2])
+    (tmp_path / "run.json").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="not the record of a run"):
+        load_run(tmp_path)
