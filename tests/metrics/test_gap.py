@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedslim.data import TransactionDatabase, iid
+from fedslim.data import TransactionDatabase, builtin_database, iid
 from fedslim.errors import ParameterError
 from fedslim.mdl import mine
-from fedslim.metrics import Spread, discovery_gap, gap_recovery, local_gain_estimate
+from fedslim.mdl.worth import worth
+from fedslim.metrics import Spread, discovery_gap, gap_recovery, local_gain_estimate, predict_gap
 
 PAIRS = ["".join(pair) for pair in combinations("abcde", 2)]
 TABLES = st.dictionaries(st.sampled_from([*PAIRS, "abc", "a"]), st.integers(1, 9))
@@ -160,3 +161,48 @@ def test_as_many_databases_as_tables_are_needed(table):
 def test_a_local_gain_of_nonsense_is_refused(gain, code_length, clients, message):
     with pytest.raises(ParameterError, match=message):
         local_gain_estimate(gain, code_length, clients)
+
+
+# -- and how well it tells what falls into the gap ---------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=2), min_size=4, max_size=30),
+    st.integers(1, 4),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_prediction_counts_what_its_naive_twin_counts(rows, times, data):
+    database = TransactionDatabase.from_transactions([sorted(row) for row in rows * times])
+    reference = mine(database).table
+    parts = iid(database, 2, seed=0).parts
+    gap = discovery_gap(reference, [mine(part).table for part in parts])
+    gains = data.draw(st.lists(st.integers(-40, 200), min_size=len(reference), max_size=len(reference)))
+    told = predict_gap(reference, gains, gap)
+    lost = {frozenset(itemset.labels) for itemset in gap.itemsets}
+    local = {
+        frozenset(e.labels): gain / 2 - 0.5 * 2 * e.code_length
+        for e, gain in zip(reference.itemsets, gains, strict=True)
+    }
+    said = {labels for labels, gain in local.items() if gain <= 0}
+    assert (told.predicted, told.actual, told.both) == (len(said), len(lost), len(said & lost))
+    if local:
+        assert told.accuracy == sum((labels in said) == (labels in lost) for labels in local) / len(local)
+    pairs = [(local[x], local[y]) for x in lost for y in local.keys() - lost]
+    if pairs:
+        wins = sum(1.0 if x < y else 0.5 if x == y else 0.0 for x, y in pairs)
+        assert told.auc == pytest.approx(wins / len(pairs))
+    else:
+        assert told.auc == 0.5
+
+
+def test_the_equation_tells_the_gap_of_the_built_in_data():
+    database = builtin_database("encounters")
+    reference = mine(database).table
+    parts = iid(database, 10, seed=0).parts
+    gap = discovery_gap(reference, [mine(part).table for part in parts])
+    told = predict_gap(reference, worth(database, reference), gap)
+    assert told.actual == len(gap) > 0
+    assert told.auc > 0.7
+    assert 0 < told.precision <= 1
+    assert 0 < told.recall <= 1

@@ -52,6 +52,7 @@ class Scheme(StrEnum):
 
     iid = "iid"
     dirichlet = "dirichlet"
+    paper_sizes = "paper-sizes"
     support_skew = "support-skew"
     support_quantity_skew = "support-quantity-skew"
 
@@ -76,7 +77,7 @@ def simulate(
         typer.Option(metavar="N", callback=whole(1, MOST_CLIENTS), help="How many sites the data are dealt out to."),
     ] = 10,
     partition: Annotated[
-        Scheme, typer.Option(metavar="P", help="How: iid, dirichlet, support-skew or support-quantity-skew.")
+        Scheme, typer.Option(metavar="P", help="How: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
     ] = Scheme.iid,
     alpha: Annotated[
         float,

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedslim.data.partition import checked_clients, dirichlet, iid, support_quantity_skew, support_skew
+from fedslim.data.partition import (
+    PAPER_UNEVEN_SIZES,
+    checked_clients,
+    dirichlet,
+    iid,
+    sized,
+    support_quantity_skew,
+    support_skew,
+)
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 SKEWED = ("support-skew", "support-quantity-skew")
 """The schemes that need the centralised table."""
 
-SCHEMES = ("iid", "dirichlet", *SKEWED)
+SCHEMES = ("iid", "dirichlet", "paper-sizes", *SKEWED)
 
 
 def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
@@ -54,6 +62,8 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
         return iid(database, clients, seed=seed)
     if scheme == "dirichlet":
         return dirichlet(database, clients, alpha=alpha, seed=seed)
+    if scheme == "paper-sizes":
+        return _paper_sizes(database, clients, seed)
     checked_clients(database, clients)  # before mining, which may take long
     if table is None:
         from fedslim.mdl.mining import mine  # noqa: PLC0415  # needed for these schemes only
@@ -63,3 +73,10 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
     if scheme == "support-skew":
         return support_skew(database, clients, dominant, min_size=min_dominant, seed=seed)
     return support_quantity_skew(database, clients, dominant, alpha=alpha, min_size=min_dominant, seed=seed)
+
+
+def _paper_sizes(database: TransactionDatabase, clients: int, seed: int) -> Partition:
+    if checked_clients(database, clients) > len(PAPER_UNEVEN_SIZES):
+        msg = f"the paper has the sizes of {len(PAPER_UNEVEN_SIZES)} clients, not of {clients}; ask for fewer"
+        raise ParameterError(msg)
+    return sized(database, PAPER_UNEVEN_SIZES[:clients], seed=seed)

@@ -11,11 +11,13 @@ from fedslim.metrics.fidelity import Fidelity, fidelity, spearman, weighted_reca
 from fedslim.metrics.gap import (
     DiscoveryGap,
     GapItemset,
+    GapPrediction,
     GapRecovery,
     Spread,
     discovery_gap,
     gap_recovery,
     local_gain_estimate,
+    predict_gap,
 )
 from fedslim.metrics.reference import ReferenceItemset, ReferenceTable, load_reference
 
@@ -25,6 +27,7 @@ __all__ = [
     "DiscoveryGap",
     "Fidelity",
     "GapItemset",
+    "GapPrediction",
     "GapRecovery",
     "ReferenceItemset",
     "ReferenceTable",
@@ -35,6 +38,7 @@ __all__ = [
     "gap_recovery",
     "load_reference",
     "local_gain_estimate",
+    "predict_gap",
     "spearman",
     "weighted_recall",
 ]

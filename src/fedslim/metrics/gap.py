@@ -2,11 +2,13 @@
 
 gap = discovery_gap(reference, [mine(db).table for db in parts], parts)
 len(gap), gap.itemsets[0].spread, gap_recovery(gap, found).grr
+predict_gap(reference, worth(db, reference), gap).f1
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics.labelled import Labels, Table
 
 
@@ -157,3 +160,67 @@ def local_gain_estimate(gain: float, code_length: float, clients: int) -> float:
         msg = f"the code length is {code_length!r}; give a finite number of bits from 0 up"
         raise ParameterError(msg)
     return (gain - (clients - 1) * 2 * code_length) / clients
+
+
+@dataclass(frozen=True, slots=True)
+class GapPrediction:
+    """How well the paper's equation for the local gain tells which itemsets of the reference fall into the gap.
+
+    It says that an itemset is in the gap where its gain at a client comes out as 0 or less. `auc` needs no such
+    border: the chance that of two itemsets, one in the gap and one not, the first has the smaller local gain.
+    """
+
+    predicted: int
+    actual: int
+    both: int
+    itemsets: int
+    auc: float
+
+    @property
+    def precision(self) -> float:
+        """Of those said to be in the gap, the part that is."""
+        return ratio(self.both, self.predicted)
+
+    @property
+    def recall(self) -> float:
+        """Of those in the gap, the part said to be."""
+        return ratio(self.both, self.actual)
+
+    @property
+    def accuracy(self) -> float:
+        """Of all itemsets, the part of which it is said rightly."""
+        return ratio(self.itemsets - self.predicted - self.actual + 2 * self.both, self.itemsets)
+
+    def as_dict(self) -> dict[str, float]:
+        """All figures, by names that say what they are about."""
+        names = ("predicted", "precision", "recall", "accuracy", "auc")
+        return {f"prediction_{name}": getattr(self, name) for name in names}
+
+
+def predict_gap(reference: CodeTable, gains: Sequence[float], gap: DiscoveryGap) -> GapPrediction:
+    """Compare the gap with what `local_gain_estimate` says of each itemset of the reference.
+
+    Args:
+        reference: The table of all the data.
+        gains: ΔL of each of its itemsets, in its order; `fedslim.mdl.worth` has them.
+        gap: The gap between it and the tables of the clients.
+    """
+    lost = {frozenset(itemset.labels) for itemset in gap.itemsets}
+    inside: list[float] = []
+    outside: list[float] = []
+    for element, gain in zip(reference.itemsets, gains, strict=True):
+        estimate = local_gain_estimate(gain, element.code_length, gap.local_tables)
+        (inside if frozenset(element.labels) in lost else outside).append(estimate)
+    said = sum(estimate <= 0 for estimate in (*inside, *outside))
+    return GapPrediction(
+        said, len(inside), sum(e <= 0 for e in inside), len(inside) + len(outside), _auc(inside, outside)
+    )
+
+
+def _auc(low: Sequence[float], high: Sequence[float]) -> float:
+    """The chance that a value of `low` is below one of `high`; ties count half, and 1/2 where there is nothing."""
+    if not low or not high:
+        return 0.5
+    ordered = sorted(high)
+    below = sum(2 * len(ordered) - bisect_left(ordered, value) - bisect_right(ordered, value) for value in low)
+    return below / (2 * len(low) * len(high))

@@ -1,0 +1,41 @@
+"""What each itemset of a table is worth: the bits that its data would cost more without it.
+
+worth(database, table)[k]   # of table.itemsets[k]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.objective import bits_changed, log2_table, standard_length
+
+if TYPE_CHECKING:
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.codetable import CodeTable
+
+
+def worth(database: TransactionDatabase, table: CodeTable) -> list[float]:
+    """ΔL of each itemset in cover order: L(D, CT without it) − L(D, CT), everything covered anew.
+
+    The table must have been mined from this database; only then are its usages those of these covers.
+    """
+    state = CoverState(database)
+    slots = []
+    for items, _, _, entry in table.found:
+        slot = state.table.next_slot()
+        state.insert(slot, items, entry)
+        slots.append(slot)
+    standard = np.zeros(state.table.capacity)
+    standard[: database.n_items] = table.standard_lengths
+    for slot, (items, _, _, _) in zip(slots, table.found, strict=True):
+        standard[slot] = standard_length(items, table.standard_lengths)
+    usages = state.usages
+    total, in_use = int(usages.sum()), int(np.count_nonzero(usages))
+    logs = log2_table(total)
+    return [
+        bits_changed(usages[change.slots], change.won - change.lost, standard[change.slots], total, in_use, logs)
+        for change in state.try_removals(tuple(slots))
+    ]

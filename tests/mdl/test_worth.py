@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedslim.data import TransactionDatabase
+from fedslim.mdl import mine
+from fedslim.mdl.worth import worth
+
+sys.path.insert(0, str(Path(__file__).parent))
+from twin import Twin
+
+ROWS = st.lists(st.frozensets(st.integers(0, 6), min_size=1), min_size=1, max_size=25)
+
+
+@given(ROWS, st.integers(1, 6), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_worth_is_what_covering_everything_anew_says(rows, times, pruning):
+    rows = rows * times
+    vocabulary = [str(i) for i in range(7)]
+    database = TransactionDatabase.from_transactions([[str(i) for i in sorted(r)] for r in rows], vocabulary=vocabulary)
+    table = mine(database, pruning=pruning).table
+    twin = Twin([frozenset(database.vocabulary.index(str(i)) for i in r) for r in rows], database.n_items)
+    entries = {items: entry for items, _, _, entry in table.found}
+    whole = twin.usages(entries)
+    naive = [
+        twin.bits_changed(whole, twin.usages({x: e for x, e in entries.items() if x != items})) for items in entries
+    ]
+    assert worth(database, table) == naive
+    if pruning:
+        assert all(bits >= 0 for bits in naive)
