@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+JOBS   ?= 2
+RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-slow coverage lint format bench clean
+.PHONY: help demo demo-network test test-slow coverage lint format bench results clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -40,6 +42,11 @@ format: $(READY) ## put the code in shape
 
 bench: $(READY) ## the engine beside scikit-mine and the published figures
 	@$(BIN)/python bench/run.py
+
+results: $(READY) ## the paper's experiments run again as far as data are at hand (hours from nothing), and docs/results.md
+	@for name in iid gap uneven noniid scalability budget; do \
+	  $(BIN)/fedslim experiment run $$name --jobs $(JOBS) --results $(RESULTS) || exit 1; done
+	@$(BIN)/fedslim experiment document --results $(RESULTS)
 
 clean: ## remove the environment and caches
 	@rm -rf $(VENV) .venv-* out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Measured federations, each call in a process of its own.
 
-    python bench/federation_worker.py compare '{"data": "chess", "clients": 10, "references": {}}'
+    python bench/federation_worker.py ratio '{"data": "chess", "clients": 10, "runs": 1}'
 
 Clocks start when the kernels of every variant are ready and the sites have their data; `compiled` names kernels that
 were compiled while one ran. CPU seconds are those of the whole call: the server, all clients, and setting them up.
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from fedslim.federated import divide, simulate
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
-from fedslim.metrics import fidelity, load_reference
 from fedslim.protocol.variant import VARIANTS
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
@@ -23,23 +22,8 @@ if TYPE_CHECKING:
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import Table
 
 SEED = 0
-
-
-def compare(data: str, clients: int, references: dict[str, str]) -> Values:
-    """Every variant once, beside all data in one place and beside the tables of other systems (files by name)."""
-    database, partition, before = _ready(data, clients)
-    central, centralised = _centralised(database)
-    against: dict[str, Table] = {name: load_reference(path) for name, path in references.items()}
-    variants = {}
-    for variant in VARIANTS:
-        ran, figures = _federated(partition, variant)
-        to = {"centralised": central, **against}
-        figures["fidelity"] = {name: fidelity(table, ran.table).as_dict() for name, table in to.items()}
-        variants[variant] = figures | {"equal": ran.table == central}
-    return {**before, "clients": clients, "centralised": centralised, "variants": variants}
 
 
 def ratio(data: str, clients: int, runs: int) -> Values:
@@ -111,4 +95,4 @@ def _federated(partition: Partition, variant: str, *, masking: bool = True) -> t
 
 
 if __name__ == "__main__":
-    serve({"compare": compare, "ratio": ratio, "large": large})
+    serve({"ratio": ratio, "large": large})

@@ -1,4 +1,4 @@
-"""The part `federation`: what ten clients find and say beside the paper's table, and what it costs beside one place.
+"""The part `federation`: what ten clients cost beside one place. What they find is in docs/results.md.
 
 And the part `network`: what a round over TLS costs beyond that.
 """
@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import paper
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from parts import Settings
     from runner import Runner
     from wire import Values
@@ -25,27 +21,15 @@ LARGE = (("adult", 128), ("wide-sparse", CLIENTS))
 
 
 def federation(runner: Runner, settings: Settings) -> Values:
-    """Every variant on every set; then the time of `x` on them, and two large federations."""
+    """The time of `x` beside one place on every set, and two large federations."""
     sets = settings.sets or (QUICK if settings.quick else SETS)
     results: Values = {"clients": CLIENTS, "sets": {}, "large": [], "skipped": []}
     results["skipped"] += [f"{name}: {settings.missing[name]}" for name in sets if name in settings.missing]
-    results["skipped"] += [f"{name}: the paper has no figures for it" for name in sets if name not in paper.FEDERATED]
-    if settings.reference is None:
-        results["skipped"].append("the tables of other systems: there is no folder with them (--reference)")
-    here = [name for name in sets if name in paper.FEDERATED and name not in settings.missing]
-    for name in here:
-        compared = runner.federation(
-            f"{name}: x, sa and so",
-            "compare",
-            data=name,
-            clients=CLIENTS,
-            references=_references(settings.reference, name),
-        )
-        results["sets"][name] = {"compared": compared}
-        runner.save("federation", results)
-    for name in here:
+    for name in sets:
+        if name in settings.missing:
+            continue
         label = f"{name}: x beside one place, {RUNS} times"
-        results["sets"][name]["times"] = runner.federation(label, "ratio", data=name, clients=CLIENTS, runs=RUNS)
+        results["sets"][name] = runner.federation(label, "ratio", data=name, clients=CLIENTS, runs=RUNS)
         runner.save("federation", results)
     for name, clients in () if settings.quick else LARGE:
         if name in settings.missing:
@@ -72,11 +56,3 @@ def network(runner: Runner, settings: Settings) -> Values:
         )
         runner.save("network", results)
     return results
-
-
-def _references(folder: Path | None, name: str) -> dict[str, str]:
-    """The files with the tables of other systems (SET.SYSTEM.json), by system."""
-    if folder is None:
-        return {}
-    found = sorted(folder.glob(f"{name}.*.json"))
-    return {path.name.removeprefix(f"{name}.").removesuffix(".json"): str(path) for path in found}

@@ -11,7 +11,6 @@ from runner import median, repeated, save_json, set_up_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from runner import Runner
     from wire import Values
@@ -58,7 +57,6 @@ class Settings:
     peer_seconds: float
     missing: dict[str, str]  # data sets that were not found, with the reason
     sets: tuple[str, ...] = ()  # for the federation, if not the usual ones
-    reference: Path | None = None  # the folder with the tables of other systems
 
     @property
     def marks(self) -> list[float]:

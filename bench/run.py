@@ -55,7 +55,6 @@ def main() -> int:
             options.seconds or (10.0 if options.quick else 120.0),
             here["missing"],
             tuple(options.sets or ()),
-            runner.reference(options.reference),
         )
         for part in options.parts or PARTS:
             print(f"{part} ({datetime.now(UTC):%H:%M} UTC)", file=sys.stderr)
@@ -91,20 +90,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--sets", type=lambda text: text.split(","), metavar="A,B", help="data sets of the federation (default: seven)"
     )
-    parser.add_argument(
-        "--reference",
-        metavar="FOLDER",
-        help="tables of other systems, for the federation (default: reference beside the folder of the data)",
-    )
     parser.add_argument("--markdown", action="store_true", help="put the last results into docs/benchmarks.md")
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
     if unknown := [name for name in options.sets or () if name not in PUBLIC]:
         parser.error(f"there is no data set {unknown[0]!r} here; choose among {', '.join(PUBLIC)}")
-    for folder in (options.data, options.reference):
-        if folder is not None and not Path(folder).is_dir():
-            parser.error(f"{folder}: this is not a folder")
+    if options.data is not None and not Path(options.data).is_dir():
+        parser.error(f"{options.data}: this is not a folder")
     return options
 
 

@@ -43,12 +43,6 @@ class Runner:
         self._source = source()
         results.mkdir(parents=True, exist_ok=True)
 
-    def reference(self, folder: str | None) -> Path | None:
-        """The folder with the tables of other systems: the given one, or `reference` beside one of the data."""
-        data = self._environment.get("FEDSLIM_DATA", "").split(os.pathsep)
-        places = [Path(folder)] if folder else [Path(one).resolve().parent / "reference" for one in data if one]
-        return next((place for place in places if place.is_dir()), None)
-
     # -- processes ----------------------------------------------------------------------------------------------
 
     def fedslim(self, label: str, task: str, **values: object) -> Values:

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import audit, ca, data, demo, enroll, federation, mine, serve, show, simulate, vocabulary
+from fedslim.cli import audit, ca, data, demo, enroll, experiment, federation, mine, serve, show, simulate, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -32,6 +32,7 @@ app.command("audit", short_help="Say what left a site, from its audit log.")(aud
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(federation.app, name="federation")
+app.add_typer(experiment.app, name="experiment")
 app.add_typer(ca.app, name="ca")
 app.add_typer(enroll.app, name="enroll")
 

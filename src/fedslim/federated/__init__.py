@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedslim.federated.comparison import Comparison, compare
+    from fedslim.federated.comparison import Comparison, compare, mine_alone
     from fedslim.federated.dividing import SCHEMES, divide
     from fedslim.federated.estimator import FedSlim
     from fedslim.federated.simulation import Simulation, simulate
 
-__all__ = ["SCHEMES", "Comparison", "FedSlim", "Simulation", "compare", "divide", "simulate"]
+__all__ = ["SCHEMES", "Comparison", "FedSlim", "Simulation", "compare", "divide", "mine_alone", "simulate"]
 
 # Looked up when first used: a simulation needs no scikit-learn.
 _HOME = {
@@ -26,6 +26,7 @@ _HOME = {
     "Simulation": "simulation",
     "compare": "comparison",
     "divide": "dividing",
+    "mine_alone": "comparison",
     "simulate": "simulation",
 }
 

@@ -17,6 +17,8 @@ from fedslim.mdl.mining import mine
 from fedslim.metrics import discovery_gap, fidelity, gap_recovery
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery
@@ -57,24 +59,29 @@ NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
 """What stands in the record of a simulation that was not compared with anything."""
 
 
-def compare(
-    simulation: Simulation,
-    reference: Table | None = None,
-    *,
-    stop: Stop | None = None,
-) -> Comparison | None:
-    """Compare what a federation found with a reference and with what each site finds alone.
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What each site finds by itself, and what is then missing of a reference: the same for every variant."""
+
+    reference: Table
+    local_tables: tuple[CodeTable, ...]
+    gap: DiscoveryGap
+
+
+def mine_alone(
+    databases: Sequence[TransactionDatabase], reference: Table | None = None, *, stop: Stop | None = None
+) -> Alone | None:
+    """Mine each site by itself.
 
     Args:
-        simulation: What to compare.
+        databases: Those of the sites.
         reference: The table to compare with: the one that mining all data in one place gives, if left out.
-        stop: Ends the comparing when it is asked to.
+        stop: Ends the mining when it is asked to.
 
     Returns:
-        The comparison; None if it was stopped.
+        What they find; None if it was stopped.
     """
     stop = stop or Stop()
-    databases = tuple(simulation.sites.values())
     if reference is None:
         reference = mine(TransactionDatabase.joined(databases), stop=stop).table
     local_tables = []
@@ -84,13 +91,36 @@ def compare(
         local_tables.append(mine(database, stop=stop).table)
     if stop.asked:
         return None
-    gap = discovery_gap(reference, local_tables, databases)
+    return Alone(reference, tuple(local_tables), discovery_gap(reference, local_tables, databases))
+
+
+def compare(
+    simulation: Simulation,
+    reference: Table | None = None,
+    *,
+    alone: Alone | None = None,
+    stop: Stop | None = None,
+) -> Comparison | None:
+    """Compare what a federation found with a reference and with what each site finds alone.
+
+    Args:
+        simulation: What to compare.
+        reference: The table to compare with: the one that mining all data in one place gives, if left out.
+        alone: What the sites find by themselves and the reference, if that is known already.
+        stop: Ends the comparing when it is asked to.
+
+    Returns:
+        The comparison; None if it was stopped.
+    """
+    alone = alone or mine_alone(tuple(simulation.sites.values()), reference, stop=stop)
+    if alone is None:
+        return None
     found = {frozenset(row.labels) for row in simulation.table.itemsets}
     return Comparison(
-        reference,
-        tuple(local_tables),
-        fidelity(reference, simulation.table),
-        gap,
-        gap_recovery(gap, simulation.table),
-        tuple(itemset for itemset in gap.itemsets if frozenset(itemset.labels) in found),
+        alone.reference,
+        alone.local_tables,
+        fidelity(alone.reference, simulation.table),
+        alone.gap,
+        gap_recovery(alone.gap, simulation.table),
+        tuple(itemset for itemset in alone.gap.itemsets if frozenset(itemset.labels) in found),
     )

@@ -153,6 +153,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     reference: str = "centralised",
     others: Mapping[str, Table] | None = None,
     figures: Mapping[str, Figure] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
     """The record of a simulation.
 
@@ -164,11 +165,12 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         reference: What the table that it was compared with is called.
         others: More tables to compare with, by the names of the systems that made them.
         figures: More figures for the record.
+        settings: More about what was run.
     """
     from fedslim.metrics import fidelity  # noqa: PLC0415  # a server's record needs none
 
     told = simulation.as_dict()
-    settings = {name: told.pop(name) for name in ("masked", "seed", "partition", "max_time", "max_rounds")}
+    chosen = {name: told.pop(name) for name in ("masked", "seed", "partition", "max_time", "max_rounds")}
     traffic = told.pop("by_kind")
     for name in ("variant", "sizes"):
         del told[name]
@@ -183,7 +185,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         data=data,
         variant=simulation.variant,  # type: ignore[arg-type]
         command=command,
-        settings=settings,
+        settings={**chosen, **(settings or {})},
         figures={**told, **(figures or {})},
         history=msgspec.convert(list(simulation.history), list[Step]),
         traffic=msgspec.convert(traffic, list[Kind]),

@@ -1,0 +1,248 @@
+"""What the experiments are: each table of the paper as data, settings and variants, and where its figures stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedslim.data import KINDS, data_names, locate, public_sets
+from fedslim.errors import DataError, ParameterError
+from fedslim.experiments import paper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+VARIANTS = ("sa", "so", "x")
+CLIENTS = 10
+ACCIDENTS = "accidents"
+STAND_INS = ("accidents_head", "accidents-like:34018")
+"""Instead of Accidents where the full file is not at hand: its head, and made data of a tenth of its size."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """How the data are dealt out; see `fedslim.federated.divide`."""
+
+    scheme: str = "iid"
+    clients: int = CLIENTS
+    min_dominant: int = 0  # 0 where the scheme has no dominant itemsets
+
+    def __str__(self) -> str:
+        return f"{self.scheme}{f'-{self.min_dominant}' if self.min_dominant else ''}-{self.clients}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """One run."""
+
+    data: str
+    setting: Setting
+    seed: int
+    variant: str
+
+    @property
+    def key(self) -> str:
+        """A name for the cell that is also a name for a file."""
+        return f"{self.data.replace(':', '-')}.{self.setting}.seed{self.seed}.{self.variant}"
+
+    @property
+    def group(self) -> tuple[str, Setting, int]:
+        """Cells of one group have the same data, dealt out in the same way."""
+        return self.data, self.setting, self.seed
+
+    def as_dict(self) -> dict[str, str | int]:
+        """For records and for the process that runs it."""
+        s = self.setting
+        named: dict[str, str | int] = {"scheme": s.scheme, "clients": s.clients, "min_dominant": s.min_dominant}
+        return {"data": self.data, **named, "seed": self.seed, "variant": self.variant}
+
+    @classmethod
+    def of(cls, told: Mapping[str, str | int]) -> Cell:
+        """What `as_dict` said."""
+        setting = Setting(str(told["scheme"]), int(told["clients"]), int(told["min_dominant"]))
+        return cls(str(told["data"]), setting, int(told["seed"]), str(told["variant"]))
+
+    @property
+    def command(self) -> str:
+        """What to type to run this cell alone."""
+        s = self.setting
+        words = ["fedslim", "simulate", self.data, "--variant", self.variant, "--clients", str(s.clients)]
+        if s.scheme != "iid":
+            words += ["--partition", s.scheme]
+        if s.min_dominant:
+            words += ["--min-dominant", str(s.min_dominant)]
+        return " ".join([*words, "--seed", str(self.seed)])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of a table: its name in the records, in the head, and how many digits it is shown with."""
+
+    name: str
+    head: str
+    digits: int = 0
+    unit: str = ""  # "bytes" for those
+
+
+FOUND = (
+    Column("L_percent", "L%", 2),
+    Column("itemsets", "|CT|"),
+    Column("candidates", "|F|"),
+    Column("rounds", "R"),
+    Column("bytes_total", "BT", unit="bytes"),
+    Column("f1", "F1", 3),
+    Column("wr50", "WR@50", 3),
+    Column("rho", "ρ", 3),
+)
+RECOVERED = (
+    Column("centralised_itemsets", "|A|"),
+    Column("gap", "|G|"),
+    Column("gap_recovered", "|G∩B|"),
+    Column("grr", "GRR", 3),
+    Column("wr50", "WR@50", 3),
+    Column("wr100", "WR@100", 3),
+    Column("prediction_precision", "ΔL_i precision", 3),
+    Column("prediction_recall", "ΔL_i recall", 3),
+    Column("prediction_auc", "ΔL_i AUC", 3),
+)
+BUDGETS = (0.01, 0.03, 0.1, 1 / 3, 1.0)
+"""Parts of the time to convergence. The paper has 24 h and 72 h, of which the first is a third."""
+
+BUDGET = tuple(Column(f"L_percent_at_{part:.3f}", f"L% at {part:.0%}", 2) for part in BUDGETS)
+
+
+def _no_figures(_cell: Cell) -> Mapping[str, float] | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One table of the paper, or one question."""
+
+    name: str
+    title: str
+    asks: str
+    datasets: tuple[str, ...]
+    settings: tuple[Setting, ...] = (Setting(),)
+    columns: tuple[Column, ...] = FOUND
+    paper: Callable[[Cell], Mapping[str, float] | None] = _no_figures
+
+    def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
+        """All its cells, the cheap ones of each data set first."""
+        return [
+            Cell(data, setting, seed, variant)
+            for data in datasets
+            for setting in self.settings
+            for seed in range(seeds)
+            for variant in variants
+        ]
+
+
+def standing_for(data: str) -> str:
+    """The name that the paper has for the data: that of Accidents for what stands in for it."""
+    return ACCIDENTS if data in STAND_INS else data
+
+
+SETS = ("ionosphere", "chess", "mushroom", "pendigits", "letter", "adult", "connect", ACCIDENTS)
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "iid",
+            "Ten equally large clients, IID",
+            "How close do federations come to all data in one place? (Table 2 of the paper)",
+            SETS,
+            paper=lambda cell: paper.IID.get((standing_for(cell.data), cell.variant)),
+        ),
+        Experiment(
+            "scalability",
+            "From 2 to 128 clients, IID",
+            "What does it do to the result that the data are in many hands? (Table 3)",
+            (ACCIDENTS,),
+            tuple(Setting(clients=2**k) for k in range(1, 8)),
+            paper=lambda cell: paper.SCALABILITY.get((cell.setting.clients, cell.variant)),
+        ),
+        Experiment(
+            "uneven",
+            "Ten clients of uneven sizes, IID",
+            "Does it matter that some have much and some little? (Table 5; Dirichlet 0.5, and the paper's own sizes)",
+            (ACCIDENTS,),
+            (Setting("dirichlet"), Setting("paper-sizes")),
+            paper=lambda cell: paper.UNEVEN.get(cell.variant),
+        ),
+        Experiment(
+            "noniid",
+            "Ten clients whose data differ",
+            "And that each has itemsets of its own, and more or less data? (Table 7)",
+            (ACCIDENTS,),
+            tuple(
+                Setting(scheme, min_dominant=size)
+                for scheme in ("support-skew", "support-quantity-skew")
+                for size in (3, 4)
+            ),
+            paper=lambda cell: paper.NONIID.get((cell.setting.scheme, cell.setting.min_dominant, cell.variant)),
+        ),
+        Experiment(
+            "gap",
+            "What no client finds alone",
+            "How much of it is recovered, and does the paper's equation for ΔL_i foretell it? (Table 8)",
+            SETS,
+            columns=RECOVERED,
+            paper=lambda cell: paper.GAP.get((standing_for(cell.data), cell.variant)),
+        ),
+        Experiment(
+            "budget",
+            "Compression by the time that is given",
+            "Would more time help? (for the paper's 24 h and 72 h: a third of the time to convergence, and all of it)",
+            SETS,
+            columns=BUDGET,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The data that can be run, and a sentence about each that cannot, or for which others stand in."""
+
+    names: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def resolve(datasets: Iterable[str], folder: str | Path | None = None) -> Resolved:
+    """Which of the data are at hand; Accidents is replaced by its stand-ins where it is not.
+
+    Raises:
+        ParameterError: There are no data of such a name.
+    """
+    names: list[str] = []
+    remarks: list[str] = []
+    public = {record.name for record in public_sets()}
+    for name in datasets:
+        if name.partition(":")[0] in KINDS or (name not in public and name in data_names()):
+            names.append(name)
+        elif name not in public:
+            msg = f"there are no data called {name!r}; choose from `fedslim data list`"
+            raise ParameterError(msg)
+        elif _at_hand(name, folder):
+            names.append(name)
+        elif name == ACCIDENTS:
+            there = [each for each in STAND_INS if each not in public or _at_hand(each, folder)]
+            names += [each for each in there if each not in names]
+            remarks.append(
+                f"{' and '.join(there)} stand in for Accidents, which is not at hand in full: the paper's figures "
+                "beside them are those of Accidents and are to be read as such"
+            )
+        else:
+            remarks.append(f"{name} is left out: it is not at hand (fedslim data get {name}, or --from FOLDER)")
+    return Resolved(tuple(names), tuple(remarks))
+
+
+def _at_hand(name: str, folder: str | Path | None) -> bool:
+    try:
+        locate(name, folder=folder)
+    except DataError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""The document of all results, made from records: the tables by us, a paragraph for each by people.
+
+document(store, prose="docs/results") -> Markdown
+
+What is said about a table stands in PROSE/NAME.md; the rest of the document has no other source than the records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedslim.errors import InputError
+from fedslim.experiments.declarations import EXPERIMENTS, SETS, resolve
+from fedslim.experiments.tables import as_markdown, outcomes, tabulate, tabulate_references
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedslim.experiments.declarations import Cell, Experiment
+    from fedslim.experiments.store import Store
+    from fedslim.federated.records import RunRecord
+
+HEAD = """# The paper's experiments, run again
+
+Made by `make results` from the records of `fedslim experiment run`; do not edit it. Every figure is of a run of this
+program; "paper" is what the FedSLIM paper prints, "difference" is ours less the paper's. "One place" is plain SLIM over
+all data, for the paper that of 2012. F1, WR@50 and ρ are against our own table of all data in one place; against those
+of other systems see the end of the first table.
+"""
+
+
+def document(store: Store, prose: str | Path, *, folder: str | Path | None = None, seeds: int = 1) -> str:
+    """The document.
+
+    Raises:
+        InputError: Something is not at hand that must be: prose, or any record at all.
+    """
+    parts = [HEAD]
+    records: list[RunRecord] = []
+    for experiment in EXPERIMENTS.values():
+        resolved = resolve(experiment.datasets, folder)
+        cells = experiment.cells(resolved.names, seeds=seeds)
+        there = [record for outcome in outcomes(cells, store) for record in outcome.records]
+        if not there:
+            continue
+        records += there
+        parts.append(_section(experiment, cells, store, resolved.remarks, Path(prose)))
+    if not records:
+        msg = f"{store.folder}: there are no records in this folder; make some with `fedslim experiment run iid`"
+        raise InputError(msg)
+    parts.insert(1, _made_on(records))
+    return "\n".join(parts)
+
+
+def _section(experiment: Experiment, cells: Sequence[Cell], store: Store, remarks: Sequence[str], prose: Path) -> str:
+    table = tabulate(experiment, cells, store)
+    path = prose / f"{experiment.name}.md"
+    try:
+        said = path.read_text("utf-8").strip()
+    except OSError as error:
+        msg = f"{path}: the paragraph about {experiment.name} cannot be read: {error.strerror}; write one"
+        raise InputError(msg) from error
+    lines = [f"## `{experiment.name}`: {experiment.title}", "", experiment.asks, "", said, "", as_markdown(table)]
+    lines += [f"- {remark}." for remark in (*remarks, *dict.fromkeys(table.remarks))]
+    if experiment.datasets == SETS and experiment.name == "iid":
+        others = tabulate_references(cells, store)
+        if others.rows:
+            lines += ["", "Beside the tables of other systems:", "", as_markdown(others)]
+    lines += ["", f"    fedslim experiment run {experiment.name}", f"    fedslim experiment show {experiment.name}", ""]
+    return "\n".join(lines)
+
+
+def _made_on(records: Sequence[RunRecord]) -> str:
+    """Where the figures come from; times are those of a machine that had other things to do as well."""
+    machines = Counter(
+        f"{r.machine.get('cpu')}, {r.machine.get('cores')} cores, {r.machine.get('memory_gb')} GB" for r in records
+    )
+    programs = Counter(", ".join(f"{name} {version}" for name, version in sorted(r.versions.items())) for r in records)
+    days = sorted({record.made[:10] for record in records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return (
+        f"{len(records)} records, made {when} on: {'; '.join(machines)}. With: {'; '.join(programs)}. "
+        "Results, rounds and bytes do not depend on the machine.\n"
+    )

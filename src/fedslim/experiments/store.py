@@ -1,0 +1,95 @@
+"""Where records are kept: a folder with one file for each cell, whole or not there at all.
+
+store = Store("results")
+store.load(cell).figures["L_percent"]      # None where it was not run
+store.failure(cell)                        # why it failed, the last time it was tried
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedslim import __version__
+from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.errors import CodeTableError, InputError
+from fedslim.federated.records import load_run, save_run
+from fedslim.mdl.codetable import CodeTable
+
+if TYPE_CHECKING:
+    from fedslim.experiments.declarations import Cell
+    from fedslim.federated.records import RunRecord
+
+RESULTS = "results"
+"""Where records go if nobody says otherwise."""
+
+_LONGEST_REASON = 10_000
+
+
+class Store:
+    """The records in a folder."""
+
+    def __init__(self, folder: str | Path = RESULTS) -> None:
+        self.folder = Path(folder)
+
+    def path(self, cell: Cell) -> Path:
+        """Where the record of a cell is, or would be."""
+        return self.folder / f"{cell.key}.json"
+
+    def done(self, cell: Cell) -> bool:
+        """Whether the cell was run to its end."""
+        return self.path(cell).is_file()
+
+    def load(self, cell: Cell) -> RunRecord | None:
+        """The record of a cell; None if it was not run.
+
+        Raises:
+            InputError: There is a file in its place that is no record.
+        """
+        path = self.path(cell)
+        if not path.exists():
+            return None
+        record = load_run(path)
+        if record.settings.get("cell") != cell.as_dict():
+            msg = f"{path} is the record of another cell ({record.settings.get('cell')}); move it away"
+            raise InputError(msg)
+        return record
+
+    def save(self, cell: Cell, record: RunRecord) -> None:
+        """Keep a record, and forget that the cell ever failed."""
+        save_run(record, self.path(cell))
+        self._failed(cell).unlink(missing_ok=True)
+
+    def fail(self, cell: Cell, reason: str) -> None:
+        """Keep why a cell failed."""
+        path = self._failed(cell)
+        make_folder_for(path)
+        with replacing(path) as (stream, _):
+            stream.write(reason[-_LONGEST_REASON:].encode(errors="replace") + b"\n")
+
+    def failure(self, cell: Cell) -> str | None:
+        """Why a cell failed when it was last tried; None if it did not, or was not."""
+        path = self._failed(cell)
+        if self.done(cell) or not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            return stream.read(2 * _LONGEST_REASON).decode(errors="replace").strip()
+
+    def _failed(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.key}.failed.txt"
+
+    # -- what several cells need ------------------------------------------------------------------------------------
+
+    def centralised(self, data: str) -> CodeTable | None:
+        """The table of all the data in one place, if it was kept by this version."""
+        try:
+            return CodeTable.load(self._centralised(data))
+        except CodeTableError:
+            return None
+
+    def keep_centralised(self, data: str, table: CodeTable) -> None:
+        """Keep the table of all the data in one place."""
+        table.save(self._centralised(data))
+
+    def _centralised(self, data: str) -> Path:
+        return self.folder / "centralised" / f"{data.replace(':', '-')}.{__version__}.json"

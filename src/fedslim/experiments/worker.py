@@ -1,0 +1,175 @@
+"""The process that runs the cells of one group: `python -m fedslim.experiments.worker`, told what on its first line.
+
+What all of them need (the data dealt out, the table of all data, what each site finds alone) is made once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data import load
+from fedslim.experiments.declarations import BUDGETS, Cell
+from fedslim.experiments.store import Store
+from fedslim.federated import compare, divide, mine_alone, simulate
+from fedslim.federated.records import simulation_record
+from fedslim.federated.simulation import prepare
+from fedslim.mdl.mining import mine
+from fedslim.mdl.worth import worth
+from fedslim.metrics import load_reference, predict_gap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fedslim.data import Partition
+    from fedslim.federated import Simulation
+    from fedslim.federated.comparison import Alone
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.metrics.labelled import Table
+
+    Tell = Callable[[Cell, str, str], None]
+
+TELL_EVERY = 1.0
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    *,
+    folder: str | None = None,
+    references: str | None = None,
+    tell: Tell = lambda _cell, _state, _doing: None,
+) -> None:
+    """Run cells of one group, and keep the record of each as soon as there is one."""
+    left = list(cells)
+    try:
+        group = _Group(cells[0], store, folder, references, lambda doing: tell(left[0], "running", doing))
+        while left:
+            cell = left[0]
+            try:
+                tell(cell, "done", group.run(cell))
+            except Exception:  # noqa: BLE001  # one cell does not stop the others
+                _failed(cell, store, tell)
+            left.pop(0)
+    except Exception:  # noqa: BLE001  # nor does it end without a word about each
+        for cell in left:
+            _failed(cell, store, tell)
+
+
+def _failed(cell: Cell, store: Store, tell: Tell) -> None:
+    error = sys.exception()
+    store.fail(cell, traceback.format_exc())
+    tell(cell, "failed", f"{type(error).__name__}: {error}")
+
+
+class _Group:
+    def __init__(
+        self, cell: Cell, store: Store, folder: str | None, references: str | None, doing: Callable[[str], None]
+    ) -> None:
+        self._store, self._doing = store, doing
+        doing(f"reading {cell.data}")
+        self._database = load(cell.data, folder=folder)
+        self._centralised = self._table_of_all(cell.data)
+        self._partition = self._dealt(cell)
+        doing("mining each site alone")
+        alone = mine_alone(self._partition.parts, self._centralised)
+        assert alone is not None  # noqa: S101  # nobody stopped it
+        self._alone: Alone = alone
+        doing("weighing the itemsets of the table of all data")
+        gains = worth(self._database, self._centralised)
+        self._predicted = predict_gap(self._centralised, gains, self._alone.gap).as_dict()
+        self._others = _references(references, cell.data)
+
+    def _table_of_all(self, data: str) -> CodeTable:
+        table = self._store.centralised(data)
+        if table is None or table.transactions != len(self._database):
+            self._doing("mining all data in one place")
+            table = mine(self._database).table
+            self._store.keep_centralised(data, table)
+        return table
+
+    def _dealt(self, cell: Cell) -> Partition:
+        s = cell.setting
+        how: dict[str, Any] = {"min_dominant": s.min_dominant} if s.min_dominant else {}
+        return divide(self._database, s.scheme, clients=s.clients, seed=cell.seed, table=self._centralised, **how)
+
+    def run(self, cell: Cell) -> str:
+        """Run one cell; returns what to say of it."""
+        self._doing(f"preparing {cell.variant}")
+        prepare(cell.variant)
+        due = 0.0
+
+        def on_progress(now: Any, said: Any) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + TELL_EVERY
+                self._doing(f"L% {now.percent:.2f}, {now.itemsets} itemsets, {said.rounds} rounds")
+
+        simulation = simulate(self._partition, variant=cell.variant, seed=cell.seed, on_progress=on_progress)
+        compared = compare(simulation, alone=self._alone)
+        c = self._centralised
+        record = simulation_record(
+            simulation,
+            compared,
+            data=cell.data,
+            command=cell.command,
+            others=self._others,
+            figures={
+                "centralised_L_percent": c.compression.L_percent,
+                "centralised_itemsets": len(c),
+                "equal": simulation.table == c,
+                **self._predicted,
+                **_at_budgets(simulation),
+            },
+            settings={"cell": cell.as_dict()},
+        )
+        self._store.save(cell, record)
+        f = record.figures
+        return f"L% {f['L_percent']:.2f}, F1 {f['f1']:.3f}, GRR {f['grr']:.3f}, {f['seconds']:.1f} s"
+
+
+def _references(folder: str | None, data: str) -> Mapping[str, Table]:
+    """The tables of other systems: files SET.SYSTEM.json."""
+    if folder is None:
+        return {}
+    found = sorted(Path(folder).glob(f"{data}.*.json"))
+    return {path.name.removeprefix(f"{data}.").removesuffix(".json"): load_reference(path) for path in found}
+
+
+def _at_budgets(simulation: Simulation) -> dict[str, float]:
+    """Where the run stood after each part of its time: what it would have found with such a budget."""
+    steps = simulation.history
+    figures = {}
+    for part in BUDGETS:
+        reached = [step["L_percent"] for step in steps if step["seconds"] <= part * simulation.seconds]
+        figures[f"L_percent_at_{part:.3f}"] = reached[-1] if reached else 100.0
+    return figures
+
+
+def _end_with_the_runner() -> None:
+    """Wait for the pipe to close, and then go: nobody is there to hear."""
+    while sys.stdin.readline():
+        pass
+    os._exit(1)
+
+
+def main() -> None:
+    """Do what the first line says."""
+    told = json.loads(sys.stdin.readline())
+    Thread(target=_end_with_the_runner, daemon=True).start()
+
+    def tell(cell: Cell, state: str, doing: str) -> None:
+        print(json.dumps({"cell": cell.key, "state": state, "doing": doing}), flush=True)  # noqa: T201  # to the runner
+
+    cells = [Cell.of(each) for each in told["cells"]]
+    run_cells(cells, Store(told["store"]), folder=told["folder"], references=told["references"], tell=tell)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedslim.experiments import EXPERIMENTS
+
+SMALL = ("--datasets", "encounters", "--variants", "x,so")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+def test_the_list_says_what_each_asks(fedslim):
+    ran = fedslim("experiment", "list")
+    assert [line.split()[0] for line in ran.out.splitlines()[1:]] == list(EXPERIMENTS)
+    told = json.loads(fedslim("experiment", "list", "--json").out)
+    assert [each["name"] for each in told["experiments"]] == list(EXPERIMENTS)
+
+
+def test_from_nothing_to_a_table_and_again_without_running(fedslim, results):
+    ran = fedslim("experiment", "run", "iid", *SMALL, "--jobs", 2, "--results", results)
+    assert ran.code == 0
+    assert "encounters.iid-10.seed0.x: L% 57.41, F1 1.000" in ran.err
+    assert [line.split()[:3] for line in ran.out.splitlines()[3:]] == [
+        ["encounters", "one", "place"],
+        ["encounters", "X", "ours"],
+        ["encounters", "SO", "ours"],
+    ]
+    again = fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    assert (again.out, again.err) == (ran.out, "")
+    assert fedslim("experiment", "show", "iid", *SMALL, "--results", results).out == ran.out
+
+
+def test_what_was_not_run_is_said(fedslim, results):
+    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    shown = fedslim("experiment", "show", "iid", "--datasets", "encounters", "--results", results)
+    assert "not run" in shown.out
+    cells = json.loads(
+        fedslim("experiment", "show", "iid", "--datasets", "encounters", "--results", results, "--json").out
+    )
+    assert {cell["variant"]: cell["state"] for cell in cells["cells"]} == {"sa": "not run", "so": "done", "x": "done"}
+
+
+def test_a_failed_cell_is_told_and_the_exit_code_says_so(fedslim, tmp_path):
+    """A database of three transactions cannot be dealt out to ten."""
+    ran = fedslim(
+        "experiment", "run", "iid", "--datasets", "encounters,wide-sparse:3", "--variants", "x", "--results", tmp_path
+    )
+    assert ran.code == 1
+    assert "1 cell of 2 failed" in ran.err
+    assert "failed: " in ran.out
+    assert "57.41" in ran.out
+
+
+def test_a_document_is_made_of_records_and_prose(fedslim, results, tmp_path):
+    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    out, prose = tmp_path / "results.md", tmp_path / "prose"
+    prose.mkdir()
+    arguments = ("experiment", "document", "--out", out, "--prose", prose, "--results", results)
+    none = fedslim(*arguments)
+    assert (none.code, out.exists()) == (2, False)
+    assert "no records" in none.only_line  # of the paper's data: what there is are others
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "nonsense"), "nonsense"),
+        (("run", "iid", "--datasets", "chezz"), "there are no data called 'chezz'"),
+        (("run", "iid", "--datasets", " , "), "names nothing"),
+        (("run", "iid", "--variants", "x,z"), "there is no variant 'z'"),
+        (("run", "iid", "--jobs", "0"), "out of range"),
+        (("run", "iid", "--seeds", "0"), "out of range"),
+        (("run", "iid", "--references", "/nowhere/at/all"), "there is no such folder"),
+        (("show", "iid", "--datasets", "chezz"), "there are no data called 'chezz'"),
+    ],
+)
+def test_bad_input_is_one_clear_line(fedslim, arguments, said):
+    ran = fedslim("experiment", *arguments)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_file_in_the_place_of_results(fedslim, tmp_path):
+    place = tmp_path / "results"
+    place.write_text("mine")
+    ran = fedslim("experiment", "run", "iid", *SMALL, "--results", place)
+    assert (ran.code, place.read_text()) == (2, "mine")
+    assert "this is a file" in ran.only_line
+
+
+def test_a_damaged_record_is_named(fedslim, results):
+    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    path = results / "encounters.iid-10.seed0.sa.json"
+    path.write_text('{"format": "fedslim-run", "version": 1}')
+    ran = fedslim("experiment", "show", "iid", "--datasets", "encounters", "--results", results)
+    path.unlink()
+    assert ran.code == 2
+    assert str(path) in ran.only_line

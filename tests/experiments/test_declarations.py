@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from fedslim.cli.experiment import Name
+from fedslim.errors import ParameterError
+from fedslim.experiments import EXPERIMENTS, Cell, Setting, resolve
+from fedslim.experiments.declarations import STAND_INS, VARIANTS
+from fedslim.federated import SCHEMES
+
+
+def test_the_command_knows_every_experiment():
+    assert [name.value for name in Name] == list(EXPERIMENTS)
+
+
+def test_every_cell_has_a_file_of_its_own_and_comes_back_from_its_record():
+    cells = {
+        cell
+        for experiment in EXPERIMENTS.values()
+        for cell in experiment.cells([*experiment.datasets, *STAND_INS], seeds=2)
+    }
+    assert len({cell.key for cell in cells}) == len(cells)
+    assert {Cell.of(cell.as_dict()) for cell in cells} == cells
+    assert {cell.setting.scheme for cell in cells} == set(SCHEMES)
+    assert not any(set(cell.key) & set("/\\: ") for cell in cells)
+
+
+def test_the_papers_table_is_all_there():
+    """Every figure that the paper prints for a cell of its tables stands beside ours."""
+    counted = {
+        name: sum(experiment.paper(cell) is not None for cell in experiment.cells(experiment.datasets))
+        for name, experiment in EXPERIMENTS.items()
+    }
+    assert counted == {"iid": 16, "scalability": 14, "uneven": 4, "noniid": 8, "gap": 6, "budget": 0}
+
+
+def test_stand_ins_stand_beside_accidents():
+    (cell,) = EXPERIMENTS["iid"].cells(["accidents_head"], ["so"])
+    assert EXPERIMENTS["iid"].paper(cell)["L_percent"] == 33.99
+
+
+def test_equal_cells_of_two_experiments_are_one():
+    one, other = (set(EXPERIMENTS[name].cells(["chess"])) for name in ("iid", "gap"))
+    assert one == other
+    assert {cell.variant for cell in one} == set(VARIANTS)
+
+
+def test_the_command_of_a_cell():
+    cell = Cell("accidents_head", Setting("support-skew", 10, 4), 2, "sa")
+    assert cell.command == (
+        "fedslim simulate accidents_head --variant sa --clients 10 --partition support-skew --min-dominant 4 --seed 2"
+    )
+
+
+def test_data_that_are_not_at_hand_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDSLIM_DATA", str(tmp_path))
+    monkeypatch.setenv("FEDSLIM_CACHE", str(tmp_path / "cache"))
+    resolved = resolve(["chess", "encounters", "accidents", "wide-sparse:100"])
+    assert resolved.names == ("encounters", STAND_INS[1], "wide-sparse:100")
+    first, second = resolved.remarks
+    assert first.startswith("chess is left out")
+    assert second.startswith(f"{STAND_INS[1]} stand in for Accidents")
+
+
+def test_data_that_nobody_knows_are_refused():
+    with pytest.raises(ParameterError, match="'chezz'"):
+        resolve(["chezz"])

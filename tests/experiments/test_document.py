@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fedslim.errors import InputError
+from fedslim.experiments import EXPERIMENTS, Store
+from fedslim.experiments import document as room
+from fedslim.experiments.worker import run_cells
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("results"))
+    run_cells(EXPERIMENTS["iid"].cells(["encounters"]), store)
+    return store
+
+
+@pytest.fixture
+def small(monkeypatch):
+    experiments = {name: replace(EXPERIMENTS[name], datasets=("encounters",)) for name in ("iid", "gap", "noniid")}
+    monkeypatch.setattr(room, "EXPERIMENTS", experiments)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_document_has_a_section_for_what_was_run(store, tmp_path):
+    for name in ("iid", "gap"):
+        (tmp_path / f"{name}.md").write_text(f"What people say of {name}.\n")
+    text = room.document(store, tmp_path)
+    assert text.count("\n## ") == 2  # nothing of noniid was run
+    for name in ("iid", "gap"):
+        assert f"What people say of {name}." in text
+        assert f"fedslim experiment run {name}" in text
+    assert "| encounters | X | ours | 57.41 |" in text
+    assert "6 records, made 20" in text  # three cells, in two experiments
+    assert room.document(store, tmp_path) == text
+
+
+@pytest.mark.usefixtures("small")
+def test_a_missing_paragraph_is_named(store, tmp_path):
+    with pytest.raises(InputError, match=r"iid\.md"):
+        room.document(store, tmp_path)
+
+
+def test_without_records_there_is_no_document(tmp_path):
+    with pytest.raises(InputError, match="there are no records"):
+        room.document(Store(tmp_path), tmp_path)

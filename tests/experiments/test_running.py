@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedslim.errors import InputError
+from fedslim.experiments import EXPERIMENTS, Cell, Setting, Store
+from fedslim.experiments.running import Runner
+from fedslim.experiments.tables import as_markdown, tabulate, tabulate_references
+from fedslim.experiments.worker import run_cells
+from fedslim.mdl import mine
+
+LARGE = "accidents-like:20000"
+CELLS = [Cell("encounters", Setting(clients=3), 0, variant) for variant in ("sa", "so", "x")]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A store with three cells, run in this process, and what was said meanwhile."""
+    store = Store(tmp_path_factory.mktemp("results"))
+    said = []
+    run_cells(CELLS, store, tell=lambda cell, state, doing: said.append((cell.key, state, doing)))
+    return store, said
+
+
+def test_each_cell_has_a_record_that_says_everything(ran):
+    store, said = ran
+    assert [key for key, state, _ in said if state == "done"] == [cell.key for cell in CELLS]
+    for cell in CELLS:
+        record = store.load(cell)
+        assert record.settings["cell"] == cell.as_dict()
+        assert record.settings["seed"] == cell.seed
+        assert record.command == cell.command
+        assert {"python", "numpy", "numba", "fedslim"} <= record.versions.keys()
+        assert record.machine["cores"] >= 1
+        assert record.history
+        assert record.figures["L_percent_at_1.000"] == pytest.approx(record.figures["L_percent"], abs=1e-9)
+        assert record.figures["L_percent_at_0.010"] >= record.figures["L_percent_at_0.333"]
+
+
+def test_x_recovers_the_whole_gap_and_equals_one_place(ran):
+    record = ran[0].load(CELLS[2])
+    assert (record.figures["equal"], record.figures["grr"], record.figures["f1"]) == (True, 1.0, 1.0)
+    assert record.figures["gap"] > 0
+
+
+def test_the_centralised_table_is_kept_and_is_the_right_one(ran, tmp_path):
+    from fedslim.data import load
+
+    store, _ = ran
+    assert store.centralised("encounters") == mine(load("encounters")).table
+    assert Store(tmp_path).centralised("encounters") is None
+
+
+def test_a_cell_that_fails_does_not_stop_the_rest(tmp_path):
+    store = Store(tmp_path)
+    good, bad = Cell("encounters", Setting(clients=2), 0, "x"), Cell("encounters", Setting(clients=2), 0, "y")
+    said = []
+    run_cells([bad, good], store, tell=lambda cell, state, _: said.append((cell.variant, state)))
+    assert ("y", "failed") in said
+    assert ("x", "done") in said
+    assert "there is no variant 'y'" in store.failure(bad)
+    assert store.failure(good) is None
+    assert store.load(bad) is None
+
+
+def test_data_that_cannot_be_dealt_out_fail_every_cell_of_the_group(tmp_path):
+    store = Store(tmp_path)
+    cells = [Cell("encounters", Setting(clients=100_000), 0, variant) for variant in ("sa", "x")]
+    run_cells(cells, store)
+    assert all("100000" in store.failure(cell).replace(",", "") for cell in cells)
+
+
+def test_a_cell_that_failed_is_forgotten_when_it_succeeds(ran, tmp_path):
+    record = ran[0].load(CELLS[0])
+    store = Store(tmp_path)
+    store.fail(CELLS[0], "no luck")
+    assert store.failure(CELLS[0]) == "no luck"
+    store.save(CELLS[0], record)
+    assert store.failure(CELLS[0]) is None
+    assert [path.name for path in tmp_path.iterdir()] == [f"{CELLS[0].key}.json"]
+
+
+def test_a_record_of_another_cell_is_refused(ran, tmp_path):
+    store = Store(tmp_path)
+    store.save(CELLS[1], ran[0].load(CELLS[0]))
+    with pytest.raises(InputError, match="another cell"):
+        store.load(CELLS[1])
+
+
+def test_reference_tables_are_compared_with(tmp_path):
+    store = Store(tmp_path / "results")
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    table = {"dataset": "encounters", "system": "s", "itemsets": [{"items": ["fever", "cough"], "usage": 3}]}
+    (folder / "encounters.other.json").write_text(json.dumps(table))
+    run_cells(CELLS[2:], store, references=str(folder))
+    assert [agreement.reference for agreement in store.load(CELLS[2]).agreements] == ["centralised", "other"]
+    assert [row[:3] for row in tabulate_references(CELLS[2:], store).rows] == [["encounters", "other", "X"]]
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_cells_are_run_by_processes_and_kept(tmp_path):
+    store = Store(tmp_path)
+    other = Cell("encounters", Setting(clients=2), 1, "so")
+    said = []
+    state = Runner(store).run([*CELLS[1:], other], jobs=2, tell=lambda _, text: said.append(text))
+    assert (state.done, state.failed, state.kept) == (3, 0, 0)
+    assert sum(text is not None for text in said) == 3
+    before = {cell: store.path(cell).stat().st_mtime_ns for cell in (*CELLS[1:], other)}
+    again = Runner(store).run([*CELLS[1:], other])
+    assert (again.done, again.kept) == (0, 3)
+    assert before == {cell: store.path(cell).stat().st_mtime_ns for cell in before}
+
+
+def test_a_process_that_is_killed_fails_its_cells_and_only_those(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    doomed = Cell("accidents-like:3000", Setting(clients=2), 0, "x")
+    killed = []
+
+    real = Runner._start
+
+    def start(runner, cells):
+        job = real(runner, cells)
+        if cells[0] == doomed:
+            job.process.kill()
+            killed.append(job)
+        return job
+
+    monkeypatch.setattr(Runner, "_start", start)
+    state = Runner(store).run([doomed, CELLS[1]])
+    assert killed
+    assert (state.done, state.failed) == (1, 1)
+    assert "killed by signal 9" in store.failure(doomed)
+    assert store.load(CELLS[1]) is not None
+
+
+def test_kill_9_loses_only_what_was_running(tmp_path):
+    """And the processes that ran the cells end too, without anybody to tell them."""
+    arguments = [
+        "experiment",
+        "run",
+        "iid",
+        "--datasets",
+        "encounters,accidents-like:20000",
+        "--results",
+        str(tmp_path),
+    ]
+    command = [sys.executable, "-m", "fedslim", *arguments]
+    runner = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    lines = []
+    for line in runner.stderr:
+        lines.append(line)
+        if sum(".seed0." in each for each in lines) == 3:
+            break
+    time.sleep(1.0)  # the fourth cell is at work now
+    workers = children(runner.pid)
+    assert workers
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    runner.stderr.close()
+    deadline = time.monotonic() + 30
+    while any(alive(pid) for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    store = Store(tmp_path)
+    done = EXPERIMENTS["iid"].cells(["encounters"])
+    assert all(store.load(cell) is not None for cell in done)
+    assert not any(store.done(cell) for cell in EXPERIMENTS["iid"].cells([LARGE]))
+    again = Runner(store).run(done)
+    assert again.kept == 3
+
+
+def children(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
+    return [int(child) for child in children.split()]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_says_what_is_missing_and_what_failed(tmp_path):
+    store = Store(tmp_path)
+    cells = EXPERIMENTS["iid"].cells(["chess"])
+    store.fail(cells[0], "Traceback\nValueError: no luck")
+    table = tabulate(EXPERIMENTS["iid"], cells, store)
+    assert [row[2] for row in table.rows] == ["failed: ValueError: no luck", "not run", "not run"]
+
+
+def test_a_table_has_ours_the_papers_and_the_difference(ran, monkeypatch):
+    store, _ = ran
+    experiment = EXPERIMENTS["iid"]
+    beside = {"L_percent": 60.0, "bytes_total": 1e9, "itemsets": 135, "f1": 0.5}
+    monkeypatch.setattr("fedslim.experiments.paper.IID", {("encounters", "so"): beside})
+    table = tabulate(experiment, CELLS, store)
+    by_row = {(row[1], row[2]): dict(zip(table.head, row, strict=True)) for row in table.rows}
+    figures = store.load(CELLS[1]).figures
+    assert by_row["SO", "ours"]["L%"] == f"{figures['L_percent']:.2f}"
+    assert by_row["", "paper"]["L%"] == "60.00"
+    assert by_row["", "difference"]["L%"] == f"{figures['L_percent'] - 60:+.2f}".replace("-", "−")
+    assert by_row["", "difference"]["BT"].endswith("× less")
+    assert by_row["", "difference"]["R"] == ""
+    assert by_row["one place", "ours"]["F1"] == "–"
+    text = as_markdown(table)
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()} == {len(table.head) + 1}
