@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from fedslim.data.atomic import creating, make_folder_for, replacing
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
+from fedslim.data.documents import Format
 from fedslim.data.labels import unwritable
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import DataError, ParameterError
@@ -243,27 +244,18 @@ class Vocabulary:
             DataError: It is something else, or damaged; the message names the file and the field.
         """
         path = real_path(path)
-        with told_as_data_errors(path), path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
+        with told_as_data_errors(path):
+            data = FILES.read(path, MOST_BYTES)
         if data.count(b",") > MOST_ITEMS + _FIELDS:  # decoded, short texts would take many times their room
             raise _bad(path, f"it has more than {MOST_ITEMS:,} items")
         if data.startswith(SECRET_FORMAT.encode()):
             msg = f"{path}: this is the members' secret, not a vocabulary; name what `fedslim vocabulary make` wrote"
             raise DataError(msg)
-        file = _decoded(path, data)
+        file = FILES.decode(data, path, _File)
         try:
             return cls(_ids(file.items), file.fingerprint)
         except DataError as error:
             raise _bad(path, str(error)) from None
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """Enough of a file to tell what it is, whatever else it holds."""
-
-    format: str
-    version: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -271,20 +263,6 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     version: int
     fingerprint: str
     items: list[str]
-
-
-def _decoded(path: Path, data: bytes) -> _File:
-    try:
-        head = msgspec.json.decode(data, type=_Head)
-        if head.format != FORMAT:
-            raise _bad(path, f"its format is {head.format!r:.60}, not {FORMAT!r}")
-        if head.version != VERSION:
-            raise _bad(path, f"it is of version {head.version}, and this fedslim reads version {VERSION}")
-        return msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _bad(path, str(error)) from None
-    except RecursionError:
-        raise _bad(path, "there are too many brackets in brackets in it") from None
 
 
 def _ids(texts: list[str]) -> tuple[bytes, ...]:
@@ -297,11 +275,14 @@ def _ids(texts: list[str]) -> tuple[bytes, ...]:
     return tuple(map(bytes.fromhex, texts))
 
 
-def _bad(path: Path, why: str) -> DataError:
+def _bad(path: str | Path, why: str) -> DataError:
     return DataError(
         f"{path} is not a vocabulary that fedslim can use: {why}; make it again with `fedslim vocabulary make`, or "
         "have it sent again"
     )
+
+
+FILES = Format(FORMAT, VERSION, _bad)
 
 
 def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecret) -> TransactionDatabase:

@@ -19,6 +19,7 @@ import msgspec
 
 from fedslim import __version__
 from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.documents import Format
 from fedslim.errors import InputError
 from fedslim.federated.environment import machine, versions
 from fedslim.mdl.files import code_table_document, code_table_of
@@ -42,11 +43,6 @@ MOST_BYTES = 1 << 29
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Figure = int | float | bool | str | None
 Labels = list[str]
-
-
-class _Head(msgspec.Struct, frozen=True):
-    format: str
-    version: int
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -267,22 +263,11 @@ def load_run(path: str | Path) -> RunRecord:
     if path.is_dir():
         path /= RUN
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+        data = FILES.read(path, MOST_BYTES)
     except OSError as error:
         msg = f"{path}: the record of the run cannot be read: {error.strerror or error}; check the path"
         raise InputError(msg) from error
-    if len(data) > MOST_BYTES:
-        raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
-    try:
-        head = msgspec.json.decode(data, type=_Head)
-        if head.format != FORMAT:
-            raise _bad(path, f"its format is {head.format!r}, not {FORMAT!r}")
-        if head.version != VERSION:
-            raise _bad(path, f"it is of version {head.version}, and this fedslim reads version {VERSION}")
-        record = msgspec.json.decode(data, type=RunRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _bad(path, str(error)) from error
+    record = FILES.decode(data, path, RunRecord)
     _check(record, path)
     return record
 
@@ -301,5 +286,8 @@ def _check(record: RunRecord, path: Path) -> None:
             raise _bad(path, f"an itemset of the gap has {len(row.supports)} supports for {len(record.sites)} sites")
 
 
-def _bad(path: Path, why: str) -> InputError:
+def _bad(path: str | Path, why: str) -> InputError:
     return InputError(f"{path} is not the record of a run that fedslim can use: {why}; make it again with --out")
+
+
+FILES = Format(FORMAT, VERSION, _bad)

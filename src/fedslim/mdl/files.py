@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.documents import Format
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.itemsets import order_key
@@ -27,13 +28,6 @@ MOST_BYTES = 1 << 28
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """Enough of a file to tell what it is, whatever else it holds."""
-
-    format: str
-    version: int
 
 
 class _Compression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -128,12 +122,18 @@ def _json(value: object) -> str:
 
 def load_code_table(path: str | Path) -> CodeTable:
     """See `CodeTable.load`."""
-    return code_table_of(_read(Path(path)), path)
+    path = Path(path)
+    try:
+        data = FILES.read(path, MOST_BYTES)
+    except OSError as error:
+        msg = f"{path}: the code table cannot be read: {error.strerror or error}; check the path"
+        raise CodeTableError(msg) from error
+    return code_table_of(data, path)
 
 
 def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     """The table that such bytes say; `path` is where they are from, for errors."""
-    file = _decoded(data, path)
+    file = FILES.decode(data, path, _File)
     labels = tuple(item.item for item in file.items)
     index = {label: i for i, label in enumerate(labels)}
     if len(index) != len(labels):
@@ -178,29 +178,8 @@ def _itemset(
     return ids, row.usage, row.support, row.entry
 
 
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        msg = f"{path}: the code table cannot be read: {error.strerror or error}; check the path"
-        raise CodeTableError(msg) from error
-    if len(data) > MOST_BYTES:
-        raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
-    return data
-
-
-def _decoded(data: bytes, path: str | Path) -> _File:
-    try:
-        head = msgspec.json.decode(data, type=_Head)
-        if head.format != FORMAT:
-            raise _bad(path, f"its format is {head.format!r}, not {FORMAT!r}")
-        if head.version != VERSION:
-            raise _bad(path, f"it is of version {head.version}, and this fedslim reads version {VERSION}")
-        return msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _bad(path, str(error)) from error
-
-
 def _bad(path: str | Path, why: str) -> CodeTableError:
     return CodeTableError(f"{path} is not a code table that fedslim can use: {why}; write it again with `fedslim mine`")
+
+
+FILES = Format(FORMAT, VERSION, _bad)

@@ -18,8 +18,9 @@ import numpy as np
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.cover import NONE, NOT
+from fedslim.mdl.kernels.gain import pair_gain, total_parts
 from fedslim.mdl.kernels.pairs import NOBODY, Pairs, add, discard, find, home, vacate
-from fedslim.mdl.kernels.ranking import LOG2_E, NEVER, log2_count
+from fedslim.mdl.kernels.ranking import LOG2_E, NEVER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -242,51 +243,32 @@ def _is_true(g: int, unions: Unions, pairs: Pairs, elements: Elements, logs: Log
     return True
 
 
-@inlined
-def _plain_gain(x: int, y: int, c: int, elements: Elements, logs: Logs, now: Now) -> float:
-    """The twin of objective.estimated_gain."""
-    log2 = logs.log2
-    x_usage = elements.usage[x]
-    y_usage = elements.usage[y]
-    x_left = x_usage - c
-    y_left = y_usage - c
-    in_use_left = now.in_use + 1
-    spelled_x = elements.standard[x]
-    spelled_y = elements.standard[y]
-    if x_left == 0:
-        in_use_left -= 1
-        spelled_x = 0.0
-    if y_left == 0:
-        in_use_left -= 1
-        spelled_y = 0.0
-    log_x = log2[x_usage]
-    log_y = log2[y_usage]
-    log_x_left = log2[x_left]
-    log_y_left = log2[y_left]
-    log_c = log2[c]
-    data = logs.data_part[c] + (
-        ((x_left * log_x_left + y_left * log_y_left) + c * log_c) - (x_usage * log_x + y_usage * log_y)
-    )
-    codes = (now.codes_log - in_use_left * logs.log_left[c]) + (((log_x_left + log_y_left) + log_c) - (log_x + log_y))
-    return (data + codes) - (spelled_x + spelled_y)
-
-
 @inner
 def _gain(g: int, unions: Unions, pairs: Pairs, elements: Elements, logs: Logs, now: Now) -> float:
     """The twin of objective.estimated_gain_of_union."""
     c = unions.together[g]
     if logs.version[c] != now.version:
-        left = now.total - c
-        log_left = log2_count(left)
-        logs.data_part[c] = now.total_log - left * log_left
-        logs.log_left[c] = log_left
+        logs.data_part[c], logs.log_left[c] = total_parts(now.total, now.total_log, c)
         logs.version[c] = now.version
     p = np.int64(unions.first[g])
     x = np.int64(pairs.element[2 * p])
     y = np.int64(pairs.element[2 * p + 1])
     usage = NONE if unions.element[g] < 0 else elements.usage[unions.element[g]]
     if unions.pairs[g] == 1 and usage == 0:
-        return _plain_gain(x, y, c, elements, logs, now)
+        return pair_gain(
+            elements.usage[x],
+            elements.usage[y],
+            c,
+            elements.standard[x],
+            elements.standard[y],
+            1.0,
+            1.0,
+            now.in_use,
+            now.codes_log,
+            logs.data_part[c],
+            logs.log_left[c],
+            logs.log2,
+        )
     log2 = logs.log2
     in_use_left = now.in_use
     data_then = (usage + c) * log2[usage + c]

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedslim._jit import inlined, inner, njit
-from fedslim.mdl.objective import SERIES, SQRT_HALF
+from fedslim.mdl.kernels.gain import log2_count, pair_gain, total_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NEVER = np.int64(-1)
 
-COEFFICIENTS = np.array(SERIES)
 LOG2_E = 1.4426950408889634
 
 
@@ -83,57 +82,25 @@ class Now(NamedTuple):
 
 
 @inlined
-def log2_count(count: int) -> float:
-    """The twin of objective.log2, operation by operation."""
-    if count == 0:
-        return 0.0
-    mantissa, exponent = math.frexp(float(count))
-    if mantissa < SQRT_HALF:
-        mantissa *= 2.0
-        exponent -= 1
-    s = (mantissa - 1.0) / (mantissa + 1.0)
-    square = s * s
-    total = COEFFICIENTS[-1]
-    for k in range(len(COEFFICIENTS) - 2, -1, -1):
-        total = total * square + COEFFICIENTS[k]
-    return exponent + total * s
-
-
-@inlined
 def _gain(a: int, b: int, c: int, facts: Facts, now: Now) -> float:
     """The twin of objective.estimated_gain."""
     if facts.part_version[c] != now.version:
-        left = now.total - c
-        log_left = log2_count(left)
-        facts.data_part[c] = now.total_log - left * log_left
-        facts.log_left[c] = log_left
+        facts.data_part[c], facts.log_left[c] = total_parts(now.total, now.total_log, c)
         facts.part_version[c] = now.version
-    log2 = facts.log2
-    x = facts.usage[a]
-    y = facts.usage[b]
-    x_left = x - c
-    y_left = y - c
-    in_use_left = now.in_use + 1
-    spelled_x = facts.standard[a]
-    spelled_y = facts.standard[b]
-    if x_left == 0:
-        in_use_left -= 1
-        spelled_x = 0.0
-    if y_left == 0:
-        in_use_left -= 1
-        spelled_y = 0.0
-    log_x = log2[x]
-    log_y = log2[y]
-    log_x_left = log2[x_left]
-    log_y_left = log2[y_left]
-    log_c = log2[c]
-    data = facts.data_part[c] + (((x_left * log_x_left + y_left * log_y_left) + c * log_c) - (x * log_x + y * log_y))
-    codes = (now.codes_log - in_use_left * facts.log_left[c]) + (((log_x_left + log_y_left) + log_c) - (log_x + log_y))
-    if spelled_x <= spelled_y:
-        spelling = now.cheaper * spelled_x + now.dearer * spelled_y
-    else:
-        spelling = now.cheaper * spelled_y + now.dearer * spelled_x
-    return (data + codes) - spelling
+    return pair_gain(
+        facts.usage[a],
+        facts.usage[b],
+        c,
+        facts.standard[a],
+        facts.standard[b],
+        now.cheaper,
+        now.dearer,
+        now.in_use,
+        now.codes_log,
+        facts.data_part[c],
+        facts.log_left[c],
+        facts.log2,
+    )
 
 
 @inlined
