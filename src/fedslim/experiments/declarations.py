@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 VARIANTS = ("sa", "so", "x")
 CLIENTS = 10
 ACCIDENTS = "accidents"
-STAND_INS = ("accidents_head", "accidents-like:34018")
-"""Instead of Accidents where the full file is not at hand: its head, and made data of a tenth of its size."""
+STAND_INS = ("accidents_head", "accidents-like:10000")
+"""Instead of Accidents where the full file is not at hand: its head, and made data like them, 10,000 transactions."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
