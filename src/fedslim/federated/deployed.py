@@ -159,6 +159,7 @@ class Server:
             policy=file.policy(),
             max_time=file.limits.max_time,
             max_rounds=file.limits.max_rounds,
+            keys=KeyTrust(file, self._identity),
         )
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
@@ -254,14 +255,23 @@ def _numbers(table: m.Table) -> tuple[str, ...]:
 # -- a member -------------------------------------------------------------------------------------------------------
 
 
-class MemberTrust:
-    """Signs this member's agreement keys and checks those of the others, for one federation as its file has it."""
+class KeyTrust:
+    """Checks members' agreement keys, for one federation as its file has it: at the server, and at each member."""
 
     def __init__(self, file: FederationFile, identity: Identity) -> None:
         self._identity = identity
         self._members = file.federation.members
         # Whoever has another file speaks of another federation: nobody believes its keys.
         self._federation = bytes.fromhex(file.federation.id) + file.digest()
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.client.Trust` and `protocol.server.KeyCheck`."""
+        statement = Statement.agreement_key(self._federation, name, key)
+        self._identity.trust.verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+
+
+class MemberTrust(KeyTrust):
+    """The same at a member, which signs its own keys as well."""
 
     @property
     def certificate(self) -> bytes:
@@ -271,11 +281,6 @@ class MemberTrust:
     def sign(self, key: bytes) -> bytes:
         """See `protocol.client.Trust`."""
         return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.client.Trust`."""
-        statement = Statement.agreement_key(self._federation, name, key)
-        self._identity.trust.verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
 
 
 class Member:

@@ -13,11 +13,11 @@ server that was killed is brought back by `replay`, with what members had answer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from fedslim.errors import FedslimError, ParameterError, ProtocolError
+from fedslim.errors import FedslimError, KeyAgreementError, ParameterError, ProtocolError, UntrustedError
 from fedslim.mdl.search import Policy
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -25,6 +25,7 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.variant import Replies, Round, Situation, server_side
+from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 
 WORD_BYTES = 8
 MOST_EPOCHS = 1 << 16
+
+
+class KeyCheck(Protocol):
+    """Checks members' agreement keys as the other members will: see `transport/trust`."""
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """Raise `UntrustedError` unless this key is that member's."""
 
 
 class ServerSession:
@@ -50,6 +58,7 @@ class ServerSession:
         policy: Policy | None = None,
         max_time: float | None = None,
         max_rounds: int | None = None,
+        keys: KeyCheck | None = None,
     ) -> None:
         if not members or len(set(members)) != len(members):
             msg = f"a federation needs members with different names, not {list(members)}"
@@ -64,6 +73,7 @@ class ServerSession:
         self._policy = policy or Policy()
         self._max_time = max_time
         self._max_rounds = max_rounds
+        self._keys = keys  # without it (in one process) keys are passed on as they come
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
         self._joined: dict[str, m.Join] = {}
         self._began = 0.0
@@ -258,6 +268,22 @@ class ServerSession:
             raise ProtocolError(msg)
         if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
             msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
+            raise ProtocolError(msg)
+        self._check_key(member, join)
+
+    def _check_key(self, member: str, join: m.Join) -> None:
+        """Whether the others will take this member's key: one that they refuse would end the run in their name."""
+        twin = next((name for name, other in self._joined.items() if name != member and other.key == join.key), None)
+        try:
+            if self._keys is not None:
+                self._keys.check(member, join.key, join.certificate, join.signature)
+            if self.settings.masked:
+                check_usable(member, join.key)
+        except (KeyAgreementError, UntrustedError) as error:
+            msg = f"member {member!r} joins with a key that nobody would take: {error}"
+            raise ProtocolError(msg) from error
+        if self.settings.masked and twin is not None:
+            msg = f"member {member!r} joins with the key of {twin!r}; it is refused"
             raise ProtocolError(msg)
 
     def _check_return(self, member: str, join: m.Join) -> None:

@@ -11,7 +11,7 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from fedslim.errors import FedslimError, LineError, ProtocolError, RunError
+from fedslim.errors import FedslimError, KeyAgreementError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
@@ -124,8 +124,9 @@ class NetworkClient:
                     self._journal.append(told_record(message))
                 reply = await self._answer(message)
             except FedslimError as error:
-                # A member's own errors may name its data: only what is about the server's messages leaves the site.
-                public = isinstance(error, ProtocolError)
+                # A member's own errors may name its data: only what is about the server's messages, or another
+                # member's key, leaves the site.
+                public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
                 await self._send(writer, m.Abort(str(error)[:2000] if public else "it cannot go on; its log says why"))
                 raise
             if reply is not None:
