@@ -147,6 +147,61 @@ def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept
     assert all(isinstance(error, RunError) and "south" in str(error) for error in others)
 
 
+async def broken_off(file, trial, sites, out, *, at):
+    """A run whose server is ended after each of these numbers of rounds, and resumed; what the last one has."""
+    (out / "server").mkdir()
+    port, tasks, earlier = 0, [], []
+    for number in (*at, None):
+        server = Server(file, trial.server, out / "server", tell=lambda _text: None)
+        serving = asyncio.create_task(server.run(resume=bool(earlier), host="127.0.0.1", port=port))
+        while server.network is None or not server.network.port:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        port = server.network.port
+        for name in () if tasks else MEMBERS:
+            (out / name).mkdir()
+            mine = (identity(trial, name), sites[name], SECRET, None, out / name)
+            member = Member(file, *mine, audit=None, tell=lambda _text: None)
+            tasks.append(asyncio.create_task(member.run(host="localhost", port=port)))
+        if number is None:
+            break
+        while server.session.rounds < number:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        earlier.append((server, server.network.status()))
+    served = await serving
+    await asyncio.gather(*tasks)
+    return served, earlier
+
+
+def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):
+    (tmp_path / "calm").mkdir()
+    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
+    served, earlier = asyncio.run(broken_off(file, trial, sites, tmp_path, at=(15, 40)))
+    assert served.table == calm.table
+    assert served.communication.rounds == calm.communication.rounds
+    unchanging = ("round", "itemsets", "bits_total", "L_percent")
+    assert [[row[k] for k in unchanging] for row in served.history] == [
+        [row[k] for k in unchanging] for row in calm.history
+    ]
+    for figure in ("seconds", "bytes_total"):
+        values = [row[figure] for row in served.history]
+        assert values == sorted(values)
+    # Rounds that were asked again, and members that joined again, come on top; what no round was written down
+    # after is not known any more.
+    c = served.communication
+    assert c.bytes_total > calm.communication.bytes_total
+    assert {kind for kind, _ in c.traffic} == {kind for kind, _ in calm.communication.traffic}
+    assert c.traffic["Join", "up"].messages == 9
+    assert c.traffic["Finish", "down"].messages == 3
+    assert served.seconds > served.history[-1]["seconds"]
+    (first, _), (second, status) = earlier
+    assert second.communication.rounds > first.communication.rounds >= 14
+    assert status["bytes_up"] == second.communication.bytes_up
+    for one, other in zip(first.history, second.history, strict=False):
+        assert one | {"seconds": 0} == other | {"seconds": 0}
+
+
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
     server = Server(file, trial.server, tmp_path, tell=lambda _text: None)

@@ -24,7 +24,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import rounds_of, told
+from fedslim.transport.recording import NOTHING, Figures, RoundRecord, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, client_context, peer_name, server_context
@@ -161,12 +161,18 @@ class Server:
             max_rounds=file.limits.max_rounds,
             keys=KeyTrust(file, self._identity),
         )
+        so_far = NOTHING
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
             session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
-            session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
+            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, self._passed_before)
             self._tell(f"resumed after {len(rounds)} rounds")
+            so_far = rounds[-1].figures if rounds else NOTHING
+            for kind, direction, messages, sent, plain in so_far.traffic:
+                self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
+        began -= so_far.seconds
+        so_far = Figures(time.monotonic() - began, so_far.traffic)
         context = server_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART, ASKING])
         self.network = NetworkServer(
@@ -178,6 +184,7 @@ class Server:
             begin_journal=self._begin_journal(run, path),
             trace=self._account,
             tell=self._tell,
+            so_far=so_far,
         )
         self._began = began
         lost: RunError | None = None
@@ -223,11 +230,16 @@ class Server:
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
         elif isinstance(event, RoundPassed):
             self.communication.end_round()
-            self._remember(event)
+            self._remember(event.number, time.monotonic() - self._began, self.communication.bytes_total)
             if self._on_round is not None:
                 self._on_round()
 
-    def _remember(self, passed: RoundPassed) -> None:
+    def _passed_before(self, record: RoundRecord) -> None:
+        """A round of an earlier life is played again: it counts, with the figures that were noted then."""
+        self.communication.end_round()
+        self._remember(record.number, record.figures.seconds, record.figures.sent)
+
+    def _remember(self, number: int, seconds: float, sent: int) -> None:
         """One more step of the history, where the table has changed."""
         variant = None if self.session is None else self.session.variant
         if variant is None or not variant.supports:
@@ -237,12 +249,12 @@ class Server:
             return
         self.history.append(
             {
-                "round": passed.number,
-                "seconds": time.monotonic() - self._began,
+                "round": number,
+                "seconds": seconds,
                 "itemsets": search.itemsets,
                 "bits_total": search.bits_now,
                 "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
-                "bytes_total": self.communication.bytes_total,
+                "bytes_total": sent,
             }
         )
 

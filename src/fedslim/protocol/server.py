@@ -13,7 +13,7 @@ server that was killed is brought back by `replay`, with what members had answer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from fedslim.protocol.variant import Replies, Round, Situation, server_side
 from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Ending
@@ -44,6 +44,21 @@ class KeyCheck(Protocol):
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
         """Raise `UntrustedError` unless this key is that member's."""
+
+
+class Kept(Protocol):
+    """What was kept of a round: its replies, and whether the run came to its end from there on."""
+
+    @property
+    def replies(self) -> Replies:
+        """For each member that was asked its reply."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why the search was told to stop, if it was."""
+
+
+AnyKept = TypeVar("AnyKept", bound=Kept)
 
 
 class ServerSession:
@@ -144,6 +159,10 @@ class ServerSession:
         table = packed_table(result, self.variant.supports, usages, self.variant.transactions)
         return Outcome(table, result.tally, "member lost")
 
+    def elapsed(self, now: float) -> float:
+        """How many seconds the run has taken since everybody was ready, as `max_time` counts them."""
+        return now - self._began
+
     def stop(self) -> None:
         """Stop before the next round; the best table so far is the result."""
         self._stop_asked = True
@@ -206,10 +225,13 @@ class ServerSession:
         self._states[member] = MemberState.AWAY
         return [Waiting(member)]
 
-    def replay(self, rounds: Iterable[Replies], items: int, now: float) -> None:
+    def replay(
+        self, rounds: Iterable[AnyKept], items: int, now: float, passed: Callable[[AnyKept], None] | None = None
+    ) -> None:
         """Bring a new session to where another one was that had received these replies.
 
-        All members are away then: they join with the run and the round they are in.
+        All members are away then: they join with the run and the round they are in. `passed` is told of each round once
+        the session has taken it in; `now` is the present, less what the run had taken.
         """
         self._items = items
         self._epoch, self._epoch_known = 0, False
@@ -217,15 +239,19 @@ class ServerSession:
         assert self._rounds is not None  # noqa: S101
         self._round = next(self._rounds)
         self._situation.number += 1
-        for replies in rounds:
-            for member in replies:
+        for kept in rounds:
+            for member in kept.replies:
                 self._positions[member] = self._situation.number
+            self._situation.ending = kept.ending
             try:
-                self._round = self._rounds.send(replies)
+                self._round = self._rounds.send(kept.replies)
+                self._situation.number += 1
             except StopIteration as end:  # all had been said, and perhaps not everybody had heard the end
                 self._finish(end.value)
+            if passed is not None:
+                passed(kept)
+            if self.outcome is not None:
                 return
-            self._situation.number += 1
         self._sends = self._sends_of(self._round)
         self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
@@ -355,7 +381,7 @@ class ServerSession:
         if self._round is not None:
             return [Resumed(self._situation.number - 1), *self._ask()]
         self._start(now)
-        return [Began(self.members, self._items), *self._next(now)]
+        return [Began(self.members, self._items), *self._next()]
 
     def _start(self, now: float) -> None:
         self._began = now
@@ -376,14 +402,15 @@ class ServerSession:
         assert self._round is not None  # noqa: S101  # somebody has just answered it
         for member in self._replies:
             self._positions[member] = self._situation.number
-        ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies)
-        return [ended, *self._next(now)]
+        # Decided once and kept with the round: a server that is brought back must not decide otherwise.
+        self._situation.ending = self._situation.ending or self._reason_to_stop(now)
+        ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
+        return [ended, *self._next()]
 
-    def _next(self, now: float) -> list[ServerOutput]:
+    def _next(self) -> list[ServerOutput]:
         """Let the variant go on to its next round, or to the end."""
         assert self._rounds is not None  # noqa: S101
         situation = self._situation
-        situation.ending = self._reason_to_stop(now)
         replies, self._replies = self._replies, {}
         try:
             current = next(self._rounds) if self._round is None else self._rounds.send(replies)

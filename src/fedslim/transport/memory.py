@@ -98,7 +98,7 @@ class MemoryFederation:
                     if self._trace is not None:
                         self._trace(FrameSent(kind, "down", name, len(frame.data), frame.plain, frame.data))
                     self._deliver(name, frame.data)
-            case RoundEnded(number, kind, _):
+            case RoundEnded(number, kind):
                 if self._trace is not None:
                     self._trace(RoundPassed(number, kind))
             case Failed():

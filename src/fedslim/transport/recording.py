@@ -1,18 +1,21 @@
 """What sessions keep of a run, as records of a journal: the server its rounds, a client what it was told.
 
+With each round go the figures of the run up to it, so that they are not lost with the process that counted them.
+
 Of masked answers the server keeps the sum, which is all it can read in them anyway: played back, one member has said
 the sum and the others nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fedslim.errors import JournalError
 from fedslim.protocol import messages as m
+from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec reads it when the program runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,12 +23,36 @@ if TYPE_CHECKING:
     from fedslim.protocol.variant import Replies
 
 
+class Sum(NamedTuple):
+    """All messages of one kind in one direction."""
+
+    kind: str
+    direction: Literal["up", "down"]
+    messages: int
+    sent: int
+    plain: int
+
+
+class Figures(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a run has cost its server so far, in all its lives."""
+
+    seconds: float = 0.0
+    traffic: list[Sum] = []
+
+    @property
+    def sent(self) -> int:
+        """Bytes on the line, both ways."""
+        return sum(one.sent for one in self.traffic)
+
+
 class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The replies of one round, and how many seconds into the run it ended."""
+    """The replies of one round, how many seconds into the run it ended, whether the search was told to stop then."""
 
     number: int
     elapsed: float
     replies: dict[str, m.FromClient]
+    ending: Ending | None
+    figures: Figures
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -33,7 +60,16 @@ _rounds = msgspec.msgpack.Decoder(RoundRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
-def round_record(number: int, elapsed: float, replies: Mapping[str, m.FromClient]) -> bytes:
+NOTHING = Figures()
+
+
+def round_record(
+    number: int,
+    elapsed: float,
+    replies: Mapping[str, m.FromClient],
+    ending: Ending | None = None,
+    figures: Figures = NOTHING,
+) -> bytes:
     """A round of the server's."""
     kept = dict(replies)
     if all(isinstance(reply, m.Masked) for reply in kept.values()):
@@ -46,7 +82,7 @@ def round_record(number: int, elapsed: float, replies: Mapping[str, m.FromClient
         nothing = m.Vector(one.words.length, one.words.bits, b"")
         kept = {first: msgspec.structs.replace(one, words=vector)}
         kept |= {name: msgspec.structs.replace(one, words=nothing) for name in others}
-    return _encoder.encode(RoundRecord(number, elapsed, kept))
+    return _encoder.encode(RoundRecord(number, elapsed, kept, ending, figures))
 
 
 def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
@@ -65,7 +101,7 @@ def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
             msg = f"{name}: round {kept.number} stands where round {number} should; the journal is not continued"
             raise JournalError(msg)
         replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
-        yield RoundRecord(kept.number, kept.elapsed, replies)
+        yield msgspec.structs.replace(kept, replies=replies)
 
 
 def _whole(reply: m.FromClient) -> m.FromClient:

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
@@ -21,7 +21,7 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.transport import status
 from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import round_record
+from fedslim.transport.recording import NOTHING, Figures, Sum, round_record
 from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
@@ -102,6 +102,7 @@ class NetworkServer:
         tell: Callable[[str], None] | None = None,
         strangers: int = MOST_STRANGERS,
         returns: int = RETURNS,
+        so_far: Figures = NOTHING,
     ) -> None:
         self.session = session
         context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
@@ -113,7 +114,7 @@ class NetworkServer:
         self._trace = trace
         self._tell = tell or (lambda _text: None)
         self._lines: dict[str, Line] = {}
-        self._began = time.monotonic()
+        self._began = time.monotonic() - so_far.seconds
         self._since = time.monotonic()  # when the session last went on
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
@@ -121,7 +122,7 @@ class NetworkServer:
         self._most_strangers, self._most_returns = strangers, returns
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
-        self._bytes = {"up": 0, "down": 0}
+        self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
         self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
         self._told: set[str] = set()  # whom the end was sent to
         self.port = 0
@@ -174,8 +175,8 @@ class NetworkServer:
             "rounds": session.rounds,
             "itemsets": 0 if search is None else search.itemsets,
             "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
-            "bytes_up": self._bytes["up"],
-            "bytes_down": self._bytes["down"],
+            "bytes_up": sum(one.sent for one in self._traffic.values() if one.direction == "up"),
+            "bytes_down": sum(one.sent for one in self._traffic.values() if one.direction == "down"),
             "seconds": time.monotonic() - self._began,
             "over": session.over,
         }
@@ -322,7 +323,10 @@ class NetworkServer:
         self._round_since = time.monotonic()
         self._returned.clear()
         if self._journal is not None:
-            self._journal.append(round_record(ended.number, time.monotonic() - self._began, ended.replies))
+            now = time.monotonic()
+            figures = Figures(now - self._began, list(self._traffic.values()))
+            elapsed = self.session.elapsed(now)
+            self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
         if self._trace is not None:
             self._trace(RoundPassed(ended.number, ended.kind))
 
@@ -348,10 +352,16 @@ class NetworkServer:
         elif not self._over.done():
             self._over.set_result(output.outcome)
 
-    def _account(self, kind: str, direction: str, name: str, data: bytes, plain: int | None = None) -> None:
-        self._bytes[direction] += len(data)
+    def _account(
+        self, kind: str, direction: Literal["up", "down"], name: str, data: bytes, plain: int | None = None
+    ) -> None:
+        sent, plain = len(data), len(data) if plain is None else plain
+        before = self._traffic.get((kind, direction), Sum(kind, direction, 0, 0, 0))
+        self._traffic[kind, direction] = Sum(
+            kind, direction, before.messages + 1, before.sent + sent, before.plain + plain
+        )
         if self._trace is not None:
-            self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))  # type: ignore[arg-type]
+            self._trace(FrameSent(kind, direction, name, sent, plain, data))
 
     def close_journal(self) -> None:
         """Force what was kept to the disk."""
