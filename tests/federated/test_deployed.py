@@ -21,6 +21,7 @@ from fedslim.protocol.client import ClientSession, Site
 from fedslim.secagg import AgreementKey
 from fedslim.transport.audit import AuditLog, summary
 from fedslim.transport.config import write_template
+from fedslim.transport.serving import Patience
 from fedslim.transport.trust import make_trial
 
 MEMBERS = ("north", "south", "west")
@@ -107,7 +108,7 @@ def test_what_leaves_a_site_is_in_its_audit_log(file, trial, sites, tmp_path):
     with AuditLog.of(tmp_path / "audit.jsonl", file, "north") as audit:
         served, _ = asyncio.run(played(file, trial, sites, tmp_path, audits=[("north", audit)]))
     found = summary(tmp_path / "audit.jsonl").total
-    assert found.messages == served.communication.rounds + 2  # and Join, and Ready
+    assert found.messages == served.communication.rounds + 3  # and Join, Ready and Heard
 
 
 def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept(file, trial, sites, tmp_path):
@@ -216,6 +217,112 @@ def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path)
         Member(
             file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=lambda _t: None
         )
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
+    pass
+
+
+def member_of(file, trial, sites, out, name, *, killed=False, tell=lambda _text: None):
+    (out / name).mkdir(exist_ok=True)
+    member = Member(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
+    receive = member.session.receive
+
+    def die(message):
+        if isinstance(message, m.Finish):
+            raise Killed
+        return receive(message)
+
+    if killed:  # with the end on its line: it has come, and was not looked at
+        member.session.receive = die
+    return member
+
+
+async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
+    (out / "server").mkdir(exist_ok=True)
+    tell = (lambda _text: None) if lines is None else lines.append
+    server = Server(file, trial.server, out / "server", tell=tell)
+    serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
+    while server.network is None or not server.network.port:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return server, serving
+
+
+async def all_but_west_hear(file, trial, sites, out, port):
+    """Everybody takes part, and west is killed with the end on its line; what the others received."""
+    members = [member_of(file, trial, sites, out, name, killed=name == "west") for name in MEMBERS]
+    told = await asyncio.gather(*(one.run(host="localhost", port=port) for one in members), return_exceptions=True)
+    assert isinstance(told[MEMBERS.index("west")], Killed)
+    return told
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_member_killed_with_the_end_on_its_line_comes_back_for_it(variant, file, trial, sites, tmp_path):
+    file = of_variant(file, variant)
+
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path)
+        port = server.network.port
+        told = await all_but_west_hear(file, trial, sites, tmp_path, port)
+        assert server.network.untold() == ("west",)
+        assert not serving.done()
+        west = await member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        return await serving, told[0], west
+
+    served, north, west = asyncio.run(act())
+    assert served.as_dict(file)["not_told"] == []
+    assert west.ending == north.ending == "converged"
+    assert (west.table == north.table) == (variant != "so")
+    assert variant != "so" or len(west.table) > 0
+
+
+def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, sites, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedslim.federated.deployed.patience", lambda _file: Patience(farewell=0.5))
+    lines = []
+
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        await all_but_west_hear(file, trial, sites, tmp_path, server.network.port)
+        return await serving
+
+    served = asyncio.run(act())
+    assert served.lost is None
+    assert served.as_dict(file)["not_told"] == ["west"]
+    assert "west may not know that the run has ended: nothing was heard of it" in lines
+
+
+def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(file, trial, sites, tmp_path):
+    for variant in ("x", "sa", "so"):
+        out = tmp_path / variant
+        out.mkdir()
+        ours = of_variant(file, variant)
+        _, told = asyncio.run(played(ours, trial, sites, out))
+        lines = []
+        again = member_of(ours, trial, sites, out, "north", tell=lines.append)
+        assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
+        assert "the run had ended; the server is not needed any more" in lines
+
+
+def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard(file, trial, sites, tmp_path):
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path)
+        port = server.network.port
+        told = await all_but_west_hear(file, trial, sites, tmp_path, port)
+        while server.network.untold() != ("west",):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        server, serving = await served_to(file, trial, tmp_path, resume=True, port=port)
+        assert server.network.untold() == ("west",)
+        west = await member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        return await serving, told[0], west
+
+    served, north, west = asyncio.run(act())
+    assert served.untold == ()
+    assert west == north
 
 
 # -- signed keys ------------------------------------------------------------------------------------------------------

@@ -381,7 +381,7 @@ def joins(**sites):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"protocol": 2}, r"member 'c2' speaks protocol 2 \(fedslim .*\), this server 1; install the same version"),
+        ({"protocol": 1}, r"member 'c2' speaks protocol 1 \(fedslim .*\), this server 2; install the same version"),
         ({"digest": bytes(32)}, "members 'c1' and 'c2' do not have the same vocabulary; merge them"),
         ({"digest": b"", "ids": bytes(80)}, "members 'c1' and 'c2' do not have the same vocabulary"),
         ({"items": 6}, "members 'c1' and 'c2' do not have the same vocabulary"),

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from fedslim.errors import JournalError, WriteError
 from fedslim.protocol import messages as m
 from fedslim.transport.journal import Journal
-from fedslim.transport.recording import Figures, Sum, round_record, rounds_of, told, told_record
+from fedslim.transport.recording import (
+    Figures,
+    Sum,
+    heard_in,
+    heard_record,
+    round_record,
+    rounds_of,
+    told,
+    told_record,
+)
 
 HEADER = {"run": "0123", "members": ["a", "b"]}
 
@@ -170,6 +179,16 @@ def test_records_that_are_none_are_refused_by_name(data):
     for read in (rounds_of, told):
         with contextlib.suppress(JournalError):  # and nothing else
             list(read([data], "x.journal"))
+
+
+def test_who_has_heard_the_end_comes_after_the_rounds():
+    records = [round_record(k, 0.0, {"a": masked(k, [1])}) for k in range(2)]
+    told_so = [heard_record("a"), heard_record("b")]
+    assert heard_in([*records, *told_so], "run.journal") == {"a", "b"}
+    assert heard_in(records, "run.journal") == heard_in([], "run.journal") == set()
+    assert [kept.number for kept in rounds_of([*records, *told_so], "run.journal")] == [0, 1]
+    with pytest.raises(JournalError, match="round 1 stands where round 2 should"):
+        list(rounds_of([records[0], told_so[0], records[1]], "run.journal"))
 
 
 def test_rounds_out_of_order_are_refused():

@@ -24,7 +24,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import NOTHING, Figures, RoundRecord, rounds_of, told
+from fedslim.transport.recording import NOTHING, Figures, RoundRecord, heard_in, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, client_context, peer_name, server_context
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
 
-FAREWELL = 30.0
-"""Seconds after the end in which those who are away can come back and hear of it."""
+LEAST_FAREWELL = 5.0
+"""Seconds after the end that members have at least to say that they have heard of it, however short the grace is."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 
@@ -58,7 +58,7 @@ def patience(file: FederationFile) -> Patience:
     return Patience(
         answer=waits.answer,
         grace=waits.grace,
-        farewell=min(max(waits.grace, 5.0), FAREWELL),
+        farewell=max(waits.grace, LEAST_FAREWELL),
         connect=waits.connect,
         keepalive=waits.keepalive,
     )
@@ -77,6 +77,7 @@ class Served:
     seconds: float
     history: tuple[dict[str, Any], ...]
     lost: RunError | None  # why the run ended early, with the best so far
+    untold: tuple[str, ...] = ()  # who may not know how it ended
 
     def as_dict(self, file: FederationFile) -> dict[str, Any]:
         """The run record: what was run, with what, how it went."""
@@ -101,6 +102,7 @@ class Served:
             "ending": self.outcome.ending,
             "reason": None if self.lost is None else str(self.lost),
             "converged": self.outcome.converged,
+            "not_told": list(self.untold),
             "seconds": self.seconds,
             **self.communication.as_dict(),
         }
@@ -161,7 +163,7 @@ class Server:
             max_rounds=file.limits.max_rounds,
             keys=KeyTrust(file, self._identity),
         )
-        so_far = NOTHING
+        so_far, heard = NOTHING, set[str]()
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
             session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
@@ -169,6 +171,7 @@ class Server:
             session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, self._passed_before)
             self._tell(f"resumed after {len(rounds)} rounds")
             so_far = rounds[-1].figures if rounds else NOTHING
+            heard = heard_in(records, str(path))
             for kind, direction, messages, sent, plain in so_far.traffic:
                 self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
         began -= so_far.seconds
@@ -185,6 +188,7 @@ class Server:
             trace=self._account,
             tell=self._tell,
             so_far=so_far,
+            heard=heard,
         )
         self._began = began
         lost: RunError | None = None
@@ -202,7 +206,8 @@ class Server:
             self.network.close_journal()
         labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
         table = code_table(outcome.table, labels)
-        return Served(table, outcome, self.communication, time.monotonic() - began, tuple(self.history), lost)
+        history, untold = tuple(self.history), self.network.untold()
+        return Served(table, outcome, self.communication, time.monotonic() - began, history, lost, untold)
 
     def forget(self) -> None:
         """Remove the journal: for when the results are saved."""
@@ -379,6 +384,8 @@ class Member:
         if records:
             self._tell(f"coming back: {len(records)} messages of the run are played again")
         self.session.replay(told(records, str(path)))
+        if self.session.received is not None:
+            self._tell("the run had ended; the server is not needed any more")
         return journal
 
     def _recorder(self, peer: str) -> Callable[[m.FromClient, Frame], None]:

@@ -191,15 +191,10 @@ class ServerSession:
             self._states[member] = after
             self._joined[member] = message
             return self._gather(member)
+        if isinstance(message, m.Heard):
+            return []  # it matters to whoever carries messages, and may go now
         if isinstance(message, m.Ready):
-            if self._epoch <= 0 and after is state:
-                msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
-                raise ProtocolError(msg)
-            if message.epoch != self._epoch or after is state:
-                return []  # to a roster that is not the last one
-            self._states[member] = after
-            waiting = any(state is not MemberState.IDLE for state in self._states.values())
-            return [] if waiting else self._begin(now)
+            return self._take_ready(member, message, after, now)
         if after is state:
             if self._epoch <= 0:
                 msg = (
@@ -212,6 +207,17 @@ class ServerSession:
         self._replies[member] = message
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
+
+    def _take_ready(self, member: str, ready: m.Ready, after: MemberState, now: float) -> list[ServerOutput]:
+        state = self._states[member]
+        if self._epoch <= 0 and after is state:
+            msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
+            raise ProtocolError(msg)
+        if ready.epoch != self._epoch or after is state:
+            return []  # to a roster that is not the last one
+        self._states[member] = after
+        waiting = any(state is not MemberState.IDLE for state in self._states.values())
+        return [] if waiting else self._begin(now)
 
     def disconnect(self, member: str) -> list[ServerOutput]:
         """The line to a member is gone: it may come back."""

@@ -7,6 +7,7 @@ written to the journal before it is answered, and what leaves the site is record
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from typing import TYPE_CHECKING
@@ -123,6 +124,8 @@ class NetworkClient:
                 if self._journal is not None and _counts(message, self.session.position):
                     self._journal.append(told_record(message))
                 reply = await self._answer(message)
+                if isinstance(message, m.Finish) and self._journal is not None:
+                    self._journal.append(told_record(message))  # whoever is killed now has it
             except FedslimError as error:
                 # A member's own errors may name its data: only what is about the server's messages, or another
                 # member's key, leaves the site.
@@ -131,6 +134,9 @@ class NetworkClient:
                 raise
             if reply is not None:
                 await self._send(writer, reply)
+            elif isinstance(message, m.Finish):
+                with contextlib.suppress(LineError):  # the server does not know then; we do
+                    await self._send(writer, m.Heard())
         return True
 
     async def _answer(self, message: m.FromServer) -> m.FromClient | None:
@@ -150,7 +156,7 @@ class NetworkClient:
 
 
 def _counts(message: m.FromServer, position: int) -> bool:
-    """Whether the message changes what the session knows: questions that come again do not."""
+    """Whether the message is kept before it is answered: questions that come again are not, nor is the end."""
     if isinstance(message, (m.Finish, m.Abort)):
         return False
     return isinstance(message, m.Roster) or message.round >= position

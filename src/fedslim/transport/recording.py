@@ -18,7 +18,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec reads it when the program runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fedslim.protocol.variant import Replies
 
@@ -45,7 +45,7 @@ class Figures(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         return sum(one.sent for one in self.traffic)
 
 
-class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="round"):
     """The replies of one round, how many seconds into the run it ended, whether the search was told to stop then."""
 
     number: int
@@ -55,8 +55,14 @@ class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     figures: Figures
 
 
+class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="heard"):
+    """A member has said that it was told the end."""
+
+    member: str
+
+
 _encoder = msgspec.msgpack.Encoder()
-_rounds = msgspec.msgpack.Decoder(RoundRecord)
+_kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
@@ -85,6 +91,31 @@ def round_record(
     return _encoder.encode(RoundRecord(number, elapsed, kept, ending, figures))
 
 
+def heard_record(member: str) -> bytes:
+    """A member has heard the end."""
+    return _encoder.encode(HeardRecord(member))
+
+
+def heard_in(records: Sequence[bytes], name: str) -> set[str]:
+    """Who had heard the end, as a server's journal has it after the last round."""
+    heard = set()
+    for back, record in enumerate(reversed(records), 1):
+        kept = _decoded(record, len(records) - back, name)
+        if isinstance(kept, RoundRecord):
+            break
+        heard.add(kept.member)
+    return heard
+
+
+def _decoded(record: bytes, number: int, name: str) -> RoundRecord | HeardRecord:
+    try:
+        kept: RoundRecord | HeardRecord = _kept.decode(record)
+    except ValueError as error:  # msgspec's, and texts that are none
+        msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
+        raise JournalError(msg) from error
+    return kept
+
+
 def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
     """The rounds in a server's journal, in order.
 
@@ -92,11 +123,9 @@ def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
         JournalError: A record is not what it should be; the message names the journal.
     """
     for number, record in enumerate(records):
-        try:
-            kept = _rounds.decode(record)
-        except ValueError as error:  # msgspec's, and texts that are none
-            msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
-            raise JournalError(msg) from error
+        kept = _decoded(record, number, name)
+        if isinstance(kept, HeardRecord):
+            continue  # after the last round; another one after it is out of order
         if kept.number != number:
             msg = f"{name}: round {kept.number} stands where round {number} should; the journal is not continued"
             raise JournalError(msg)
