@@ -15,14 +15,15 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError
 from fedslim.federated import simulate
-from fedslim.federated.deployed import SERVER_JOURNAL, Member, MemberTrust, Server
+from fedslim.federated.deployed import SERVER_JOURNAL, KeyTrust, Member, MemberTrust, Server
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.server import ServerSession
 from fedslim.secagg import AgreementKey
 from fedslim.transport.audit import AuditLog, summary
 from fedslim.transport.config import write_template
 from fedslim.transport.serving import Patience
-from fedslim.transport.trust import make_trial
+from fedslim.transport.trust import install_list, make_trial
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -323,6 +324,66 @@ def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard
     served, north, west = asyncio.run(act())
     assert served.untold == ()
     assert west == north
+
+
+# -- revocation -------------------------------------------------------------------------------------------------------
+
+
+def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tmp_path):
+    trial = make_trial(tmp_path / "own", (*MEMBERS, "stranger"), now=datetime.now(UTC))
+    lines = []
+    crl = trial.folder / "server" / "crl.pem"
+
+    def west():
+        return member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+
+    async def act():
+        nonlocal port
+        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        port = server.network.port
+        north = asyncio.create_task(member_of(file, trial, sites, tmp_path, "north").run(host="localhost", port=port))
+        while "north is here" not in lines:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        good = crl.read_bytes()
+        for number in range(2):  # what is no list is said once, and the old one stays
+            crl.write_bytes(b"no list")
+            os.utime(crl, ns=(1, 1))
+            south = asyncio.create_task(
+                member_of(file, trial, sites, tmp_path, "south").run(host="localhost", port=port)
+            )
+            while sum(line == "south is here" for line in lines) <= number:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            south.cancel()
+            await asyncio.gather(south, return_exceptions=True)
+        crl.write_bytes(good)
+        trial.authority.revoke("west", now=datetime.now(UTC))
+        install_list(trial.folder / "server", (trial.folder / "ca" / "crl.pem").read_bytes())
+        with pytest.raises(UntrustedError, match="it says that our certificate was revoked"):
+            await west()
+        assert not north.done()
+        assert not serving.done()
+        north.cancel()
+        serving.cancel()
+        await asyncio.gather(north, serving, return_exceptions=True)
+
+    port = 0
+    asyncio.run(asyncio.wait_for(act(), 60))
+    assert sum("the new revocation list is not used" in line for line in lines) == 1
+    number = trial.authority.trust.number
+    assert f"revocation list {number} counts from now on" in lines
+    assert any("its certificate was revoked" in line for line in lines)
+
+
+def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
+    """Its line may have been there before the list."""
+    trial = make_trial(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
+    trust = trial.server.trust
+    session = ServerSession(MEMBERS, file.settings(), run=bytes(16), keys=KeyTrust(file, lambda: trust))
+    _, join = seated(file, trial, sites, "west")
+    trial.authority.revoke("west", now=datetime.now(UTC))
+    trust = trial.authority.trust
+    with pytest.raises(ProtocolError, match="the certificate of 'west' was revoked"):
+        session.receive("west", join, 0.0)
 
 
 # -- signed keys ------------------------------------------------------------------------------------------------------

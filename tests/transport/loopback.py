@@ -67,7 +67,7 @@ class Loopback:
 
     def server(self, variant="x", *, patience=BRISK, members=None, **chosen):
         settings = m.Settings(variant, variant != "so", 1 << 40)
-        keys = KeyTrust(self.file, self.trial.server)
+        keys = KeyTrust(self.file, lambda: self.trial.server.trust)
         session = ServerSession(members or self.members, settings, run=os.urandom(16), keys=keys)
         context = server_context(self.trial.server, now=datetime.now(UTC))
         return NetworkServer(session, context, peer_name, patience=patience, **chosen)
@@ -164,7 +164,7 @@ async def process(loopback, *, returns=UNLIMITED, grace=BRISK.grace):
 async def _serve(folder, returns, grace, members):
     settings = m.Settings("x", masked=True, most_transactions=1 << 40)
     identity = Identity.load(Path(folder) / "server")
-    keys = KeyTrust(FederationFile.read(Path(folder) / "federation.toml"), identity)
+    keys = KeyTrust(FederationFile.read(Path(folder) / "federation.toml"), lambda: identity.trust)
     session = ServerSession(members, settings, run=os.urandom(16), keys=keys)
     context = server_context(identity, now=datetime.now(UTC))
     lines = deque(maxlen=20)  # what it said last: why a run ended that should not have

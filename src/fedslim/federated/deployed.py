@@ -27,7 +27,7 @@ from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import NOTHING, Figures, RoundRecord, heard_in, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
-from fedslim.transport.trust import Statement, client_context, peer_name, server_context
+from fedslim.transport.trust import Statement, Watched, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
-    from fedslim.transport.trust import Identity
+    from fedslim.transport.trust import Identity, Trust
 
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
@@ -154,6 +154,9 @@ class Server:
             msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
             raise JournalError(msg)
         file = self._file
+        context = server_context(self._identity, now=datetime.now(UTC))
+        context.set_alpn_protocols([TAKING_PART, ASKING])
+        listed = Watched(self._identity, context, tell=self._tell)
         self.session = session = ServerSession(
             file.federation.members,
             file.settings(),
@@ -161,7 +164,7 @@ class Server:
             policy=file.policy(),
             max_time=file.limits.max_time,
             max_rounds=file.limits.max_rounds,
-            keys=KeyTrust(file, self._identity),
+            keys=KeyTrust(file, lambda: listed.trust),
         )
         so_far, heard = NOTHING, set[str]()
         if journal is not None:
@@ -176,8 +179,6 @@ class Server:
                 self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
         began -= so_far.seconds
         so_far = Figures(time.monotonic() - began, so_far.traffic)
-        context = server_context(self._identity, now=datetime.now(UTC))
-        context.set_alpn_protocols([TAKING_PART, ASKING])
         self.network = NetworkServer(
             session,
             context,
@@ -189,6 +190,7 @@ class Server:
             tell=self._tell,
             so_far=so_far,
             heard=heard,
+            before_handshake=listed.look,
         )
         self._began = began
         lost: RunError | None = None
@@ -275,8 +277,8 @@ def _numbers(table: m.Table) -> tuple[str, ...]:
 class KeyTrust:
     """Checks members' agreement keys, for one federation as its file has it: at the server, and at each member."""
 
-    def __init__(self, file: FederationFile, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, file: FederationFile, trust: Callable[[], Trust]) -> None:
+        self._trust = trust  # as it is now: its revocation list may be replaced
         self._members = file.federation.members
         # Whoever has another file speaks of another federation: nobody believes its keys.
         self._federation = bytes.fromhex(file.federation.id) + file.digest()
@@ -284,11 +286,15 @@ class KeyTrust:
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
         """See `protocol.client.Trust` and `protocol.server.KeyCheck`."""
         statement = Statement.agreement_key(self._federation, name, key)
-        self._identity.trust.verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+        self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
 
 
 class MemberTrust(KeyTrust):
     """The same at a member, which signs its own keys as well."""
+
+    def __init__(self, file: FederationFile, identity: Identity) -> None:
+        super().__init__(file, lambda: identity.trust)
+        self._identity = identity
 
     @property
     def certificate(self) -> bytes:

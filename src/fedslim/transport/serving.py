@@ -110,6 +110,7 @@ class NetworkServer:
         returns: int = RETURNS,
         so_far: Figures = NOTHING,
         heard: Iterable[str] = (),
+        before_handshake: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
         context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
@@ -127,6 +128,7 @@ class NetworkServer:
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
         self._returned: Counter[str] = Counter()  # how often it did since the last round ended
         self._most_strangers, self._most_returns = strangers, returns
+        self._before_handshake = before_handshake
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
         self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
@@ -152,6 +154,7 @@ class NetworkServer:
             self._accept,
             handshake=self._patience.handshake,
             strangers=self._most_strangers,
+            before=self._before_handshake,
         )
         watch = asyncio.create_task(self._watch())
         if self.session.outcome is not None:  # it was killed when all was said but the end
