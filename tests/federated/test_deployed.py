@@ -15,13 +15,15 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError
 from fedslim.federated import simulate
-from fedslim.federated.deployed import SERVER_JOURNAL, Member, MemberTrust, Server
+from fedslim.federated.deployed import SERVER_JOURNAL, KeyTrust, Member, MemberTrust, Server
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.server import ServerSession
 from fedslim.secagg import AgreementKey
 from fedslim.transport.audit import AuditLog, summary
 from fedslim.transport.config import write_template
-from fedslim.transport.trust import make_trial
+from fedslim.transport.serving import Patience
+from fedslim.transport.trust import install_list, make_trial
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -107,7 +109,7 @@ def test_what_leaves_a_site_is_in_its_audit_log(file, trial, sites, tmp_path):
     with AuditLog.of(tmp_path / "audit.jsonl", file, "north") as audit:
         served, _ = asyncio.run(played(file, trial, sites, tmp_path, audits=[("north", audit)]))
     found = summary(tmp_path / "audit.jsonl").total
-    assert found.messages == served.communication.rounds + 2  # and Join, and Ready
+    assert found.messages == served.communication.rounds + 3  # and Join, Ready and Heard
 
 
 def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept(file, trial, sites, tmp_path):
@@ -147,6 +149,61 @@ def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept
     assert all(isinstance(error, RunError) and "south" in str(error) for error in others)
 
 
+async def broken_off(file, trial, sites, out, *, at):
+    """A run whose server is ended after each of these numbers of rounds, and resumed; what the last one has."""
+    (out / "server").mkdir()
+    port, tasks, earlier = 0, [], []
+    for number in (*at, None):
+        server = Server(file, trial.server, out / "server", tell=lambda _text: None)
+        serving = asyncio.create_task(server.run(resume=bool(earlier), host="127.0.0.1", port=port))
+        while server.network is None or not server.network.port:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        port = server.network.port
+        for name in () if tasks else MEMBERS:
+            (out / name).mkdir()
+            mine = (identity(trial, name), sites[name], SECRET, None, out / name)
+            member = Member(file, *mine, audit=None, tell=lambda _text: None)
+            tasks.append(asyncio.create_task(member.run(host="localhost", port=port)))
+        if number is None:
+            break
+        while server.session.rounds < number:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        earlier.append((server, server.network.status()))
+    served = await serving
+    await asyncio.gather(*tasks)
+    return served, earlier
+
+
+def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):
+    (tmp_path / "calm").mkdir()
+    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
+    served, earlier = asyncio.run(broken_off(file, trial, sites, tmp_path, at=(15, 40)))
+    assert served.table == calm.table
+    assert served.communication.rounds == calm.communication.rounds
+    unchanging = ("round", "itemsets", "bits_total", "L_percent")
+    assert [[row[k] for k in unchanging] for row in served.history] == [
+        [row[k] for k in unchanging] for row in calm.history
+    ]
+    for figure in ("seconds", "bytes_total"):
+        values = [row[figure] for row in served.history]
+        assert values == sorted(values)
+    # Rounds that were asked again, and members that joined again, come on top; what no round was written down
+    # after is not known any more.
+    c = served.communication
+    assert c.bytes_total > calm.communication.bytes_total
+    assert {kind for kind, _ in c.traffic} == {kind for kind, _ in calm.communication.traffic}
+    assert c.traffic["Join", "up"].messages == 9
+    assert c.traffic["Finish", "down"].messages == 3
+    assert served.seconds > served.history[-1]["seconds"]
+    (first, _), (second, status) = earlier
+    assert second.communication.rounds > first.communication.rounds >= 14
+    assert status["bytes_up"] == second.communication.bytes_up
+    for one, other in zip(first.history, second.history, strict=False):
+        assert one | {"seconds": 0} == other | {"seconds": 0}
+
+
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
     server = Server(file, trial.server, tmp_path, tell=lambda _text: None)
@@ -161,6 +218,172 @@ def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path)
         Member(
             file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=lambda _t: None
         )
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
+    pass
+
+
+def member_of(file, trial, sites, out, name, *, killed=False, tell=lambda _text: None):
+    (out / name).mkdir(exist_ok=True)
+    member = Member(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
+    receive = member.session.receive
+
+    def die(message):
+        if isinstance(message, m.Finish):
+            raise Killed
+        return receive(message)
+
+    if killed:  # with the end on its line: it has come, and was not looked at
+        member.session.receive = die
+    return member
+
+
+async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
+    (out / "server").mkdir(exist_ok=True)
+    tell = (lambda _text: None) if lines is None else lines.append
+    server = Server(file, trial.server, out / "server", tell=tell)
+    serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
+    while server.network is None or not server.network.port:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return server, serving
+
+
+async def all_but_west_hear(file, trial, sites, out, port):
+    """Everybody takes part, and west is killed with the end on its line; what the others received."""
+    members = [member_of(file, trial, sites, out, name, killed=name == "west") for name in MEMBERS]
+    told = await asyncio.gather(*(one.run(host="localhost", port=port) for one in members), return_exceptions=True)
+    assert isinstance(told[MEMBERS.index("west")], Killed)
+    return told
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_member_killed_with_the_end_on_its_line_comes_back_for_it(variant, file, trial, sites, tmp_path):
+    file = of_variant(file, variant)
+
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path)
+        port = server.network.port
+        told = await all_but_west_hear(file, trial, sites, tmp_path, port)
+        assert server.network.untold() == ("west",)
+        assert not serving.done()
+        west = await member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        return await serving, told[0], west
+
+    served, north, west = asyncio.run(act())
+    assert served.as_dict(file)["not_told"] == []
+    assert west.ending == north.ending == "converged"
+    assert (west.table == north.table) == (variant != "so")
+    assert variant != "so" or len(west.table) > 0
+
+
+def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, sites, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedslim.federated.deployed.patience", lambda _file: Patience(farewell=0.5))
+    lines = []
+
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        await all_but_west_hear(file, trial, sites, tmp_path, server.network.port)
+        return await serving
+
+    served = asyncio.run(act())
+    assert served.lost is None
+    assert served.as_dict(file)["not_told"] == ["west"]
+    assert "west may not know that the run has ended: nothing was heard of it" in lines
+
+
+def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(file, trial, sites, tmp_path):
+    for variant in ("x", "sa", "so"):
+        out = tmp_path / variant
+        out.mkdir()
+        ours = of_variant(file, variant)
+        _, told = asyncio.run(played(ours, trial, sites, out))
+        lines = []
+        again = member_of(ours, trial, sites, out, "north", tell=lines.append)
+        assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
+        assert "the run had ended; the server is not needed any more" in lines
+
+
+def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard(file, trial, sites, tmp_path):
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path)
+        port = server.network.port
+        told = await all_but_west_hear(file, trial, sites, tmp_path, port)
+        while server.network.untold() != ("west",):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        server, serving = await served_to(file, trial, tmp_path, resume=True, port=port)
+        assert server.network.untold() == ("west",)
+        west = await member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        return await serving, told[0], west
+
+    served, north, west = asyncio.run(act())
+    assert served.untold == ()
+    assert west == north
+
+
+# -- revocation -------------------------------------------------------------------------------------------------------
+
+
+def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tmp_path):
+    trial = make_trial(tmp_path / "own", (*MEMBERS, "stranger"), now=datetime.now(UTC))
+    lines = []
+    crl = trial.folder / "server" / "crl.pem"
+
+    def west():
+        return member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+
+    async def act():
+        nonlocal port
+        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        port = server.network.port
+        north = asyncio.create_task(member_of(file, trial, sites, tmp_path, "north").run(host="localhost", port=port))
+        while "north is here" not in lines:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        good = crl.read_bytes()
+        for number in range(2):  # what is no list is said once, and the old one stays
+            crl.write_bytes(b"no list")
+            os.utime(crl, ns=(1, 1))
+            south = asyncio.create_task(
+                member_of(file, trial, sites, tmp_path, "south").run(host="localhost", port=port)
+            )
+            while sum(line == "south is here" for line in lines) <= number:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            south.cancel()
+            await asyncio.gather(south, return_exceptions=True)
+        crl.write_bytes(good)
+        trial.authority.revoke("west", now=datetime.now(UTC))
+        install_list(trial.folder / "server", (trial.folder / "ca" / "crl.pem").read_bytes())
+        with pytest.raises(UntrustedError, match="it says that our certificate was revoked"):
+            await west()
+        assert not north.done()
+        assert not serving.done()
+        north.cancel()
+        serving.cancel()
+        await asyncio.gather(north, serving, return_exceptions=True)
+
+    port = 0
+    asyncio.run(asyncio.wait_for(act(), 60))
+    assert sum("the new revocation list is not used" in line for line in lines) == 1
+    number = trial.authority.trust.number
+    assert f"revocation list {number} counts from now on" in lines
+    assert any("its certificate was revoked" in line for line in lines)
+
+
+def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
+    """Its line may have been there before the list."""
+    trial = make_trial(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
+    trust = trial.server.trust
+    session = ServerSession(MEMBERS, file.settings(), run=bytes(16), keys=KeyTrust(file, lambda: trust))
+    _, join = seated(file, trial, sites, "west")
+    trial.authority.revoke("west", now=datetime.now(UTC))
+    trust = trial.authority.trust
+    with pytest.raises(ProtocolError, match="the certificate of 'west' was revoked"):
+        session.receive("west", join, 0.0)
 
 
 # -- signed keys ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
 from fedslim.protocol.legality import MemberState
 from fedslim.protocol.server import ServerSession
+from fedslim.transport.journal import Journal
 from fedslim.transport.recording import round_record, rounds_of, told, told_record
 
 MEMBERS = ("a", "b", "c")
@@ -25,7 +26,7 @@ RUN = bytes(range(16))
 class Weather:
     """A federation on lines of its own, on which messages of a member stay in order and all else may happen."""
 
-    def __init__(self, variant, seed=0, database=None):
+    def __init__(self, variant, seed=0, database=None, **limits):
         self.rng = random.Random(seed)
         database = load("encounters").take(range(600)) if database is None else database
         self.vocabulary = Vocabulary.of(database.vocabulary, SECRET)
@@ -33,7 +34,7 @@ class Weather:
         self.sites = {
             name: Site(part, MEMBERS, SECRET, self.vocabulary) for name, part in zip(MEMBERS, parts, strict=True)
         }
-        self.variant = variant
+        self.variant, self.limits, self.now = variant, limits, 0.0
         self.server = self.new_server()
         self.clients = {name: ClientSession(name, site) for name, site in self.sites.items()}
         self.rounds = []  # the server's journal
@@ -45,7 +46,8 @@ class Weather:
             self.join(name)
 
     def new_server(self):
-        return ServerSession(MEMBERS, m.Settings(self.variant, masked=True, most_transactions=1 << 40), run=RUN)
+        settings = m.Settings(self.variant, masked=True, most_transactions=1 << 40)
+        return ServerSession(MEMBERS, settings, run=RUN, **self.limits)
 
     def join(self, name):
         self.up.append((name, self.clients[name].join(self.rng.randbytes(32))))
@@ -60,8 +62,7 @@ class Weather:
         if what == "server":
             self.up, self.down = [], []
             self.server = self.new_server()
-            kept = rounds_of(self.rounds, "journal")
-            self.server.replay((record.replies for record in kept), len(self.vocabulary), 0.0)
+            self.server.replay(rounds_of(self.rounds, "journal"), len(self.vocabulary), self.now)
             for each in MEMBERS:
                 self.join(each)
             return
@@ -79,7 +80,7 @@ class Weather:
         if queue is self.down:
             self.hear(name, message)
         else:
-            self.act(self.server.receive(name, message, 0.0))
+            self.act(self.server.receive(name, message, self.now))
 
     def hear(self, name, message):
         client = self.clients[name]
@@ -96,8 +97,8 @@ class Weather:
             match output:
                 case Send(to, message):
                     self.down += [(name, message) for name in to]
-                case RoundEnded(number, _, replies):
-                    self.rounds.append(round_record(number, 0.0, replies))
+                case RoundEnded(number, _, replies, ending):
+                    self.rounds.append(round_record(number, 0.0, replies, ending))
                 case Ended(outcome):
                     self.outcome = outcome
                 case Failed(reason, _):
@@ -220,6 +221,67 @@ def test_who_was_away_at_the_end_is_told_when_it_comes_back():
         federation.step()
     assert federation.clients["c"].received.ending == "converged"
     assert federation.clients["c"].received.table == federation.clients["a"].received.table
+
+
+# -- a server that is killed while it ends the run early --------------------------------------------------------------
+
+
+STOP_AT = 9
+LIMITS = {"interrupted": {}, "out of rounds": {"max_rounds": STOP_AT}, "out of time": {"max_time": 100.0}}
+
+
+def stopped_early(variant, ending, kill_after=None):
+    """A run that ends early, after so many rounds; its server is killed as soon as so many more are written down."""
+    federation = Weather(variant, 8, **LIMITS[ending])
+    while federation.outcome is None:
+        if len(federation.rounds) == STOP_AT - 1:
+            # A server that is brought back knows neither: only its journal does.
+            federation.now = 1000.0 if ending == "out of time" else 0.0
+            if ending == "interrupted":
+                federation.server.stop()
+        if kill_after is not None and len(federation.rounds) == STOP_AT + kill_after:
+            federation.now, kill_after = 0.0, None
+            federation.fault("server", None)
+        else:
+            federation.step()
+    return federation
+
+
+@pytest.mark.parametrize("ending", LIMITS)
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_server_killed_in_its_closing_rounds_ends_as_it_had_decided(calm, variant, ending):
+    expected = stopped_early(variant, ending)
+    assert expected.outcome.ending == ending
+    assert expected.outcome.table != calm[variant].table
+    for kill_after in range(len(expected.rounds) - STOP_AT):
+        again = stopped_early(variant, ending, kill_after)
+        assert (again.outcome, len(again.rounds)) == (expected.outcome, len(expected.rounds))
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
+    """Nothing had followed from it: the run goes on, or ends there when it is told to again."""
+    expected = stopped_early(variant, "interrupted")
+    whole = Journal.create(tmp_path / "whole", {})
+    for record in expected.rounds[:STOP_AT]:
+        whole.append(record)
+    whole.close()
+    data = (tmp_path / "whole").read_bytes()
+    for number, again in enumerate((False, True)):
+        path = tmp_path / f"torn-{number}"
+        path.write_bytes(data[:-3])
+        journal, _, records = Journal.reopen(path)
+        journal.close()
+        assert records == expected.rounds[: STOP_AT - 1]
+        federation = Weather(variant, 8)
+        while len(federation.rounds) < STOP_AT - 1:
+            federation.step()
+        federation.rounds = records
+        federation.fault("server", None)
+        if again:
+            federation.server.stop()
+        federation.run()
+        assert federation.outcome == (expected.outcome if again else calm[variant])
 
 
 # -- a server that asks members different things ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from fedslim.errors import FedslimError, ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol import server as server_module
 from fedslim.protocol.outcome import code_table
-from fedslim.secagg import Ring, Sketch
+from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -381,7 +381,7 @@ def joins(**sites):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"protocol": 2}, r"member 'c2' speaks protocol 2 \(fedslim .*\), this server 1; install the same version"),
+        ({"protocol": 1}, r"member 'c2' speaks protocol 1 \(fedslim .*\), this server 2; install the same version"),
         ({"digest": bytes(32)}, "members 'c1' and 'c2' do not have the same vocabulary; merge them"),
         ({"digest": b"", "ids": bytes(80)}, "members 'c1' and 'c2' do not have the same vocabulary"),
         ({"items": 6}, "members 'c1' and 'c2' do not have the same vocabulary"),
@@ -426,7 +426,8 @@ def test_more_items_than_possible_end_the_run(monkeypatch):
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))
-        outputs = server.receive(name, m.Join(m.PROTOCOL, "0", bytes(32), b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0)
+        key = AgreementKey.from_random(name.encode() * 16).public
+        outputs = server.receive(name, m.Join(m.PROTOCOL, "0", key, b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0)
     assert outputs[-1].reason == "the members know 8 items together; at most 7 are possible"
     assert server.over
 

@@ -2,7 +2,7 @@
 
 As a program it is a server in a process of its own, which says at its end how much memory it took:
 
-    python loopback.py FOLDER MEMBER ...
+    python loopback.py FOLDER RETURNS GRACE MEMBER ...
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import sys
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,12 +21,14 @@ from pathlib import Path
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.partition import iid
 from fedslim.errors import FedslimError, LineError, UntrustedError
+from fedslim.federated.deployed import KeyTrust, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
+from fedslim.transport.config import FederationFile, write_template
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.trust import Identity, client_context, peer_name, server_context
@@ -44,13 +47,16 @@ class Loopback:
         self.folder, self.members = folder, tuple(members)
         self.database = load("encounters") if database is None else database
         self.trial = make_trial(folder, members, now=datetime.now(UTC))
+        self.file = write_template(folder / "federation.toml", "loopback", members, "x", host="localhost", port=7443)
         now = datetime.now(UTC)
         self.contexts = {one.name: client_context(one, now=now) for one in self.trial.members}
         self.parts = dict(zip(self.members, iid(self.database, len(self.members), seed=0).parts, strict=True))
         self.vocabulary = Vocabulary.of(self.database.vocabulary, SECRET)
 
     def site(self, name, *, agreed=True):
-        return Site(self.parts[name], self.members, SECRET, self.vocabulary if agreed else None)
+        identity = next(one for one in self.trial.members if one.name == name)
+        vocabulary = self.vocabulary if agreed else None
+        return Site(self.parts[name], self.members, SECRET, vocabulary, trust=MemberTrust(self.file, identity))
 
     def session(self, name, **settled):
         return ClientSession(name, self.site(name, **settled))
@@ -61,7 +67,8 @@ class Loopback:
 
     def server(self, variant="x", *, patience=BRISK, members=None, **chosen):
         settings = m.Settings(variant, variant != "so", 1 << 40)
-        session = ServerSession(members or self.members, settings, run=os.urandom(16))
+        keys = KeyTrust(self.file, lambda: self.trial.server.trust)
+        session = ServerSession(members or self.members, settings, run=os.urandom(16), keys=keys)
         context = server_context(self.trial.server, now=datetime.now(UTC))
         return NetworkServer(session, context, peer_name, patience=patience, **chosen)
 
@@ -135,10 +142,10 @@ def files():
 
 
 @asynccontextmanager
-async def process(loopback, *, returns=UNLIMITED):
+async def process(loopback, *, returns=UNLIMITED, grace=BRISK.grace):
     """A server in a process of its own: its port, and a function that waits for its end and returns what it says."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, __file__, str(loopback.folder), str(returns), *loopback.members]
+    command = [sys.executable, __file__, str(loopback.folder), str(returns), str(grace), *loopback.members]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
 
     async def end():
@@ -154,12 +161,15 @@ async def process(loopback, *, returns=UNLIMITED):
             await child.wait()
 
 
-async def _serve(folder, returns, members):
+async def _serve(folder, returns, grace, members):
     settings = m.Settings("x", masked=True, most_transactions=1 << 40)
-    session = ServerSession(members, settings, run=os.urandom(16))
     identity = Identity.load(Path(folder) / "server")
+    keys = KeyTrust(FederationFile.read(Path(folder) / "federation.toml"), lambda: identity.trust)
+    session = ServerSession(members, settings, run=os.urandom(16), keys=keys)
     context = server_context(identity, now=datetime.now(UTC))
-    server = NetworkServer(session, context, peer_name, patience=replace(BRISK, answer=600.0), returns=returns)
+    lines = deque(maxlen=20)  # what it said last: why a run ended that should not have
+    patience = replace(BRISK, answer=600.0, grace=grace)
+    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=lines.append)
     before = peak()
     told = {"before": before, "reason": None, "table": None}
     async with serving(server) as (port, task):
@@ -169,10 +179,10 @@ async def _serve(folder, returns, members):
             told["itemsets"] = len(outcome.table.itemsets)
         except FedslimError as error:
             told["reason"] = str(error)
-    told |= {"after": peak(), "files": files()}
+    told |= {"after": peak(), "files": files(), "lines": list(lines)}
     print(json.dumps(told), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
     prepare("x")
-    asyncio.run(_serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))
+    asyncio.run(_serve(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

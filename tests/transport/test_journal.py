@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from fedslim.errors import JournalError, WriteError
 from fedslim.protocol import messages as m
 from fedslim.transport.journal import Journal
-from fedslim.transport.recording import round_record, rounds_of, told, told_record
+from fedslim.transport.recording import (
+    Figures,
+    Sum,
+    heard_in,
+    heard_record,
+    round_record,
+    rounds_of,
+    told,
+    told_record,
+)
 
 HEADER = {"run": "0123", "members": ["a", "b"]}
 
@@ -63,13 +72,26 @@ def test_damage_before_the_end_is_refused_by_name(tmp_path):
         Journal.reopen(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"fedslim", b"fedslim journal 9\n", b"PK\3\4 something else entirely"])
+@pytest.mark.parametrize("content", [b"", b"fedslim", b"PK\3\4 something else entirely"])
 def test_a_foreign_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(JournalError, match="other: this is no journal of ours"):
         Journal.reopen(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_journal_of_another_version_is_refused_by_name(tmp_path, version):
+    path = tmp_path / "run.journal"
+    path.write_bytes(written(tmp_path / "new", b"first").read_bytes().replace(b"journal 2", b"journal %d" % version))
+    before = path.read_bytes()
+    told = (
+        rf"run\.journal: this is a journal of version {version}, and this fedslim writes 2; continue the run with the"
+    )
+    with pytest.raises(JournalError, match=told):
+        Journal.reopen(path)
+    assert path.read_bytes() == before
 
 
 def test_a_journal_that_is_there_is_not_overwritten(tmp_path):
@@ -138,6 +160,13 @@ def test_plain_answers_are_kept_as_they_are():
     replies = {"a": m.Usages(0, m.Vector.of(np.arange(3))), "b": m.Usages(0, m.Vector.of(np.arange(9)))}
     (kept,) = rounds_of([round_record(0, 0.0, replies)], "run.journal")
     assert kept.replies == replies
+    assert (kept.ending, kept.figures) == (None, Figures())
+
+
+def test_why_the_run_ends_and_what_it_cost_are_kept():
+    figures = Figures(7.5, [Sum("Masked", "up", 3, 300, 400), Sum("Ask", "down", 3, 50, 60)])
+    (kept,) = rounds_of([round_record(0, 1.0, {"a": masked(0, [1])}, "out of time", figures)], "run.journal")
+    assert (kept.ending, kept.figures, kept.figures.sent) == ("out of time", figures, 350)
 
 
 def test_what_a_client_was_told_comes_back():
@@ -150,6 +179,16 @@ def test_records_that_are_none_are_refused_by_name(data):
     for read in (rounds_of, told):
         with contextlib.suppress(JournalError):  # and nothing else
             list(read([data], "x.journal"))
+
+
+def test_who_has_heard_the_end_comes_after_the_rounds():
+    records = [round_record(k, 0.0, {"a": masked(k, [1])}) for k in range(2)]
+    told_so = [heard_record("a"), heard_record("b")]
+    assert heard_in([*records, *told_so], "run.journal") == {"a", "b"}
+    assert heard_in(records, "run.journal") == heard_in([], "run.journal") == set()
+    assert [kept.number for kept in rounds_of([*records, *told_so], "run.journal")] == [0, 1]
+    with pytest.raises(JournalError, match="round 1 stands where round 2 should"):
+        list(rounds_of([records[0], told_so[0], records[1]], "run.journal"))
 
 
 def test_rounds_out_of_order_are_refused():

@@ -241,7 +241,7 @@ def in_phase(federation, phase, rounds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["joining", "seated", "first", "early", "middle", "last"])
+@pytest.mark.parametrize("phase", ["joining", "seated", "first", "early", "middle", "last", "end"])
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_a_client_killed_in_any_phase_comes_back(federate, calm, variant, phase):
     federation = federate(variant=variant)

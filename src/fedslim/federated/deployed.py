@@ -24,10 +24,10 @@ from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import rounds_of, told
+from fedslim.transport.recording import NOTHING, Figures, RoundRecord, heard_in, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
-from fedslim.transport.trust import Statement, client_context, peer_name, server_context
+from fedslim.transport.trust import Statement, Watched, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
-    from fedslim.transport.trust import Identity
+    from fedslim.transport.trust import Identity, Trust
 
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
 
-FAREWELL = 30.0
-"""Seconds after the end in which those who are away can come back and hear of it."""
+LEAST_FAREWELL = 5.0
+"""Seconds after the end that members have at least to say that they have heard of it, however short the grace is."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 
@@ -58,7 +58,7 @@ def patience(file: FederationFile) -> Patience:
     return Patience(
         answer=waits.answer,
         grace=waits.grace,
-        farewell=min(max(waits.grace, 5.0), FAREWELL),
+        farewell=max(waits.grace, LEAST_FAREWELL),
         connect=waits.connect,
         keepalive=waits.keepalive,
     )
@@ -77,6 +77,7 @@ class Served:
     seconds: float
     history: tuple[dict[str, Any], ...]
     lost: RunError | None  # why the run ended early, with the best so far
+    untold: tuple[str, ...] = ()  # who may not know how it ended
 
     def as_dict(self, file: FederationFile) -> dict[str, Any]:
         """The run record: what was run, with what, how it went."""
@@ -101,6 +102,7 @@ class Served:
             "ending": self.outcome.ending,
             "reason": None if self.lost is None else str(self.lost),
             "converged": self.outcome.converged,
+            "not_told": list(self.untold),
             "seconds": self.seconds,
             **self.communication.as_dict(),
         }
@@ -152,6 +154,9 @@ class Server:
             msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
             raise JournalError(msg)
         file = self._file
+        context = server_context(self._identity, now=datetime.now(UTC))
+        context.set_alpn_protocols([TAKING_PART, ASKING])
+        listed = Watched(self._identity, context, tell=self._tell)
         self.session = session = ServerSession(
             file.federation.members,
             file.settings(),
@@ -159,15 +164,21 @@ class Server:
             policy=file.policy(),
             max_time=file.limits.max_time,
             max_rounds=file.limits.max_rounds,
+            keys=KeyTrust(file, lambda: listed.trust),
         )
+        so_far, heard = NOTHING, set[str]()
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
             session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
-            session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
+            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, self._passed_before)
             self._tell(f"resumed after {len(rounds)} rounds")
-        context = server_context(self._identity, now=datetime.now(UTC))
-        context.set_alpn_protocols([TAKING_PART, ASKING])
+            so_far = rounds[-1].figures if rounds else NOTHING
+            heard = heard_in(records, str(path))
+            for kind, direction, messages, sent, plain in so_far.traffic:
+                self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
+        began -= so_far.seconds
+        so_far = Figures(time.monotonic() - began, so_far.traffic)
         self.network = NetworkServer(
             session,
             context,
@@ -177,6 +188,9 @@ class Server:
             begin_journal=self._begin_journal(run, path),
             trace=self._account,
             tell=self._tell,
+            so_far=so_far,
+            heard=heard,
+            before_handshake=listed.look,
         )
         self._began = began
         lost: RunError | None = None
@@ -194,7 +208,8 @@ class Server:
             self.network.close_journal()
         labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
         table = code_table(outcome.table, labels)
-        return Served(table, outcome, self.communication, time.monotonic() - began, tuple(self.history), lost)
+        history, untold = tuple(self.history), self.network.untold()
+        return Served(table, outcome, self.communication, time.monotonic() - began, history, lost, untold)
 
     def forget(self) -> None:
         """Remove the journal: for when the results are saved."""
@@ -222,11 +237,16 @@ class Server:
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
         elif isinstance(event, RoundPassed):
             self.communication.end_round()
-            self._remember(event)
+            self._remember(event.number, time.monotonic() - self._began, self.communication.bytes_total)
             if self._on_round is not None:
                 self._on_round()
 
-    def _remember(self, passed: RoundPassed) -> None:
+    def _passed_before(self, record: RoundRecord) -> None:
+        """A round of an earlier life is played again: it counts, with the figures that were noted then."""
+        self.communication.end_round()
+        self._remember(record.number, record.figures.seconds, record.figures.sent)
+
+    def _remember(self, number: int, seconds: float, sent: int) -> None:
         """One more step of the history, where the table has changed."""
         variant = None if self.session is None else self.session.variant
         if variant is None or not variant.supports:
@@ -236,12 +256,12 @@ class Server:
             return
         self.history.append(
             {
-                "round": passed.number,
-                "seconds": time.monotonic() - self._began,
+                "round": number,
+                "seconds": seconds,
                 "itemsets": search.itemsets,
                 "bits_total": search.bits_now,
                 "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
-                "bytes_total": self.communication.bytes_total,
+                "bytes_total": sent,
             }
         )
 
@@ -254,14 +274,27 @@ def _numbers(table: m.Table) -> tuple[str, ...]:
 # -- a member -------------------------------------------------------------------------------------------------------
 
 
-class MemberTrust:
-    """Signs this member's agreement keys and checks those of the others, for one federation as its file has it."""
+class KeyTrust:
+    """Checks members' agreement keys, for one federation as its file has it: at the server, and at each member."""
 
-    def __init__(self, file: FederationFile, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, file: FederationFile, trust: Callable[[], Trust]) -> None:
+        self._trust = trust  # as it is now: its revocation list may be replaced
         self._members = file.federation.members
         # Whoever has another file speaks of another federation: nobody believes its keys.
         self._federation = bytes.fromhex(file.federation.id) + file.digest()
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.client.Trust` and `protocol.server.KeyCheck`."""
+        statement = Statement.agreement_key(self._federation, name, key)
+        self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+
+
+class MemberTrust(KeyTrust):
+    """The same at a member, which signs its own keys as well."""
+
+    def __init__(self, file: FederationFile, identity: Identity) -> None:
+        super().__init__(file, lambda: identity.trust)
+        self._identity = identity
 
     @property
     def certificate(self) -> bytes:
@@ -271,11 +304,6 @@ class MemberTrust:
     def sign(self, key: bytes) -> bytes:
         """See `protocol.client.Trust`."""
         return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.client.Trust`."""
-        statement = Statement.agreement_key(self._federation, name, key)
-        self._identity.trust.verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
 
 
 class Member:
@@ -362,6 +390,8 @@ class Member:
         if records:
             self._tell(f"coming back: {len(records)} messages of the run are played again")
         self.session.replay(told(records, str(path)))
+        if self.session.received is not None:
+            self._tell("the run had ended; the server is not needed any more")
         return journal
 
     def _recorder(self, peer: str) -> Callable[[m.FromClient, Frame], None]:

@@ -156,9 +156,7 @@ class ClientSession:
             self._secrets, self._hidden = secrets, {}
             reply = m.Ready(message.epoch)
         elif isinstance(message, m.Finish):
-            assert self._variant is not None  # noqa: S101  # it is not legal before the roster
-            table = self._variant.own_table() if message.table is None else message.table
-            self.received = Received(message.ending, None if table is None else code_table(table, self._labels))
+            self._take_end(message)
         elif isinstance(message, m.Abort):
             self.received = Received(f"ended by the server: {message.reason}", None)
         else:
@@ -166,6 +164,11 @@ class ClientSession:
             reply = self._sent(message, self._answered(message))
         self.state = after
         return reply
+
+    def _take_end(self, message: m.Finish) -> None:
+        assert self._variant is not None  # noqa: S101  # it is not legal before the roster
+        table = self._variant.own_table() if message.table is None else message.table
+        self.received = Received(message.ending, None if table is None else code_table(table, self._labels))
 
     def _check_attempt(self, message: Any) -> None:
         """Masks are made for the attempt that the roster names: whoever names another wants something else."""
@@ -180,6 +183,8 @@ class ClientSession:
             after = at_client(self.state, message)
             if isinstance(message, m.Roster):
                 self._take_seat(message)
+            elif isinstance(message, m.Finish):
+                self._take_end(message)
             else:
                 self._answered(message)
             self.state = after

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.codetable import CodeTable
     from fedslim.protocol.messages import FromClient, FromServer
-    from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.outcome import Ending, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class RoundEnded:
     number: int
     kind: str
     replies: Mapping[str, FromClient]
+    ending: Ending | None = None  # why the run comes to its end from here on, if it does: decided with this round
 
 
 @dataclass(frozen=True, slots=True)

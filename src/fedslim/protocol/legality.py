@@ -9,7 +9,7 @@ that the table does not list for the state is refused with an error that names s
 
 When a member has come back, everybody gets a new roster, and the round that was going on is asked again. Answers that
 were on their way then come before the member is ready again: they are legal, and dropped. Abort may come at any time
-before the end, from either side.
+before the end, from either side, and Heard only after it.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
     **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
     (M.SEATED, m.Ready): M.SEATED,
+    (M.FINISHED, m.Heard): M.FINISHED,
     **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
 }
 

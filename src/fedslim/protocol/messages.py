@@ -18,7 +18,7 @@ from fedslim.errors import ProtocolError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever an old peer would misunderstand a new one."""
 
 ID_BYTES = 16
@@ -163,6 +163,10 @@ class Finish(Message, frozen=True):
 
     ending: Annotated[str, Meta(max_length=40)]
     table: Table | None
+
+
+class Heard(Message, frozen=True):
+    """Client: I was told the end and have written it down; nobody has to tell me again."""
 
 
 class Abort(Message, frozen=True):
@@ -398,7 +402,7 @@ class AskIndexedSupports(Message, frozen=True):
     bits: Bits
 
 
-FromClient = Join | Ready | Masked | Usages | Candidates | Evaluated | Supports | Structure | Abort
+FromClient = Join | Ready | Masked | Usages | Candidates | Evaluated | Supports | Structure | Heard | Abort
 FromServer = (
     Roster
     | Ask

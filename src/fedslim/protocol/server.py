@@ -13,11 +13,11 @@ server that was killed is brought back by `replay`, with what members had answer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from fedslim.errors import FedslimError, ParameterError, ProtocolError
+from fedslim.errors import FedslimError, KeyAgreementError, ParameterError, ProtocolError, UntrustedError
 from fedslim.mdl.search import Policy
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -25,9 +25,10 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.variant import Replies, Round, Situation, server_side
+from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Ending
@@ -36,6 +37,28 @@ if TYPE_CHECKING:
 
 WORD_BYTES = 8
 MOST_EPOCHS = 1 << 16
+
+
+class KeyCheck(Protocol):
+    """Checks members' agreement keys as the other members will: see `transport/trust`."""
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """Raise `UntrustedError` unless this key is that member's."""
+
+
+class Kept(Protocol):
+    """What was kept of a round: its replies, and whether the run came to its end from there on."""
+
+    @property
+    def replies(self) -> Replies:
+        """For each member that was asked its reply."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why the search was told to stop, if it was."""
+
+
+AnyKept = TypeVar("AnyKept", bound=Kept)
 
 
 class ServerSession:
@@ -50,6 +73,7 @@ class ServerSession:
         policy: Policy | None = None,
         max_time: float | None = None,
         max_rounds: int | None = None,
+        keys: KeyCheck | None = None,
     ) -> None:
         if not members or len(set(members)) != len(members):
             msg = f"a federation needs members with different names, not {list(members)}"
@@ -64,6 +88,7 @@ class ServerSession:
         self._policy = policy or Policy()
         self._max_time = max_time
         self._max_rounds = max_rounds
+        self._keys = keys  # without it (in one process) keys are passed on as they come
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
         self._joined: dict[str, m.Join] = {}
         self._began = 0.0
@@ -134,6 +159,10 @@ class ServerSession:
         table = packed_table(result, self.variant.supports, usages, self.variant.transactions)
         return Outcome(table, result.tally, "member lost", self.variant.site_usages())
 
+    def elapsed(self, now: float) -> float:
+        """How many seconds the run has taken since everybody was ready, as `max_time` counts them."""
+        return now - self._began
+
     def stop(self) -> None:
         """Stop before the next round; the best table so far is the result."""
         self._stop_asked = True
@@ -162,15 +191,10 @@ class ServerSession:
             self._states[member] = after
             self._joined[member] = message
             return self._gather(member)
+        if isinstance(message, m.Heard):
+            return []  # it matters to whoever carries messages, and may go now
         if isinstance(message, m.Ready):
-            if self._epoch <= 0 and after is state:
-                msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
-                raise ProtocolError(msg)
-            if message.epoch != self._epoch or after is state:
-                return []  # to a roster that is not the last one
-            self._states[member] = after
-            waiting = any(state is not MemberState.IDLE for state in self._states.values())
-            return [] if waiting else self._begin(now)
+            return self._take_ready(member, message, after, now)
         if after is state:
             if self._epoch <= 0:
                 msg = (
@@ -184,6 +208,17 @@ class ServerSession:
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
 
+    def _take_ready(self, member: str, ready: m.Ready, after: MemberState, now: float) -> list[ServerOutput]:
+        state = self._states[member]
+        if self._epoch <= 0 and after is state:
+            msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
+            raise ProtocolError(msg)
+        if ready.epoch != self._epoch or after is state:
+            return []  # to a roster that is not the last one
+        self._states[member] = after
+        waiting = any(state is not MemberState.IDLE for state in self._states.values())
+        return [] if waiting else self._begin(now)
+
     def disconnect(self, member: str) -> list[ServerOutput]:
         """The line to a member is gone: it may come back."""
         state = self._states[member]
@@ -196,10 +231,13 @@ class ServerSession:
         self._states[member] = MemberState.AWAY
         return [Waiting(member)]
 
-    def replay(self, rounds: Iterable[Replies], items: int, now: float) -> None:
+    def replay(
+        self, rounds: Iterable[AnyKept], items: int, now: float, passed: Callable[[AnyKept], None] | None = None
+    ) -> None:
         """Bring a new session to where another one was that had received these replies.
 
-        All members are away then: they join with the run and the round they are in.
+        All members are away then: they join with the run and the round they are in. `passed` is told of each round once
+        the session has taken it in; `now` is the present, less what the run had taken.
         """
         self._items = items
         self._epoch, self._epoch_known = 0, False
@@ -207,15 +245,19 @@ class ServerSession:
         assert self._rounds is not None  # noqa: S101
         self._round = next(self._rounds)
         self._situation.number += 1
-        for replies in rounds:
-            for member in replies:
+        for kept in rounds:
+            for member in kept.replies:
                 self._positions[member] = self._situation.number
+            self._situation.ending = kept.ending
             try:
-                self._round = self._rounds.send(replies)
+                self._round = self._rounds.send(kept.replies)
+                self._situation.number += 1
             except StopIteration as end:  # all had been said, and perhaps not everybody had heard the end
                 self._finish(end.value)
+            if passed is not None:
+                passed(kept)
+            if self.outcome is not None:
                 return
-            self._situation.number += 1
         self._sends = self._sends_of(self._round)
         self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
@@ -258,6 +300,22 @@ class ServerSession:
             raise ProtocolError(msg)
         if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
             msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
+            raise ProtocolError(msg)
+        self._check_key(member, join)
+
+    def _check_key(self, member: str, join: m.Join) -> None:
+        """Whether the others will take this member's key: one that they refuse would end the run in their name."""
+        twin = next((name for name, other in self._joined.items() if name != member and other.key == join.key), None)
+        try:
+            if self._keys is not None:
+                self._keys.check(member, join.key, join.certificate, join.signature)
+            if self.settings.masked:
+                check_usable(member, join.key)
+        except (KeyAgreementError, UntrustedError) as error:
+            msg = f"member {member!r} joins with a key that nobody would take: {error}"
+            raise ProtocolError(msg) from error
+        if self.settings.masked and twin is not None:
+            msg = f"member {member!r} joins with the key of {twin!r}; it is refused"
             raise ProtocolError(msg)
 
     def _check_return(self, member: str, join: m.Join) -> None:
@@ -329,7 +387,7 @@ class ServerSession:
         if self._round is not None:
             return [Resumed(self._situation.number - 1), *self._ask()]
         self._start(now)
-        return [Began(self.members, self._items), *self._next(now)]
+        return [Began(self.members, self._items), *self._next()]
 
     def _start(self, now: float) -> None:
         self._began = now
@@ -350,14 +408,15 @@ class ServerSession:
         assert self._round is not None  # noqa: S101  # somebody has just answered it
         for member in self._replies:
             self._positions[member] = self._situation.number
-        ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies)
-        return [ended, *self._next(now)]
+        # Decided once and kept with the round: a server that is brought back must not decide otherwise.
+        self._situation.ending = self._situation.ending or self._reason_to_stop(now)
+        ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
+        return [ended, *self._next()]
 
-    def _next(self, now: float) -> list[ServerOutput]:
+    def _next(self) -> list[ServerOutput]:
         """Let the variant go on to its next round, or to the end."""
         assert self._rounds is not None  # noqa: S101
         situation = self._situation
-        situation.ending = self._reason_to_stop(now)
         replies, self._replies = self._replies, {}
         try:
             current = next(self._rounds) if self._round is None else self._rounds.send(replies)

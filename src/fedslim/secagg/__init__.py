@@ -7,9 +7,9 @@ that a round survives members that drop out, and signatures on the agreement key
 from __future__ import annotations
 
 from fedslim.secagg.aggregation import MaskedSum
-from fedslim.secagg.keys import AgreementKey, PairSecret
+from fedslim.secagg.keys import AgreementKey, PairSecret, check_usable
 from fedslim.secagg.masking import Masker, MaskLabel
 from fedslim.secagg.ring import Ring
 from fedslim.secagg.sparse import Sketch
 
-__all__ = ["AgreementKey", "MaskLabel", "MaskedSum", "Masker", "PairSecret", "Ring", "Sketch"]
+__all__ = ["AgreementKey", "MaskLabel", "MaskedSum", "Masker", "PairSecret", "Ring", "Sketch", "check_usable"]

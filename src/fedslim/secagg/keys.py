@@ -51,16 +51,30 @@ class AgreementKey:
         if own == peer or peer_public == self.public:
             msg = f"member {own!r} cannot agree on a secret with itself"
             raise KeyAgreementError(msg)
-        try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
-        except ValueError as error:
-            # Wrong length, or a point of low order, with which the secret would be known to everybody.
-            msg = f"the key of member {peer!r} is not a usable X25519 public key; the run must not go on with it"
-            raise KeyAgreementError(msg) from error
+        shared = _exchanged(self._private, peer, peer_public)
         parties = sorted([(own.encode(), self.public), (peer.encode(), peer_public)])
         context = b"".join(_framed(part) for party in parties for part in party)
         derived = HKDF(hashes.SHA256(), KEY_BYTES, salt=run, info=LABEL + context).derive(shared)
         return PairSecret(derived)
+
+
+def check_usable(name: str, public: bytes) -> None:
+    """Check that others can agree on a secret with this key, for whoever only passes it on.
+
+    Raises:
+        KeyAgreementError: Nobody can: the message names the member.
+    """
+    # A point of low order gives nothing with any private key, so one that everybody knows will do.
+    _exchanged(X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES)), name, public)
+
+
+def _exchanged(private: X25519PrivateKey, peer: str, public: bytes) -> bytes:
+    try:
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError as error:
+        # Wrong length, or a point of low order, with which the secret would be known to everybody.
+        msg = f"the key of member {peer!r} is not a usable X25519 public key; the run must not go on with it"
+        raise KeyAgreementError(msg) from error
 
 
 def _framed(part: bytes) -> bytes:

@@ -90,7 +90,7 @@ def statistics_in(message: m.FromClient) -> int:
     """How many statistics a message holds.
 
     Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
-    element. Structure: pairs, in the open and without counts. Join: ids of items. Ready and Abort: none.
+    element. Structure: pairs, in the open and without counts. Join: ids of items. The others: none.
     """
     match message:
         case m.Join():
@@ -103,7 +103,7 @@ def statistics_in(message: m.FromClient) -> int:
             return message.lost.length + message.won.length
         case m.Structure():
             return message.x.length
-        case m.Ready() | m.Abort():
+        case m.Ready() | m.Heard() | m.Abort():
             return 0
 
 

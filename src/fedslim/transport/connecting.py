@@ -7,11 +7,12 @@ written to the journal before it is answered, and what leaves the site is record
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from typing import TYPE_CHECKING
 
-from fedslim.errors import FedslimError, LineError, ProtocolError, RunError
+from fedslim.errors import FedslimError, KeyAgreementError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
@@ -123,13 +124,19 @@ class NetworkClient:
                 if self._journal is not None and _counts(message, self.session.position):
                     self._journal.append(told_record(message))
                 reply = await self._answer(message)
+                if isinstance(message, m.Finish) and self._journal is not None:
+                    self._journal.append(told_record(message))  # whoever is killed now has it
             except FedslimError as error:
-                # A member's own errors may name its data: only what is about the server's messages leaves the site.
-                public = isinstance(error, ProtocolError)
+                # A member's own errors may name its data: only what is about the server's messages, or another
+                # member's key, leaves the site.
+                public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
                 await self._send(writer, m.Abort(str(error)[:2000] if public else "it cannot go on; its log says why"))
                 raise
             if reply is not None:
                 await self._send(writer, reply)
+            elif isinstance(message, m.Finish):
+                with contextlib.suppress(LineError):  # the server does not know then; we do
+                    await self._send(writer, m.Heard())
         return True
 
     async def _answer(self, message: m.FromServer) -> m.FromClient | None:
@@ -149,7 +156,7 @@ class NetworkClient:
 
 
 def _counts(message: m.FromServer, position: int) -> bool:
-    """Whether the message changes what the session knows: questions that come again do not."""
+    """Whether the message is kept before it is answered: questions that come again are not, nor is the end."""
     if isinstance(message, (m.Finish, m.Abort)):
         return False
     return isinstance(message, m.Roster) or message.round >= position

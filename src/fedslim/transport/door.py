@@ -48,12 +48,14 @@ class Door:
         *,
         handshake: float = HANDSHAKE,
         strangers: int = MOST_STRANGERS,
+        before: Callable[[], None] | None = None,
     ) -> None:
         self._address = (host, port)
         self._context = context
         self._met = met
         self._handshake = handshake
         self._most = strangers
+        self._before = before  # is called before each handshake
         self._strangers: dict[asyncio.Task[None], float] = {}  # since when, the oldest first
         self._known: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
@@ -143,6 +145,8 @@ class Door:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=BUFFER)
         protocol = asyncio.StreamReaderProtocol(reader)
+        if self._before is not None:
+            self._before()
         try:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake

@@ -23,7 +23,9 @@ from fedslim.errors import JournalError, WriteError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAGIC = b"fedslim journal 1\n"
+KIND = b"fedslim journal "
+MAGIC = KIND + b"2\n"
+"""With the version of what is in the records. 2: rounds have their ending and the run's figures."""
 HEAD_BYTES = 8
 MOST_RECORD = 1 << 27
 SYNC_EVERY = 1.0
@@ -105,8 +107,14 @@ class Journal:
 
 def _read(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], list[bytes], int]:
     """The header, the records, and where the last whole one ends."""
-    if file.read(len(MAGIC)) != MAGIC:
-        msg = f"{path}: this is no journal of ours, or one of another version; it is not continued"
+    if (found := file.read(len(MAGIC))) != MAGIC:
+        msg = f"{path}: this is no journal of ours; it is not continued"
+        if found.startswith(KIND):
+            theirs, ours = (text[len(KIND) :].decode("ascii", "replace").strip() for text in (found, MAGIC))
+            msg = (
+                f"{path}: this is a journal of version {theirs}, and this fedslim writes {ours}; continue the run with "
+                "the fedslim that began it, or move the journal away"
+            )
         raise JournalError(msg)
     records: list[bytes] = []
     end = len(MAGIC)

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fedslim.errors import FedslimError, ProtocolError, RunError
+from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession
@@ -98,7 +98,7 @@ class MemoryFederation:
                     if self._trace is not None:
                         self._trace(FrameSent(kind, "down", name, len(frame.data), frame.plain, frame.data))
                     self._deliver(name, frame.data)
-            case RoundEnded(number, kind, _):
+            case RoundEnded(number, kind):
                 if self._trace is not None:
                     self._trace(RoundPassed(number, kind))
             case Failed():
@@ -111,8 +111,9 @@ class MemoryFederation:
         try:
             reply = client.receive(framing.from_server(data[framing.PREFIX_BYTES :]))
         except FedslimError as error:
-            # A member's own errors may name its data: only what is said about the server's messages leaves the site.
-            public = isinstance(error, ProtocolError)
+            # A member's own errors may name its data: only what is said about the server's messages, or
+            # another member's key, leaves the site.
+            public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
             self._up(name, m.Abort(str(error)[:2000] if public else "it cannot go on; its own log says why"))
             raise
         if reply is not None:

@@ -1,39 +1,81 @@
 """What sessions keep of a run, as records of a journal: the server its rounds, a client what it was told.
 
+With each round go the figures of the run up to it, so that they are not lost with the process that counted them.
+
 Of masked answers the server keeps the sum, which is all it can read in them anyway: played back, one member has said
 the sum and the others nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fedslim.errors import JournalError
 from fedslim.protocol import messages as m
+from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec reads it when the program runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fedslim.protocol.variant import Replies
 
 
-class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The replies of one round, and how many seconds into the run it ended."""
+class Sum(NamedTuple):
+    """All messages of one kind in one direction."""
+
+    kind: str
+    direction: Literal["up", "down"]
+    messages: int
+    sent: int
+    plain: int
+
+
+class Figures(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a run has cost its server so far, in all its lives."""
+
+    seconds: float = 0.0
+    traffic: list[Sum] = []
+
+    @property
+    def sent(self) -> int:
+        """Bytes on the line, both ways."""
+        return sum(one.sent for one in self.traffic)
+
+
+class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="round"):
+    """The replies of one round, how many seconds into the run it ended, whether the search was told to stop then."""
 
     number: int
     elapsed: float
     replies: dict[str, m.FromClient]
+    ending: Ending | None
+    figures: Figures
+
+
+class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="heard"):
+    """A member has said that it was told the end."""
+
+    member: str
 
 
 _encoder = msgspec.msgpack.Encoder()
-_rounds = msgspec.msgpack.Decoder(RoundRecord)
+_kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
-def round_record(number: int, elapsed: float, replies: Mapping[str, m.FromClient]) -> bytes:
+NOTHING = Figures()
+
+
+def round_record(
+    number: int,
+    elapsed: float,
+    replies: Mapping[str, m.FromClient],
+    ending: Ending | None = None,
+    figures: Figures = NOTHING,
+) -> bytes:
     """A round of the server's."""
     kept = dict(replies)
     if all(isinstance(reply, m.Masked) for reply in kept.values()):
@@ -46,7 +88,32 @@ def round_record(number: int, elapsed: float, replies: Mapping[str, m.FromClient
         nothing = m.Vector(one.words.length, one.words.bits, b"")
         kept = {first: msgspec.structs.replace(one, words=vector)}
         kept |= {name: msgspec.structs.replace(one, words=nothing) for name in others}
-    return _encoder.encode(RoundRecord(number, elapsed, kept))
+    return _encoder.encode(RoundRecord(number, elapsed, kept, ending, figures))
+
+
+def heard_record(member: str) -> bytes:
+    """A member has heard the end."""
+    return _encoder.encode(HeardRecord(member))
+
+
+def heard_in(records: Sequence[bytes], name: str) -> set[str]:
+    """Who had heard the end, as a server's journal has it after the last round."""
+    heard = set()
+    for back, record in enumerate(reversed(records), 1):
+        kept = _decoded(record, len(records) - back, name)
+        if isinstance(kept, RoundRecord):
+            break
+        heard.add(kept.member)
+    return heard
+
+
+def _decoded(record: bytes, number: int, name: str) -> RoundRecord | HeardRecord:
+    try:
+        kept: RoundRecord | HeardRecord = _kept.decode(record)
+    except ValueError as error:  # msgspec's, and texts that are none
+        msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
+        raise JournalError(msg) from error
+    return kept
 
 
 def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
@@ -56,16 +123,14 @@ def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
         JournalError: A record is not what it should be; the message names the journal.
     """
     for number, record in enumerate(records):
-        try:
-            kept = _rounds.decode(record)
-        except ValueError as error:  # msgspec's, and texts that are none
-            msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
-            raise JournalError(msg) from error
+        kept = _decoded(record, number, name)
+        if isinstance(kept, HeardRecord):
+            continue  # after the last round; another one after it is out of order
         if kept.number != number:
             msg = f"{name}: round {kept.number} stands where round {number} should; the journal is not continued"
             raise JournalError(msg)
         replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
-        yield RoundRecord(kept.number, kept.elapsed, replies)
+        yield msgspec.structs.replace(kept, replies=replies)
 
 
 def _whole(reply: m.FromClient) -> m.FromClient:

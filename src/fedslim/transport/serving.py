@@ -12,7 +12,7 @@ import ssl
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
@@ -21,13 +21,13 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.transport import status
 from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import round_record
+from fedslim.transport.recording import NOTHING, Figures, Sum, heard_record, round_record
 from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 16
 """Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
+
+PARTING = 30.0
+"""Seconds at most for members to take leave of a run that has no result; one that has is waited with for longer."""
+
+SAY_AFTER = 2.0
+"""Seconds after which it is said for whom the end waits."""
 
 RETURNS, RETURNS_WITHIN = 20, 10.0
 """So many lines of one member are taken in so many seconds; what comes on top is closed, and may try again later."""
@@ -49,7 +55,7 @@ class Patience:
     answer: float = 3600.0  # for an answer of a member that is there
     grace: float = 600.0  # for a member that is away
     frame: float = 60.0  # for a frame that has begun to come, or to go
-    farewell: float = 5.0  # after the end, for members that were away to be told
+    farewell: float = 5.0  # after the end, for everybody to say that it has heard the result
     connect: float = HANDSHAKE  # for a connection, each time it is tried
     keepalive: float = 20.0  # between two signs of life on a silent line
     handshake: float = HANDSHAKE  # for a stranger to show its certificate
@@ -102,6 +108,9 @@ class NetworkServer:
         tell: Callable[[str], None] | None = None,
         strangers: int = MOST_STRANGERS,
         returns: int = RETURNS,
+        so_far: Figures = NOTHING,
+        heard: Iterable[str] = (),
+        before_handshake: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
         context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
@@ -113,17 +122,19 @@ class NetworkServer:
         self._trace = trace
         self._tell = tell or (lambda _text: None)
         self._lines: dict[str, Line] = {}
-        self._began = time.monotonic()
+        self._began = time.monotonic() - so_far.seconds
         self._since = time.monotonic()  # when the session last went on
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
         self._returned: Counter[str] = Counter()  # how often it did since the last round ended
         self._most_strangers, self._most_returns = strangers, returns
+        self._before_handshake = before_handshake
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
-        self._bytes = {"up": 0, "down": 0}
+        self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
         self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
         self._told: set[str] = set()  # whom the end was sent to
+        self._heard = set(heard)  # who has said that it was told the result
         self.port = 0
         self.listening = asyncio.Event()
 
@@ -143,6 +154,7 @@ class NetworkServer:
             self._accept,
             handshake=self._patience.handshake,
             strangers=self._most_strangers,
+            before=self._before_handshake,
         )
         watch = asyncio.create_task(self._watch())
         if self.session.outcome is not None:  # it was killed when all was said but the end
@@ -174,11 +186,16 @@ class NetworkServer:
             "rounds": session.rounds,
             "itemsets": 0 if search is None else search.itemsets,
             "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
-            "bytes_up": self._bytes["up"],
-            "bytes_down": self._bytes["down"],
+            "bytes_up": sum(one.sent for one in self._traffic.values() if one.direction == "up"),
+            "bytes_down": sum(one.sent for one in self._traffic.values() if one.direction == "down"),
             "seconds": time.monotonic() - self._began,
             "over": session.over,
         }
+
+    def untold(self) -> tuple[str, ...]:
+        """Who has not said that it heard the result, or was not even told that there is none."""
+        knows = self._told if self.session.outcome is None else self._heard
+        return tuple(name for name in self.session.members if name not in knows)
 
     # -- lines --------------------------------------------------------------------------------------------------
 
@@ -258,6 +275,8 @@ class NetworkServer:
                 )
                 self._account(type(message).__name__, "up", line.name, data)
                 self._act(self.session.receive(line.name, message, time.monotonic()))
+                if isinstance(message, m.Heard):
+                    self._note(line.name)
             except (LineError, UntrustedError):
                 return
             except ProtocolError as error:
@@ -317,12 +336,22 @@ class NetworkServer:
                 case Ended() | Failed():
                     self._end(output)
 
+    def _note(self, name: str) -> None:
+        """A member has the result: it is not waited for, not even by a server that was killed meanwhile."""
+        if self.session.outcome is not None and name not in self._heard:
+            self._heard.add(name)
+            if self._journal is not None:
+                self._journal.append(heard_record(name))
+
     def _keep(self, ended: RoundEnded) -> None:
         """Write a round down before anything follows from it."""
         self._round_since = time.monotonic()
         self._returned.clear()
         if self._journal is not None:
-            self._journal.append(round_record(ended.number, time.monotonic() - self._began, ended.replies))
+            now = time.monotonic()
+            figures = Figures(now - self._began, list(self._traffic.values()))
+            elapsed = self.session.elapsed(now)
+            self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
         if self._trace is not None:
             self._trace(RoundPassed(ended.number, ended.kind))
 
@@ -348,10 +377,16 @@ class NetworkServer:
         elif not self._over.done():
             self._over.set_result(output.outcome)
 
-    def _account(self, kind: str, direction: str, name: str, data: bytes, plain: int | None = None) -> None:
-        self._bytes[direction] += len(data)
+    def _account(
+        self, kind: str, direction: Literal["up", "down"], name: str, data: bytes, plain: int | None = None
+    ) -> None:
+        sent, plain = len(data), len(data) if plain is None else plain
+        before = self._traffic.get((kind, direction), Sum(kind, direction, 0, 0, 0))
+        self._traffic[kind, direction] = Sum(
+            kind, direction, before.messages + 1, before.sent + sent, before.plain + plain
+        )
         if self._trace is not None:
-            self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))  # type: ignore[arg-type]
+            self._trace(FrameSent(kind, direction, name, sent, plain, data))
 
     def close_journal(self) -> None:
         """Force what was kept to the disk."""
@@ -388,11 +423,18 @@ class NetworkServer:
         return True
 
     async def _say_farewell(self) -> None:
-        """See that everybody hears the end: those that are there at once, those that are away if they come soon."""
-        deadline = time.monotonic() + self._patience.farewell
-        # Those who are away wait for a result; that there is none they find out themselves.
-        expected = set(self.session.members) if self.session.outcome is not None else set()
-        while time.monotonic() < deadline and not self._hurry:
-            if not self._lines and expected <= self._told:
+        """See that everybody hears the result: whoever is killed just then may come back for it, as at any time."""
+        result = self.session.outcome is not None
+        began = time.monotonic()
+        patience = self._patience.farewell if result else min(self._patience.farewell, PARTING)
+        said = False
+        while (passed := time.monotonic() - began) < patience and not self._hurry:
+            # Those who are away wait for a result; that there is none they find out themselves.
+            if not self.untold() if result else not self._lines:
                 return
+            if result and passed > SAY_AFTER and not said:
+                said = True
+                self._tell(f"waiting for {', '.join(self.untold())} to hear the end, for {patience:g} s at most")
             await asyncio.sleep(0.02)
+        if result and (untold := self.untold()):
+            self._tell(f"{', '.join(untold)} may not know that the run has ended: nothing was heard of it")

@@ -5,6 +5,7 @@
     identity.py     a site as it runs: name, key, warnings
     tls.py          contexts for both sides; who the peer is
     anchor.py       whom to believe; certificates and signatures that come in messages
+    watching.py     a revocation list that is replaced while a server runs
     statements.py   what members sign for each other
 
 No private key ever travels. A name is taken from a certificate and from nowhere else.
@@ -20,6 +21,7 @@ from fedslim.transport.trust.names import Role
 from fedslim.transport.trust.statements import Statement
 from fedslim.transport.trust.tls import client_context, explained, peer_name, refresh, server_context
 from fedslim.transport.trust.trial import Trial, make_trial
+from fedslim.transport.trust.watching import Watched
 
 __all__ = [
     "Authority",
@@ -31,6 +33,7 @@ __all__ = [
     "Statement",
     "Trial",
     "Trust",
+    "Watched",
     "client_context",
     "explained",
     "install",
