@@ -8,6 +8,7 @@ As a program it is a server in a process of its own, which says at its end how m
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -170,6 +171,7 @@ async def _serve(folder, returns, grace, members):
     lines = deque(maxlen=20)  # what it said last: why a run ended that should not have
     patience = replace(BRISK, answer=600.0, grace=grace)
     server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=lines.append)
+    gc.freeze()  # as `fedslim server` does
     before = peak()
     told = {"before": before, "reason": None, "table": None}
     async with serving(server) as (port, task):

@@ -2,6 +2,7 @@
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 import asyncio
+import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -62,6 +63,7 @@ def server(
     _make_folder(out)
     say("preparing the engine")
     prepare(federation.federation.variant)
+    gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
     run = Server(federation, who, out, tell=_teller(federation))
     served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
     save(served.table, out / CODE_TABLE)

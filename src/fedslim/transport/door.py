@@ -11,6 +11,7 @@ kernel. An honest handshake takes milliseconds, so hundreds of silent lines do n
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -28,6 +29,10 @@ HANDSHAKE = 10.0
 
 MOST_STRANGERS = 128
 """Lines whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""
+
+SWEEP_EVERY = 64
+"""Strangers that leave between two collections of garbage. A line that ends is a cycle with its buffer in it, and the
+collector counts objects, not bytes: beside a large heap of old objects it would leave a thousand lines lying about."""
 
 LEAST_TIME = 1.0
 """Seconds that a stranger has even if others are waiting."""
@@ -58,6 +63,7 @@ class Door:
         self._before = before  # is called before each handshake
         self._strangers: dict[asyncio.Task[None], float] = {}  # since when, the oldest first
         self._known: set[asyncio.Task[None]] = set()
+        self._left = 0  # strangers that went since the last collection
         self._sockets: list[socket.socket] = []
         self._doormen: list[asyncio.Task[None]] = []
         self.port = port
@@ -140,6 +146,10 @@ class Door:
             task.exception()  # it has been looked at: what a stranger does is no news
         elif was_stranger:
             line.close()  # the task may not even have begun
+        self._left += 1
+        if self._left >= SWEEP_EVERY:
+            self._left = 0
+            asyncio.get_running_loop().call_soon(gc.collect)  # not before asyncio has let go of the line as well
 
     async def _greet(self, line: socket.socket) -> None:
         loop = asyncio.get_running_loop()
