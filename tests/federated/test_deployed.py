@@ -15,7 +15,9 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError
 from fedslim.federated import simulate
+from fedslim.federated.accounting import save_served
 from fedslim.federated.deployed import SERVER_JOURNAL, KeyTrust, Member, MemberTrust, Server
+from fedslim.federated.records import load_run
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.server import ServerSession
@@ -103,6 +105,14 @@ def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, sites, 
     assert [step["itemsets"] for step in served.history][-1] >= len(expected) - 1
     record = served.as_dict(file)
     assert (record["itemsets"], record["rounds"]) == (len(expected), served.communication.rounds)
+    save_served(served, file, tmp_path / "saved")
+    kept = load_run(tmp_path / "saved")
+    assert (kept.kind, kept.variant, kept.code_table) == ("server", variant, served.table)
+    assert [site.name for site in kept.sites] == list(file.federation.members)
+    # What each member uses is what a server of so sees, and no other; how much it has, nobody tells it.
+    assert {site.usages is None for site in kept.sites} == {variant != "so"}
+    assert {site.transactions for site in kept.sites} == {None}
+    assert [msgspec.structs.asdict(step) for step in kept.history] == list(served.history)
 
 
 def test_what_leaves_a_site_is_in_its_audit_log(file, trial, sites, tmp_path):
@@ -170,7 +180,7 @@ async def broken_off(file, trial, sites, out, *, at):
             await asyncio.sleep(0.001)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        earlier.append((server, server.network.status()))
+        earlier.append((server.account, server.network.status()))
     served = await serving
     await asyncio.gather(*tasks)
     return served, earlier

@@ -216,7 +216,7 @@ def test_sites_that_cannot_be_used(sites, told):
 
 def test_divide_tells_what_it_cannot_do():
     with pytest.raises(
-        ParameterError, match="there is no partition 'even'; choose one of iid, dirichlet, support-skew"
+        ParameterError, match="there is no partition 'even'; choose one of iid, dirichlet, paper-sizes, support-skew"
     ):
         divide(SMALL, "even")
     with pytest.raises(ParameterError, match="31 clients cannot have a transaction each"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import shutil
 import signal
@@ -18,6 +17,7 @@ import pytest
 from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.federated.loopback import HOST, Loopback, free_port
+from fedslim.federated.records import load_run
 from fedslim.federated.simulation import prepare, simulate
 from fedslim.transport.journal import HEAD_BYTES, MAGIC
 from fedslim.transport.trust import Identity, Role, client_context, make_trial
@@ -191,7 +191,7 @@ def ends_as_if_nothing_had_happened(federation, calm, variant="x"):
     assert result.table == calm[variant].table
     assert all(table == result.table for table in result.told.values())
     assert set(result.told) == (set() if variant == "so" else set(MEMBERS))
-    assert result.record["reason"] is None
+    assert result.record.figures["reason"] is None
     for who in ("server", *MEMBERS):
         assert not federation.journal(who).exists()
         assert "internal error" not in federation.said(who)
@@ -304,9 +304,9 @@ def test_a_client_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     assert federation.ends("server", "north", "south") == [1, 1, 1]
     for who in ("server", "north", "south"):
         assert "'west' stayed away" in federation.said(who)
-    record = json.loads((federation.files.out("server") / "run.json").read_text())
-    assert "'west' stayed away" in record["reason"]
-    assert record["ending"] == "member lost"
+    figures = load_run(federation.files.out("server")).figures
+    assert "'west' stayed away" in figures["reason"]
+    assert figures["ending"] == "member lost"
     found = federation.result().table
     assert 0 < len(found) < len(calm["x"].table)
     # It was no more than a pause, if everybody comes back after all.
@@ -331,7 +331,7 @@ def test_sigterm_ends_a_client_that_can_come_back_and_a_server_with_the_best_so_
     federation.running["server"].send_signal(signal.SIGTERM)
     assert federation.ends("server", *MEMBERS) == [0] * 4
     result = federation.result()
-    assert result.record["ending"] == "interrupted"
+    assert result.record.figures["ending"] == "interrupted"
     assert 0 < len(result.table) < len(calm["x"].table)
     assert all(table == result.table for table in result.told.values())
 

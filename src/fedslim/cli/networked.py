@@ -71,8 +71,8 @@ def _variants(runs: Runs) -> Table:
         (
             f"{len(result.table):,}",
             f"{result.table.compression.L_percent:.2f}",
-            f"{result.record['rounds']:,}",
-            size(result.record["bytes_total"]),
+            f"{result.record.figures['rounds']:,}",
+            size(sum(kind.bytes for kind in result.record.traffic)),
             duration(result.seconds),
             simulation.variant,
             f"equal (server{' and members' if result.told else ''})",

@@ -16,7 +16,7 @@ from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
-from fedslim.cli.saving import save, save_record
+from fedslim.cli.saving import save
 from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, size
 from fedslim.errors import ParameterError, RunError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedslim.transport.config import FederationFile
     from fedslim.transport.trust import Identity
 
-CODE_TABLE, RECORD, HISTORY, AUDIT = "codetable.json", "run.json", "history.json", "audit.jsonl"
+CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
@@ -54,7 +54,8 @@ def server(
     It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
     Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
     """
-    from fedslim.federated.deployed import Server  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.federated.accounting import save_served  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.federated.deployed import Server  # noqa: PLC0415
     from fedslim.federated.simulation import prepare  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
 
@@ -66,9 +67,7 @@ def server(
     gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
     run = Server(federation, who, out, tell=_teller(federation))
     served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
-    save(served.table, out / CODE_TABLE)
-    save_record(served.as_dict(federation), out / RECORD)
-    save_record({"history": list(served.history)}, out / HISTORY)
+    save_served(served, federation, out)
     if served.lost is None:
         run.forget()  # not before everything is saved: whoever is killed before that can resume
     print_code_table(served.table, TOP, federation.federation.name)
@@ -249,12 +248,13 @@ def _progress(run: "Server") -> Callable[[], None]:
         nonlocal last
         if time.monotonic() - last < SAY_EVERY or run.session is None or run.session.variant is None:
             return
+        assert run.account is not None  # noqa: S101  # as old as the session
         last = time.monotonic()
         search = run.session.variant.search
         percent = 100.0 * search.bits_now / search.bits_standard.total if search.bits_standard.total else 100.0
         say(
             f"round {run.session.rounds}: {count(search.itemsets, 'itemset')}, L% {percent:.2f}, "
-            f"{size(run.communication.bytes_total)}"
+            f"{size(run.account.communication.bytes_total)}"
         )
 
     return on_round

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
 from fedslim.errors import JournalError, RunError
-from fedslim.metrics import Communication
+from fedslim.federated.accounting import Account, served_by
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal
-from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import NOTHING, Figures, RoundRecord, heard_in, rounds_of, told
+from fedslim.transport.recording import NOTHING, Figures, heard_in, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, Watched, client_context, peer_name, server_context
@@ -35,13 +32,11 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
-    from fedslim.mdl.codetable import CodeTable
+    from fedslim.federated.accounting import Served
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
-    from fedslim.protocol.outcome import Outcome
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
-    from fedslim.transport.memory import Trace
     from fedslim.transport.trust import Identity, Trust
 
 SAY_EVERY = 5.0
@@ -67,58 +62,14 @@ def patience(file: FederationFile) -> Patience:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What a server's run came to."""
-
-    table: CodeTable
-    outcome: Outcome
-    communication: Communication
-    seconds: float
-    history: tuple[dict[str, Any], ...]
-    lost: RunError | None  # why the run ended early, with the best so far
-    untold: tuple[str, ...] = ()  # who may not know how it ended
-
-    def as_dict(self, file: FederationFile) -> dict[str, Any]:
-        """The run record: what was run, with what, how it went."""
-        c = self.table.compression
-        return {
-            "version": __version__,
-            "federation": file.federation.name,
-            "federation_id": file.federation.id,
-            "digest": file.digest().hex(),
-            "variant": file.federation.variant,
-            "members": list(file.federation.members),
-            "clients": len(file.federation.members),
-            "transactions": self.table.transactions,
-            "items": len(self.table.vocabulary),
-            "bits_total": c.after.total,
-            "bits_data": c.after.data,
-            "bits_model": c.after.model,
-            "L_percent": c.L_percent,
-            "L_data_percent": c.L_data_percent,
-            "itemsets": len(self.table),
-            "candidates": self.outcome.tally.candidates,
-            "ending": self.outcome.ending,
-            "reason": None if self.lost is None else str(self.lost),
-            "converged": self.outcome.converged,
-            "not_told": list(self.untold),
-            "seconds": self.seconds,
-            **self.communication.as_dict(),
-        }
-
-
 class Server:
     """Serves one run of a federation."""
 
     def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Callable[[str], None]) -> None:
         self._file, self._identity, self._out, self._tell = file, identity, out, tell
-        self.communication = Communication()
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
-        self.history: list[dict[str, Any]] = []
-        self._began = time.monotonic()
-        self._on_round: Callable[[], None] | None = None
+        self.account: Account | None = None
 
     @property
     def journal(self) -> Path:
@@ -139,8 +90,6 @@ class Server:
             RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
             JournalError: There is a journal that is not this run's, or that cannot be continued.
         """
-        began = time.monotonic()
-        self._on_round = on_round
         journal: Journal | None = None
         run = os.urandom(16)
         path = self.journal
@@ -166,19 +115,18 @@ class Server:
             max_rounds=file.limits.max_rounds,
             keys=KeyTrust(file, lambda: listed.trust),
         )
+        self.account = account = Account(session, on_round)
         so_far, heard = NOTHING, set[str]()
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
             session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
-            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, self._passed_before)
+            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, account.passed_before)
             self._tell(f"resumed after {len(rounds)} rounds")
             so_far = rounds[-1].figures if rounds else NOTHING
             heard = heard_in(records, str(path))
-            for kind, direction, messages, sent, plain in so_far.traffic:
-                self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
-        began -= so_far.seconds
-        so_far = Figures(time.monotonic() - began, so_far.traffic)
+            account.carry_over(so_far.seconds, so_far.traffic)
+        so_far = Figures(account.seconds, so_far.traffic)
         self.network = NetworkServer(
             session,
             context,
@@ -186,13 +134,12 @@ class Server:
             patience=patience(file),
             journal=journal,
             begin_journal=self._begin_journal(run, path),
-            trace=self._account,
+            trace=account,
             tell=self._tell,
             so_far=so_far,
             heard=heard,
             before_handshake=listed.look,
         )
-        self._began = began
         lost: RunError | None = None
         try:
             async with watched(file.metrics.host, file.metrics.port, self.network.status):
@@ -206,10 +153,7 @@ class Server:
             outcome, lost = best, error
         finally:
             self.network.close_journal()
-        labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
-        table = code_table(outcome.table, labels)
-        history, untold = tuple(self.history), self.network.untold()
-        return Served(table, outcome, self.communication, time.monotonic() - began, history, lost, untold)
+        return served_by(session, outcome, account, lost, self.network.untold())
 
     def forget(self) -> None:
         """Remove the journal: for when the results are saved."""
@@ -231,44 +175,6 @@ class Server:
             if header.get(name) != value:
                 msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
                 raise JournalError(msg)
-
-    def _account(self, event: Trace) -> None:
-        if isinstance(event, FrameSent):
-            self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
-        elif isinstance(event, RoundPassed):
-            self.communication.end_round()
-            self._remember(event.number, time.monotonic() - self._began, self.communication.bytes_total)
-            if self._on_round is not None:
-                self._on_round()
-
-    def _passed_before(self, record: RoundRecord) -> None:
-        """A round of an earlier life is played again: it counts, with the figures that were noted then."""
-        self.communication.end_round()
-        self._remember(record.number, record.figures.seconds, record.figures.sent)
-
-    def _remember(self, number: int, seconds: float, sent: int) -> None:
-        """One more step of the history, where the table has changed."""
-        variant = None if self.session is None else self.session.variant
-        if variant is None or not variant.supports:
-            return
-        search = variant.search
-        if self.history and self.history[-1]["bits_total"] == search.bits_now:
-            return
-        self.history.append(
-            {
-                "round": number,
-                "seconds": seconds,
-                "itemsets": search.itemsets,
-                "bits_total": search.bits_now,
-                "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
-                "bytes_total": sent,
-            }
-        )
-
-
-def _numbers(table: m.Table) -> tuple[str, ...]:
-    """What the server calls items whose ids it was never told: the members know which they are."""
-    return tuple(f"item {number}" for number in range(table.usages.length))
 
 
 # -- a member -------------------------------------------------------------------------------------------------------

@@ -19,10 +19,11 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
+from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.transport.config import write_template
 from fedslim.transport.trust import make_trial
@@ -46,7 +47,7 @@ class LoopbackResult:
     """The server's, with the members' labels."""
     told: Mapping[str, CodeTable]
     """The members', where the variant tells them."""
-    record: Mapping[str, Any]
+    record: RunRecord
     seconds: float
 
 
@@ -149,9 +150,9 @@ class Loopback:
         """What is in the folders; items that somebody knows by number or id only get their labels back."""
         labels = next(iter(self.sites.values())).vocabulary
         table = replace(CodeTable.load(self.out("server") / "codetable.json"), vocabulary=labels)
-        record = json.loads((self.out("server") / "run.json").read_text("utf-8"))
+        record = load_run(self.out("server"))
         # In so a member has a table of its own, and is not told that of all.
-        names = () if record["variant"] == "so" else tuple(self.sites)
+        names = () if record.variant == "so" else tuple(self.sites)
         saved = {name: self.out(name) / "codetable.json" for name in names}
         told = {name: _named(CodeTable.load(path), labels) for name, path in saved.items() if path.exists()}
         return LoopbackResult(table, told, record, seconds)

@@ -28,10 +28,12 @@ from fedslim.metrics.labelled import by_usage, usages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fedslim.federated.accounting import Served
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics.labelled import Table
+    from fedslim.transport.config import FederationFile
 
 FORMAT = "fedslim-run"
 VERSION = 1
@@ -189,6 +191,34 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         agreements=agreements,
         gap=None if compared is None else _gap(compared),
         **_stamped(simulation.table),
+    )
+
+
+def served_record(served: Served, file: FederationFile, more: Mapping[str, Any] | None = None) -> RunRecord:
+    """The record of a real server: what it was told, and no more."""
+    told = {**served.as_dict(file), **(more or {})}
+    traffic = told.pop("by_kind")
+    untold = told.pop("not_told")
+    seen = served.outcome.site_usages or {}
+    federation = file.federation
+    return RunRecord(
+        kind="server",
+        data=federation.name,
+        variant=federation.variant,
+        command="fedslim server FEDERATION.toml",
+        settings={
+            "federation_id": federation.id,
+            "digest": file.digest().hex(),
+            "masked": file.settings().masked,
+            "max_time": file.limits.max_time,
+            "max_rounds": file.limits.max_rounds,
+            "not_told": untold,
+        },
+        figures=told,
+        history=msgspec.convert(list(served.history), list[Step]),
+        traffic=msgspec.convert(traffic, list[Kind]),
+        sites=[SiteRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
+        **_stamped(served.table),
     )
 
 

@@ -21,18 +21,17 @@ from typing import TYPE_CHECKING, Any
 from fedslim._jit import forget_caches
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
-from fedslim.federated.history import History
+from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
 from fedslim.mdl.pairs import FEW_PAIRS, no_pairs, with_room
-from fedslim.metrics import Communication
 from fedslim.protocol.client import Site
 from fedslim.protocol.messages import MOST_MEMBERS, Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
-from fedslim.transport.memory import MemoryFederation, RoundPassed
+from fedslim.transport.memory import MemoryFederation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.driver import Progress
     from fedslim.mdl.search import Tally
+    from fedslim.metrics import Communication
     from fedslim.protocol.outcome import Ending
-    from fedslim.transport.memory import Trace
 
     Sites = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
     OnProgress = Callable[[Progress, Communication], None]
@@ -92,29 +91,23 @@ class Simulation:
 
     def as_dict(self) -> dict[str, Any]:
         """Every figure under its plain name, ready for JSON."""
-        c, said = self.table.compression, self.communication
+        found = figures(
+            self.table,
+            self.communication,
+            tally=self.tally,
+            ending=self.ending,
+            clients=len(self.sites),
+            seconds=self.seconds,
+        )
         return {
             "variant": self.variant,
             "masked": self.masked,
-            "clients": len(self.sites),
-            "transactions": self.table.transactions,
-            "items": len(self.table.vocabulary),
-            "bits_total": c.after.total,
-            "bits_data": c.after.data,
-            "bits_model": c.after.model,
-            "L_percent": c.L_percent,
-            "L_data_percent": c.L_data_percent,
-            "itemsets": len(self.table),
-            "candidates": self.tally.candidates,
-            "seconds": self.seconds,
-            "converged": self.converged,
-            "ending": self.ending,
             "seed": self.seed,
             "max_time": self.max_time,
             "max_rounds": self.max_rounds,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._dealt(),
-            **said.as_dict(),
+            **found,
         }
 
     def _dealt(self) -> dict[str, Any] | None:
@@ -171,16 +164,16 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
-    said = Communication()
+    account = Account(server)
     federation = MemoryFederation(
         server,
         {name: Site(database, members, secret, agreed, unmasked=not masked) for name, database in named.items()},
         entropy=entropy,
-        trace=_account(said),
+        trace=account,
     )
     started = time.perf_counter()
-    history = History(said)
-    outcome = federation.run(between=_between(server, stop.within(max_time), history, said, on_progress))
+    said = account.communication
+    outcome = federation.run(between=_between(server, stop.within(max_time), said, on_progress))
     seconds = time.perf_counter() - started
     return Simulation(
         variant,
@@ -195,7 +188,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         max_time,
         max_rounds,
         outcome.site_usages,
-        tuple(history.steps),
+        tuple(account.history),
         sites if isinstance(sites, Partition) else None,
     )
 
@@ -232,20 +225,10 @@ def _warm_up(variant: str) -> None:
 # -- what happens while it runs --------------------------------------------------------------------------------------
 
 
-def _account(said: Communication) -> Callable[[Trace], None]:
-    def trace(event: Trace) -> None:
-        if isinstance(event, RoundPassed):
-            said.end_round()
-        else:
-            said.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
-
-    return trace
-
-
 def _between(
-    server: ServerSession, stop: Stop, history: History, said: Communication, on_progress: OnProgress | None
+    server: ServerSession, stop: Stop, said: Communication, on_progress: OnProgress | None
 ) -> Callable[[], None]:
-    """What is done after every round: look whether somebody wants it to end, note and tell how it goes."""
+    """What is done after every round: look whether somebody wants it to end, and tell how it goes."""
     report: Callable[[], None] | None = None
     due = 0.0
 
@@ -253,7 +236,6 @@ def _between(
         nonlocal report, due
         if stop.asked:
             server.stop()
-        history.note(server, said.rounds)
         if on_progress is None or server.variant is None or (now := time.monotonic()) < due:
             return
         if report is None:

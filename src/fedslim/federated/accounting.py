@@ -1,0 +1,190 @@
+"""What a server's run came to and what it cost, whichever transport or engine carried it.
+
+account = Account(session)
+account(event)                                   # a trace of the transport's
+served = served_by(session, outcome, account, lost=None)
+save_served(served, file, folder)                # codetable.json and run.json
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.metrics import Communication
+from fedslim.protocol.outcome import code_table
+from fedslim.transport.memory import FrameSent, RoundPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from fedslim.errors import RunError
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.mdl.search import Tally
+    from fedslim.protocol import messages as m
+    from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.protocol.server import ServerSession
+    from fedslim.transport.config import FederationFile
+    from fedslim.transport.memory import Trace
+    from fedslim.transport.recording import RoundRecord, Sum
+
+CODE_TABLE, RECORD = "codetable.json", "run.json"
+"""What a server leaves in its folder."""
+
+
+def figures(  # noqa: PLR0913  # what a run comes to, by keyword
+    table: CodeTable, said: Communication, *, tally: Tally, ending: Ending, clients: int, seconds: float
+) -> dict[str, Any]:
+    """What a run found and what it cost, under plain names."""
+    c = table.compression
+    return {
+        "clients": clients,
+        "transactions": table.transactions,
+        "items": len(table.vocabulary),
+        "bits_total": c.after.total,
+        "bits_data": c.after.data,
+        "bits_model": c.after.model,
+        "L_percent": c.L_percent,
+        "L_data_percent": c.L_data_percent,
+        "itemsets": len(table),
+        "candidates": tally.candidates,
+        "seconds": seconds,
+        "converged": ending == "converged",
+        "ending": ending,
+        **said.as_dict(),
+    }
+
+
+class Account:
+    """Takes the traces of a transport and keeps the books: traffic, and a step of history where the table changes."""
+
+    def __init__(self, session: ServerSession, on_round: Callable[[], None] | None = None) -> None:
+        self.communication = Communication()
+        self.history: list[dict[str, Any]] = []
+        self._session, self._on_round = session, on_round
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the account was opened, and before that in earlier lives."""
+        return time.monotonic() - self._began
+
+    def __call__(self, event: Trace) -> None:
+        """Enter one trace."""
+        if isinstance(event, FrameSent):
+            self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
+        elif isinstance(event, RoundPassed):
+            self.communication.end_round()
+            self.note(event.number)
+            if self._on_round is not None:
+                self._on_round()
+
+    def passed_before(self, record: RoundRecord) -> None:
+        """A round of an earlier life is played again: it counts, with the figures that were noted then."""
+        self.communication.end_round()
+        self._remember(record.number, record.figures.seconds, record.figures.sent)
+
+    def carry_over(self, seconds: float, traffic: Iterable[Sum]) -> None:
+        """Add what earlier lives have cost."""
+        self._began -= seconds
+        for kind, direction, messages, sent, plain in traffic:
+            self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
+
+    def note(self, number: int) -> None:
+        """Write down where the search stands after a round, if its table has changed."""
+        self._remember(number, self.seconds, None)
+
+    def _remember(self, number: int, seconds: float, sent: int | None) -> None:
+        variant = self._session.variant
+        if variant is None or not variant.supports:
+            return
+        search = variant.search
+        if self.history and self.history[-1]["bits_total"] == search.bits_now:
+            return
+        self.history.append(
+            {
+                "round": number,
+                "seconds": seconds,
+                "itemsets": search.itemsets,
+                "bits_total": search.bits_now,
+                "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
+                "bytes_total": self.communication.bytes_total if sent is None else sent,
+            }
+        )
+
+
+# -- what a server leaves ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server's run came to."""
+
+    table: CodeTable
+    outcome: Outcome
+    communication: Communication
+    seconds: float
+    history: tuple[dict[str, Any], ...]
+    lost: RunError | None  # why the run ended early, with the best so far
+    untold: tuple[str, ...] = ()  # who may not know how it ended
+
+    def as_dict(self, file: FederationFile) -> dict[str, Any]:
+        """Every figure under its plain name, ready for JSON; see `figures`."""
+        told = figures(
+            self.table,
+            self.communication,
+            tally=self.outcome.tally,
+            ending=self.outcome.ending,
+            clients=len(file.federation.members),
+            seconds=self.seconds,
+        )
+        return {
+            **told,
+            "reason": None if self.lost is None else str(self.lost),
+            "not_told": list(self.untold),
+        }
+
+
+def served_by(
+    session: ServerSession, outcome: Outcome, account: Account, lost: RunError | None, untold: tuple[str, ...] = ()
+) -> Served:
+    """What a session came to, with what the server may call the items."""
+    table = table_at_server(session, outcome)
+    return Served(table, outcome, account.communication, account.seconds, tuple(account.history), lost, untold)
+
+
+def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
+    """The table with labels, where members share them; else with ids; else with numbers."""
+    labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
+    return code_table(outcome.table, labels)
+
+
+def _numbers(table: m.Table) -> tuple[str, ...]:
+    """What the server calls items whose ids it was never told: the members know which they are."""
+    return tuple(f"item {number}" for number in range(table.usages.length))
+
+
+def save_served(
+    served: Served, file: FederationFile, folder: Path, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Save what a server leaves; `more` goes into the record of the run, as figures.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    from fedslim.federated.records import save_run, served_record  # noqa: PLC0415  # only for whoever keeps records
+
+    served.table.save(folder / CODE_TABLE)
+    save_run(served_record(served, file, more), folder / RECORD)
+
+
+def write_record(record: dict[str, Any], path: Path) -> None:
+    """Write one JSON object, which appears whole or not at all."""
+    make_folder_for(path)
+    with replacing(path) as (stream, _):
+        stream.write((json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
