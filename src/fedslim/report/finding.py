@@ -26,14 +26,25 @@ def find_records(paths: Sequence[str | Path]) -> list[RunRecord]:
     Raises:
         InputError: A place has none, or one that cannot be used.
     """
-    found = dict.fromkeys(chain.from_iterable(_files(Path(path)) for path in paths))  # a place may be named twice
-    return [load_run(path) for path in found]
+    return [load_run(path) for path in record_files(paths)]
+
+
+def record_files(paths: Sequence[str | Path]) -> list[Path]:
+    """The files of all records at these places, each once, however often it is named.
+
+    Raises:
+        InputError: A folder has none.
+    """
+    found = chain.from_iterable(_files(Path(path)) for path in paths)
+    return list({file.resolve(): file for file in found}.values())
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir() or (path / RUN).is_file():
-        return [(path / RUN if path.is_dir() else path).resolve()]
-    files = [file.resolve() for file in _below(path) if is_record(file)]
+    if not path.is_dir():
+        return [path]
+    if (path / RUN).is_file():
+        return [path / RUN]
+    files = [file for file in _below(path) if is_record(file)]
     if not files:
         msg = (
             f"{path}: there is no record of a run in this folder or below it; "

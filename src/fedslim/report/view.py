@@ -163,6 +163,7 @@ def view(records: Sequence[RunRecord], *, title: str | None = None) -> View:
     if not records:
         msg = "there is no run to report; name a folder that `fedslim simulate --out` has written"
         raise InputError(msg)
+    records = _in_order(records)
     most = max(FEWEST_ROWS, min(MOST_ROWS, ALL_ROWS // len(records)))
     called = names(records)
     tables = [record.code_table for record in records]
@@ -176,6 +177,13 @@ def view(records: Sequence[RunRecord], *, title: str | None = None) -> View:
         ],
         runs=[_run(name, record, table, most) for name, record, table in zip(called, records, tables, strict=True)],
     )
+
+
+def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs of a data set together, the smaller federations first, and the variants as everywhere: x, sa, so."""
+    data = list(dict.fromkeys(record.data for record in records))
+    variants = list(phrases.MEANING)
+    return sorted(records, key=lambda r: (data.index(r.data), len(r.sites), variants.index(r.variant)))
 
 
 def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:

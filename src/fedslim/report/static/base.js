@@ -38,4 +38,7 @@ function size(bytes) {
   return `${fixed(value, digits)} ${units[unit]}`;
 }
 
+// Where a mark on an axis stands, zeros after the point are noise.
+const shortSize = (bytes) => size(bytes).replace(/\.0+ /, " ");
+
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

@@ -18,7 +18,7 @@ function ticks(low, high, about) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
   const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(k * step);
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(k * step || 0); // never a negative zero
   return found;
 }
 
@@ -54,7 +54,7 @@ function stepAt(xs, x) {
 }
 
 // series: [{name, xs, ys, itemsets, colour, dash, mark, chosen}]
-function lineChart(title, about, series, { log = false, format, unit }) {
+function lineChart(title, about, series, { log = false, format, tick = format, unit }) {
   const svg = draw("svg", { role: "img", tabindex: 0 });
   const readout = make("output", { class: "readout" }, "Point at the curves, or use the arrow keys.");
   const legend = make("ul", { class: "legend" });
@@ -87,8 +87,8 @@ function lineChart(title, about, series, { log = false, format, unit }) {
     const narrow = width < 460 || usable.length > 6;
     legend.hidden = !narrow;
     const longest = Math.max(...usable.map((s) => s.name.length));
-    const right = narrow ? 14 : Math.min(180, 60 + longest * 6.6);
-    const box = { left: 40, right: width - right, top: 12, bottom: 236 };
+    const right = narrow ? 14 : Math.min(210, 76 + longest * 7.4);
+    const box = { left: 48, right: width - right, top: 12, bottom: 236 };
     const x = scale(xLow, xHigh, box.left, box.right, log);
     const y = scale(bottom, top, box.bottom, box.top, false);
     svg.replaceChildren();
@@ -96,19 +96,18 @@ function lineChart(title, about, series, { log = false, format, unit }) {
     for (const v of ticks(bottom, top, 5)) {
       svg.append(
         draw("line", { class: "grid", x1: box.left, x2: box.right, y1: y(v), y2: y(v) }),
-        draw("text", { x: box.left - 8, y: y(v) + 4, "text-anchor": "end" }, whole(v)),
+        draw("text", { x: box.left - 8, y: y(v) + 4, "text-anchor": "end" }, `${whole(v)} %`),
       );
     }
     svg.append(draw("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
-    const room = Math.max(2, Math.floor((box.right - box.left) / 85));
+    const room = Math.max(2, Math.floor((box.right - box.left) / 75));
     for (const v of log ? logTicks(xLow, xHigh, room) : ticks(xLow, xHigh, room)) {
       svg.append(
         draw("line", { class: "axis", x1: x(v), x2: x(v), y1: box.bottom, y2: box.bottom + 5 }),
-        draw("text", { x: x(v), y: box.bottom + 19, "text-anchor": "middle" }, format(v)),
+        draw("text", { x: x(v), y: box.bottom + 19, "text-anchor": "middle" }, tick(v)),
       );
     }
     svg.append(
-      draw("text", { x: box.left - 8, y: box.top - 2, "text-anchor": "end" }, "%"),
       draw("text", { x: box.right, y: box.bottom + 36, "text-anchor": "end" }, unit),
     );
     for (const s of usable) {

@@ -1,6 +1,8 @@
 // A table that sorts by any column and shows one page of its rows: however many there are, few are in the document.
-// columns: [{title, value(row), show(row), number, wide, whole, up}]; `up`: its first sort is upwards.
-function grid({ caption, columns, rows, sort = null, page = 25, called = "row", current = null, long = false }) {
+// columns: [{title, value(row), show(row), number, main, wide, whole, up}]; `up`: its first sort is upwards. On a phone
+// a row is a card: `main` heads it, and `whole` takes a line of its own.
+function grid({ caption, columns, rows, sort = null, page = 25, narrow = page, called = "row", current = null, long = false }) {
+  if (matchMedia("(max-width: 40rem)").matches) page = narrow;
   const state = { rows, sort, down: sort !== null && !columns[sort].up, first: 0 };
   const body = make("tbody", { role: "rowgroup" });
   const heads = columns.map((column, k) => {
@@ -58,7 +60,7 @@ function grid({ caption, columns, rows, sort = null, page = 25, called = "row", 
   }
   function line(row) {
     const cells = columns.map((column) => {
-      const cls = [column.number && "number", column.wide && "wide", column.whole && "whole", column.cls].filter(Boolean).join(" ");
+      const cls = [column.number && "number", column.main && "main", column.wide && "wide", column.whole && "whole", column.cls].filter(Boolean).join(" ");
       return make("td", { role: "cell", class: cls, "data-label": column.label ?? column.title }, column.show ? column.show(row) : String(column.value(row)));
     });
     return make("tr", { role: "row", "aria-current": current && current(row) ? "true" : null }, cells);
@@ -88,17 +90,19 @@ function searcher(labels) {
   };
 }
 
-function chips(labels, items, hit) {
-  return make("ul", { class: "chips" }, items.map((item) => make("li", { class: hit && hit(item) ? "hit" : null }, labels[item] || "∅")));
+function chips(labels, items, hit, badge) {
+  const list = make("ul", { class: "chips" }, items.map((item) => make("li", { class: hit && hit(item) ? "hit" : null }, labels[item] || "∅")));
+  if (badge) list.append(make("li", { class: "badge yes" }, badge));
+  return list;
 }
 
-// Counts at each site, the darker the more; as numbers where there is room.
-function cells(counts, names) {
+// Counts at each site, the stronger the colour the more; as numbers where there is room.
+function cells(counts, names, digits) {
   const many = counts.length > 12;
   const most = Math.max(1, ...counts);
   const said = counts.map((n, k) => `${names[k]} ${n}`).join(", ");
   const node = make("div", { class: many ? "cells thin" : "cells", role: "img", "aria-label": said });
-  set(node, "--sites", counts.length);
+  set(set(node, "--sites", counts.length), "--digits", digits);
   counts.forEach((n, k) => node.append(set(make("span", { title: `${names[k]}: ${n}` }, many ? null : whole(n)), "--share", (n / most).toFixed(3))));
   return node;
 }

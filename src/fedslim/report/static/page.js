@@ -5,14 +5,14 @@ let chosen = 0;
 let refilter = null; // lets other sections set the filters of the code table
 
 const SECTIONS = [
-  ["runs", "All runs", overview],
-  ["together", "Found together, by no site alone", together],
-  ["table", "The code table", codeTable],
-  ["compression", "Compression", compression],
-  ["agreement", "Agreement", agreement],
-  ["communication", "Communication", communication],
-  ["sites", "Sites", sites],
-  ["reproduce", "Configuration, and how to do it again", reproduce],
+  ["runs", "All runs", "All runs", overview],
+  ["together", "Found together", "Found together, by no site alone", together],
+  ["table", "Code table", "The code table", codeTable],
+  ["compression", "Compression", "Compression", compression],
+  ["agreement", "Agreement", "Agreement", agreement],
+  ["communication", "Communication", "Communication", communication],
+  ["sites", "Sites", "Sites", sites],
+  ["reproduce", "Configuration", "Configuration, and how to do it again", reproduce],
 ];
 
 const note = (...text) => make("p", { class: "note" }, ...text);
@@ -26,7 +26,8 @@ const factList = (facts, cls) =>
 function overview() {
   if (view.runs.length < 2) return null;
   const rows = view.overview.map((row, number) => ({ ...row, number }));
-  const first = { title: "run", wide: true, value: (row) => row.name, show: (row) => make("button", { type: "button", class: "pick", onclick: () => choose(row.number, "runs") }, row.name) };
+  const pick = (row) => make("button", { type: "button", class: "pick", onclick: () => choose(row.number, "runs") }, row.name);
+  const first = { title: "run", main: true, value: (row) => row.name, show: (row) => make("div", {}, pick(row), " ", make("small", {}, view.runs[row.number].meaning)) };
   const figure = (text) => {
     const found = /^[\d,.]+/.exec(text);
     return found ? Number(found[0].replaceAll(",", "")) : null;
@@ -42,16 +43,17 @@ function together(run) {
   if (!gap.total) return note("Nothing: whatever the reference has, some site also finds alone.");
   const names = run.sites.map((site) => site.name);
   const rows = gap.items.map((items, k) => ({ items, usage: gap.usage[k], at: gap.supports[k], found: gap.found[k], most: Math.max(0, ...gap.supports[k]) }));
+  const digits = String(Math.max(0, ...rows.map((row) => row.most))).length;
   const search = searcher(labels);
   let found = search("");
   const columns = [
-    { title: "items", wide: true, value: (row) => row.items.length, show: (row) => chips(labels, row.items, found.hit) },
+    { title: "items", main: true, wide: true, value: (row) => row.items.length, show: (row) => chips(labels, row.items, found.hit) },
     { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
     { title: "most at one site", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
-    { title: "support at each site", label: "", whole: true, show: (row) => cells(row.at, names) },
+    { title: "support at each site", label: "", whole: true, show: (row) => cells(row.at, names, digits) },
     { title: "found", label: "", value: (row) => Number(row.found), show: (row) => make("span", { class: row.found ? "badge yes" : "badge no" }, row.found ? "✓ found" : "✗ missed"), up: true },
   ];
-  const shown = grid({ columns, rows, sort: 1, page: 10, called: "itemset" });
+  const shown = grid({ columns, rows, sort: 1, page: 10, narrow: 5, called: "itemset" });
   const text = make("input", { type: "search", autocomplete: "off", spellcheck: "false", oninput: () => filter() });
   const which = make("select", { onchange: () => filter() }, ["all", "found", "missed"].map((name) => make("option", {}, name)));
   function filter() {
@@ -61,9 +63,9 @@ function together(run) {
   const cut = rows.length < gap.total ? ` The first ${whole(rows.length)} are here.` : "";
   const reference = run.agreements.length ? run.agreements[0].reference : "the reference";
   return [
-    note(`Of the itemsets that ${reference} gives, ${whole(gap.total)} are found at no site by itself: each site has too few cases. Mining together found ${whole(gap.recovered)} of them.${cut}`),
+    note(`Of the itemsets in the table of ${reference}, ${whole(gap.total)} are found at no site by itself. Mining together found ${whole(gap.recovered)} of them.${cut}`),
     make("div", { class: "tools" }, make("label", { class: "grow" }, "Search items", text), make("label", {}, "Show", which)),
-    note(`Support at ${names.length > 12 ? `${names.length} sites, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; darker is more.`),
+    note(`Support at ${names.length > 12 ? `${names.length} sites, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; the stronger the colour, the more.`),
     shown.node,
   ];
 }
@@ -75,25 +77,22 @@ function codeTable(run) {
   const rows = table.items.map((items, k) => ({ k, items, usage: table.usage[k], support: table.support[k], length: table.code_length[k], saved: table.bits_saved[k] }));
   const search = searcher(labels);
   let found = search("");
+  const digits = table.sites ? String(Math.max(0, ...table.sites.flat())).length : 1;
   const there = (row) => (first ? first.usages[row.k] : null);
   const columns = [
+    { title: "itemset", label: "", main: true, wide: true, value: (row) => row.items.map((item) => labels[item]).join(", "), show: (row) => itemset(row), up: true },
     { title: "bits saved", number: true, value: (row) => row.saved, show: (row) => whole(Math.round(row.saved)) },
     { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
     { title: "support", number: true, value: (row) => row.support, show: (row) => whole(row.support) },
     { title: "code bits", number: true, value: (row) => row.length, show: (row) => fixed(row.length, 2), up: true },
     { title: "items", number: true, value: (row) => row.items.length, show: (row) => whole(row.items.length) },
-    { title: "itemset", label: "", wide: true, value: (row) => row.items.map((item) => labels[item]).join(", "), show: (row) => itemset(row), up: true },
   ];
-  if (first) columns.splice(3, 0, { title: "usage there", number: true, value: there, show: (row) => (there(row) === null ? "extra" : whole(there(row))) });
+  if (first) columns.splice(4, 0, { title: "usage there", number: true, value: there, show: (row) => (there(row) === null ? "extra" : whole(there(row))) });
   function itemset(row) {
-    return [
-      chips(labels, row.items, found.hit),
-      table.alone && table.alone[row.k] ? make("span", { class: "badge yes" }, "◆ found by no site alone") : null,
-      table.sites ? cells(table.sites[row.k], names) : null,
-    ];
+    const badge = table.alone && table.alone[row.k] ? "◆ by no site alone" : null;
+    return make("div", {}, chips(labels, row.items, found.hit, badge), table.sites ? cells(table.sites[row.k], names, digits) : null);
   }
-  columns.at(-1).show = (row) => make("div", {}, itemset(row));
-  const shown = grid({ columns, rows, sort: 0, page: 25, called: "itemset" });
+  const shown = grid({ columns, rows, sort: 1, page: 25, narrow: 8, called: "itemset" });
 
   const text = make("input", { type: "search", id: "search", autocomplete: "off", spellcheck: "false", placeholder: "such as: fever cough", oninput: filter });
   const bound = (id, label, hint) => make("input", { type: "number", min: 0, inputmode: "numeric", id, "aria-label": label, placeholder: hint, oninput: filter });
@@ -159,7 +158,7 @@ function compression(run) {
     return places.map((k) => ({ name: s.name, round: s.curve.rounds[k], bytes: s.curve.bytes[k], itemsets: s.curve.itemsets[k], percent: s.curve.percent[k] }));
   });
   const columns = [
-    { title: "run", wide: true, value: (row) => row.name },
+    { title: "run", main: true, value: (row) => row.name },
     { title: "round", number: true, value: (row) => row.round, show: (row) => whole(row.round) },
     { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
     { title: "itemsets", number: true, value: (row) => row.itemsets, show: (row) => whole(row.itemsets) },
@@ -171,7 +170,7 @@ function compression(run) {
       "div",
       { class: "charts" },
       lineChart("Over rounds", "How often the server asked.", on("rounds"), { format: whole, unit: "rounds" }),
-      lineChart("Over bytes", "What was sent, both ways; a logarithmic scale.", on("bytes"), { format: size, unit: "sent", log: true }),
+      lineChart("Over bytes", "What was sent, both ways; a logarithmic scale.", on("bytes"), { format: size, tick: shortSize, unit: "sent", log: true }),
     ),
     make("details", {}, make("summary", {}, "Some of these figures as a table"), grid({ columns, rows, page: 200, called: "step" }).node),
   ];
@@ -192,11 +191,11 @@ function agreement(run) {
     const points = each.usages.map((there, k) => [there, run.table.usage[k]]).filter(([there]) => there !== null);
     const rows = each.missed_items.map((items, k) => ({ items, usage: each.missed_usage[k] }));
     const columns = [
-      { title: "missed", wide: true, value: (row) => row.items.length, show: (row) => chips(run.labels, row.items) },
+      { title: "missed", main: true, wide: true, value: (row) => row.items.length, show: (row) => chips(run.labels, row.items) },
       { title: "usage there", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
     ];
     const off = points.filter(([there, here]) => there !== here).length;
-    const usual = off ? `${whole(off)} of ${plural(points.length, "matched itemset")} are used more or less often here.` : "Every matched itemset is used equally often in both.";
+    const usual = off ? `${whole(off)} of ${plural(points.length, "matched itemset")} are used more often here, or less.` : "Every matched itemset is used equally often in both.";
     const extra = each.extra && each === run.agreements[0] ? make("p", {}, make("button", { type: "button", class: "pick pick-hint", onclick: () => { refilter("extra"); document.getElementById("table").scrollIntoView(); } }, `Show the ${whole(each.extra)} extra in the code table`)) : null;
     return make(
       "div",
@@ -204,12 +203,11 @@ function agreement(run) {
       make("h3", {}, `With ${each.reference}`),
       stack,
       keys,
-      factList(each.figures, "figures small"),
       make(
         "div",
         { class: "beside" },
         points.length ? dotChart("Usage here and there", usual, points) : null,
-        make("div", {}, rows.length ? grid({ columns, rows, sort: 1, page: 8, called: "missed itemset" }).node : make("p", {}, "Nothing was missed."), extra),
+        make("div", {}, factList(each.figures, "figures small"), rows.length ? grid({ columns, rows, sort: 1, page: 8, called: "missed itemset" }).node : make("p", {}, "Nothing was missed."), extra),
       ),
     );
   });
@@ -221,8 +219,8 @@ function communication(run) {
   const sum = (way, name) => rows.filter((row) => row.direction === way).reduce((total, row) => total + row[name], 0);
   const most = Math.max(1, ...rows.map((row) => row.bytes));
   const columns = [
-    { title: "message", wide: true, value: (row) => row.kind, show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, row.meaning)), up: true },
-    { title: "way", value: (row) => row.direction, show: (row) => (row.direction === "up" ? "↑ up" : "↓ down"), up: true },
+    { title: "message", main: true, value: (row) => row.kind, show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, row.meaning)), up: true },
+    { title: "way", cls: "tight", value: (row) => row.direction, show: (row) => (row.direction === "up" ? "↑ up" : "↓ down"), up: true },
     { title: "messages", number: true, value: (row) => row.messages, show: (row) => whole(row.messages) },
     { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
     { title: "before compression", number: true, value: (row) => row.bytes_uncompressed, show: (row) => size(row.bytes_uncompressed) },
@@ -239,7 +237,7 @@ function sites(run) {
   const rows = run.sites;
   const largest = Math.max(1, ...rows.map((row) => row.transactions || 0));
   const known = (name) => rows.some((row) => row[name] !== null);
-  const columns = [{ title: "site", wide: true, value: (row) => row.name, show: (row) => row.name, up: true }];
+  const columns = [{ title: "site", main: true, value: (row) => row.name, show: (row) => row.name, up: true }];
   const add = (name, title, show) => known(name) && columns.push({ title, number: true, value: (row) => row[name], show: (row) => show(row[name]) });
   add("transactions", "transactions", whole);
   add("itemsets", "finds alone", whole);
@@ -283,13 +281,13 @@ function choose(number, from) {
 
 function render() {
   const run = view.runs[chosen];
-  const drawn = SECTIONS.map(([id, title, section]) => [id, title, section(run)]).filter(([, , content]) => content);
-  const links = drawn.map(([id, title]) => make("a", { href: `#${id}` }, title));
+  const drawn = SECTIONS.map(([id, short, title, section]) => [id, short, title, section(run)]).filter(([, , , content]) => content);
+  const links = drawn.map(([id, short]) => make("a", { href: `#${id}` }, short));
   main.replaceChildren(
     make("nav", { "aria-label": "Sections" }, links),
     make("p", { class: "lead", id: "lead" }, run.lead),
     factList(run.headline, "figures"),
-    ...drawn.map(([id, title, content]) => make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...[content].flat())),
+    ...drawn.map(([id, , title, content]) => make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...[content].flat())),
   );
 }
 
