@@ -29,7 +29,7 @@ def run_html(
     if len(sites) > FEW:
         told["sites"] = f"{told['sites']}, …"
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told.items() if text)
-    return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{escape(note)}</p>' if note else ''}"  # noqa: SLF001  # the protocol of notebooks
+    return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{escape(note)}</p>' if note else ''}"
 
 
 FEW = 10
