@@ -167,7 +167,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
     for (const { s, at } of rows) {
       svg.append(
         mark(s.mark, box.right + 16, at, 4.5, s.colour),
-        draw("text", { class: `direct ${s.colour}`, x: box.right + 27, y: at + 4 }, `${s.name} `, draw("tspan", {}, fixed(s.ys.at(-1), 2))),
+        draw("text", { class: "direct", x: box.right + 27, y: at + 4 }, `${s.name} `, draw("tspan", {}, fixed(s.ys.at(-1), 2))),
       );
     }
   }
