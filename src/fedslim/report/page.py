@@ -49,9 +49,9 @@ def page(view: View) -> str:
         "style": style,
         "script": script,
         "view": json_in_html(msgspec.to_builtins(view)),
-        "title": escape(_encodable(view.title)),
-        "subtitle": escape(_encodable(view.subtitle)),
-        "lead": escape(_encodable(view.runs[0].lead)),
+        "title": escape(_harmless(view.title)),
+        "subtitle": escape(_harmless(view.subtitle)),
+        "lead": escape(_harmless(view.runs[0].lead)),
         "version": escape(view.version),
     }
     # In one go, so that nothing within a part is taken for a place to fill.
@@ -73,9 +73,9 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _encodable(text: str) -> str:
-    """Halves of surrogate pairs, from names that are not UTF-8, cannot be written."""
-    return text.encode(errors="replace").decode()
+def _harmless(text: str) -> str:
+    """Without marks of direction, which reorder what follows, and halves of characters, which cannot be written."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "\ufffd", text)
 
 
 def _part(name: str) -> str:

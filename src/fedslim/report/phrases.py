@@ -138,7 +138,7 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
 
 def _recovery(rows: Sequence[GapRow]) -> Fact:
     gap, recovered = len(rows), sum(row.recovered for row in rows)
-    share = f"{100 * recovered / gap:.1f} % of the gap (GRR {recovered / gap:.3f})" if gap else "some site finds each"
+    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "some site finds each"
     return Fact("found by no site alone", _of(recovered, gap), share)
 
 

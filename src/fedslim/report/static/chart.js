@@ -205,5 +205,5 @@ function dotChart(title, about, points) {
     draw("text", { x: 50, y: 18 }, "↑ usage here"),
   );
   for (const [there, here] of points) svg.append(draw("circle", { class: "dot", cx: x(Math.max(there, low)).toFixed(1), cy: y(Math.max(here, low)).toFixed(1), r: 3 }));
-  return make("figure", {}, make("figcaption", {}, make("strong", {}, title), about), svg);
+  return make("figure", { class: "dots" }, make("figcaption", {}, make("strong", {}, title), about), svg);
 }

@@ -9,7 +9,7 @@ function grid({ caption, columns, rows, sort = null, page = 25, narrow = page, c
     const sorts = column.value && sort !== null;
     const inside = sorts ? make("button", { type: "button", onclick: () => by(k) }, column.title) : column.title;
     const cls = [column.number && "number", !sorts && "unsorted"].filter(Boolean).join(" ");
-    return make("th", { scope: "col", role: "columnheader", class: cls, "aria-sort": sorts && "none" }, inside);
+    return make("th", { scope: "col", role: "columnheader", class: cls, "aria-sort": sorts && "none", "data-title": sorts && column.title }, inside);
   });
   const table = make("table", { class: "cards", role: "table" }, caption && make("caption", {}, caption));
   table.append(make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads)), body);

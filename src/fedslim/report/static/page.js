@@ -1,5 +1,8 @@
 // The sections of a report, drawn anew for the run that is chosen.
-const view = JSON.parse(document.getElementById("view").textContent);
+// Marks of direction would reorder the sentences around a label, and control characters show as nothing.
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const harmless = (_, value) => (typeof value === "string" ? value.replace(HARMFUL, "\ufffd") : value);
+const view = JSON.parse(document.getElementById("view").textContent, harmless);
 const main = document.getElementById("main");
 let chosen = 0;
 let refilter = null; // lets other sections set the filters of the code table
