@@ -36,7 +36,8 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, records, hostile, bare):
     folder = tmp_path_factory.mktemp("pages")
-    for name, shown in {"three": records, "one": records[:1], "hostile": [hostile], "bare": [bare]}.items():
+    shows = {"three": records, "one": records[:1], "many": [*records * 4, bare], "hostile": [hostile], "bare": [bare]}
+    for name, shown in shows.items():
         write_page(view(shown), folder / f"{name}.html")
     return folder
 
@@ -49,6 +50,7 @@ def opened(browser, pages):
     def open_page(name, size=None, scheme="light"):
         tab = browser.new_page()
         tabs.append(tab)
+        tab.set_default_timeout(10_000)
         tab.set_viewport_size(size or {"width": 1280, "height": 900})
         tab.emulate_media(color_scheme=scheme)
         tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
@@ -137,6 +139,24 @@ def test_another_run_is_shown_when_it_is_chosen(opened):
     assert "--variant sa" in tab.inner_text("#reproduce pre")
     assert run(tab, "sa").is_checked()
     assert tab.evaluate("document.activeElement.textContent") == "sa"
+
+
+def test_of_many_runs_the_chosen_one_stands_out(opened):
+    tab = opened("many")
+    chart = tab.locator("figure.chart").first
+    assert chart.locator("path.curve.faint").count() == 12  # the first has no history
+    tab.select_option("#run", "4")
+    assert "--variant x" in tab.inner_text("#reproduce pre")
+    assert chart.locator("path.curve.faint").count() == 11
+    assert texts(tab, "figure.chart:first-child .legend li") == ["x", "sa", "so"]
+    assert chart.locator("path.curve.chosen").count() == 1
+    names = tab.locator("#runs tbody .pick").all_inner_texts()
+    tab.locator("#runs th", has_text="L%").get_by_role("button").click()
+    assert sorted(tab.locator("#runs tbody .pick").all_inner_texts()) == sorted(names)
+    figures = [float(text) for text in texts(tab, '#runs td[data-label="L%"]')]
+    assert figures == sorted(figures, reverse=True)
+    tab.locator("#runs tbody .pick").last.click()
+    assert tab.locator("#runs tr[aria-current=true]").count() == 1
 
 
 def test_one_run_has_no_choice(opened):
@@ -271,7 +291,7 @@ def test_the_policy_lets_nothing_else_run(browser, pages):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["three", "hostile", "bare"])
+@pytest.mark.parametrize("name", ["three", "many", "hostile", "bare"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_nothing_is_wider_than_the_window(opened, name, width, scheme):
     tab = opened(name, {"width": width, "height": 740}, scheme)

@@ -24,7 +24,7 @@ from fedslim.data.atomic import make_folder_for, replacing
 if TYPE_CHECKING:
     from fedslim.report.view import View
 
-SCRIPTS = ("base.js", "chart.js", "grid.js", "page.js")
+SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "course.js", "page.js")
 """In the order in which they need each other."""
 
 

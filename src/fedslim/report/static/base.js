@@ -41,4 +41,8 @@ function size(bytes) {
 // Where a mark on an axis stands, zeros after the point are noise.
 const shortSize = (bytes) => size(bytes).replace(/\.0+ /, " ");
 
+// Math.max(...values) fails where there are very many.
+const largest = (values, least = 0) => values.reduce((a, b) => (b > a ? b : a), least);
+const smallest = (values, most = Infinity) => values.reduce((a, b) => (b < a ? b : a), most);
+
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

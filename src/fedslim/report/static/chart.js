@@ -24,11 +24,15 @@ function ticks(low, high, about) {
 
 function logTicks(low, high, about) {
   const found = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) found.push(10 ** power);
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1)
+    found.push(10 ** power);
   const inside = found.filter((v) => v >= low * 0.999 && v <= high * 1.001);
   const every = Math.ceil(inside.length / about);
   if (inside.length > 1) return inside.filter((_, k) => k % every === 0);
-  return [1, 2, 5].flatMap((m) => found.map((v) => m * v)).filter((v) => v >= low && v <= high).sort((a, b) => a - b);
+  return [1, 2, 5]
+    .flatMap((m) => found.map((v) => m * v))
+    .filter((v) => v >= low && v <= high)
+    .sort((a, b) => a - b);
 }
 
 function scale(low, high, from, to, log) {
@@ -53,40 +57,59 @@ function stepAt(xs, x) {
   return low - 1;
 }
 
-// series: [{name, xs, ys, itemsets, colour, dash, mark, chosen}]
+// series: [{name, xs, ys, itemsets, colour, dash, mark, chosen, faint, kind}]; where there are too many for names, all but
+// one are faint, and the legend has their kinds.
 function lineChart(title, about, series, { log = false, format, tick = format, unit }) {
   const svg = draw("svg", { role: "img", tabindex: 0 });
   const readout = make("output", { class: "readout" }, "Point at the curves, or use the arrow keys.");
   const legend = make("ul", { class: "legend" });
-  const figure = make("figure", { class: "chart" }, make("figcaption", {}, make("strong", {}, title), about), legend, svg, readout);
+  const figure = make(
+    "figure",
+    { class: "chart" },
+    make("figcaption", {}, make("strong", {}, title), about),
+    legend,
+    svg,
+    readout,
+  );
   const usable = series.filter((s) => s.xs.length > 0);
-  const ends = usable.map((s) => `${s.name} ends at ${fixed(s.ys.at(-1), 2)} % after ${format(s.xs.at(-1))}`);
+  const named = usable.filter((s) => !s.faint);
+  const ends = named.map((s) => `${s.name} ends at ${fixed(s.ys.at(-1), 2)} % after ${format(s.xs.at(-1))}`);
   svg.setAttribute("aria-label", `${title}. ${ends.join("; ")}.`);
   if (!usable.length) {
     svg.remove();
     readout.textContent = "This run has no history.";
     return figure;
   }
-  for (const s of usable) {
+  const kinds = new Map(usable.map((s) => [s.kind ?? s.name, s]));
+  for (const [name, s] of [...kinds].sort((a, b) => a[1].mark - b[1].mark)) {
     const sample = draw("svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
     sample.append(
-      draw("line", { x1: 1, x2: 33, y1: 6, y2: 6, "stroke-width": 2.2, "stroke-dasharray": DASHES[s.dash], class: s.colour }),
+      draw("line", {
+        x1: 1,
+        x2: 33,
+        y1: 6,
+        y2: 6,
+        "stroke-width": 2.2,
+        "stroke-dasharray": DASHES[s.dash],
+        class: s.colour,
+      }),
       mark(s.mark, 17, 6, 4, s.colour),
     );
-    legend.append(make("li", {}, sample, s.name));
+    legend.append(make("li", {}, sample, name));
   }
 
   const xs = usable.flatMap((s) => s.xs).filter((x) => x > 0 || !log);
-  const [xLow, xHigh] = [log ? Math.max(1, Math.min(...xs)) : 0, Math.max(...xs, 1)];
+  const [xLow, xHigh] = [log ? Math.max(1, smallest(xs, largest(xs, 1))) : 0, largest(xs, 1)];
   const ys = usable.flatMap((s) => s.ys);
-  const top = Math.max(100, ...ys);
-  const bottom = Math.max(0, Math.min(...ys) - (top - Math.min(...ys)) * 0.06);
+  const top = largest(ys, 100);
+  const lowest = smallest(ys, top);
+  const bottom = Math.max(0, lowest - (top - lowest) * 0.06);
   let position = null;
 
   function paint(width) {
-    const narrow = width < 460 || usable.length > 6;
-    legend.hidden = !narrow;
-    const longest = Math.max(...usable.map((s) => s.name.length));
+    const narrow = width < 460;
+    legend.hidden = !narrow && named.length === usable.length;
+    const longest = largest(named.map((s) => s.name.length));
     const right = narrow ? 14 : Math.min(210, 76 + longest * 7.4);
     const box = { left: 48, right: width - right, top: 12, bottom: 236 };
     const x = scale(xLow, xHigh, box.left, box.right, log);
@@ -107,9 +130,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
         draw("text", { x: x(v), y: box.bottom + 19, "text-anchor": "middle" }, tick(v)),
       );
     }
-    svg.append(
-      draw("text", { x: box.right, y: box.bottom + 36, "text-anchor": "end" }, unit),
-    );
+    svg.append(draw("text", { x: box.right, y: box.bottom + 36, "text-anchor": "end" }, unit));
     for (const s of usable) {
       let d = "";
       s.xs.forEach((v, k) => {
@@ -117,11 +138,16 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
         d += k ? `H${px}V${y(s.ys[k]).toFixed(1)}` : `M${px},${y(s.ys[k]).toFixed(1)}`;
       });
       svg.append(
-        draw("path", { class: `curve ${s.colour}${s.chosen ? " chosen" : ""}`, d, "stroke-dasharray": DASHES[s.dash], "data-points": s.xs.length }),
+        draw("path", {
+          class: `curve ${s.colour}${s.chosen ? " chosen" : ""}${s.faint ? " faint" : ""}`,
+          d,
+          "stroke-dasharray": DASHES[s.dash],
+          "data-points": s.xs.length,
+        }),
       );
     }
-    for (const s of usable) svg.append(mark(s.mark, x(Math.max(s.xs.at(-1), xLow)), y(s.ys.at(-1)), 4.5, s.colour));
-    if (!narrow) label(box, y);
+    for (const s of named) svg.append(mark(s.mark, x(Math.max(s.xs.at(-1), xLow)), y(s.ys.at(-1)), 4.5, s.colour));
+    if (!narrow && named.length) label(box, y);
     const guide = draw("g", { class: "position" });
     svg.append(guide);
     const point = () => {
@@ -129,7 +155,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
       if (position === null) return;
       guide.append(draw("line", { class: "guide", x1: x(position), x2: x(position), y1: box.top, y2: box.bottom }));
       const said = [];
-      for (const s of usable) {
+      for (const s of named) {
         const k = stepAt(s.xs, position);
         if (k < 0) continue;
         guide.append(mark(s.mark, x(position), y(s.ys[k]), 4, s.colour));
@@ -155,7 +181,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
 
   // Names at the ends of the curves, moved apart where these are close together.
   function label(box, y) {
-    const rows = usable.map((s) => ({ s, at: y(s.ys.at(-1)) })).sort((a, b) => a.at - b.at);
+    const rows = named.map((s) => ({ s, at: y(s.ys.at(-1)) })).sort((a, b) => a.at - b.at);
     rows.forEach((row, k) => {
       if (k) row.at = Math.max(row.at, rows[k - 1].at + 17);
     });
@@ -167,7 +193,12 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
     for (const { s, at } of rows) {
       svg.append(
         mark(s.mark, box.right + 16, at, 4.5, s.colour),
-        draw("text", { class: "direct", x: box.right + 27, y: at + 4 }, `${s.name} `, draw("tspan", {}, fixed(s.ys.at(-1), 2))),
+        draw(
+          "text",
+          { class: "direct", x: box.right + 27, y: at + 4 },
+          `${s.name} `,
+          draw("tspan", {}, fixed(s.ys.at(-1), 2)),
+        ),
       );
     }
   }
@@ -187,10 +218,14 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
 // Usage here beside usage there; on the diagonal both are equal.
 function dotChart(title, about, points) {
   const side = 300;
-  const [low, high] = [Math.max(1, Math.min(...points.flat())), Math.max(2, ...points.flat())];
+  const [low, high] = [Math.max(1, smallest(points.flat())), largest(points.flat(), 2)];
   const x = scale(low, high, 46, side - 8, true);
   const y = scale(low, high, side - 40, 8, true);
-  const svg = draw("svg", { viewBox: `0 0 ${side} ${side}`, role: "img", "aria-label": `${title}: ${plural(points.length, "itemset")}` });
+  const svg = draw("svg", {
+    viewBox: `0 0 ${side} ${side}`,
+    role: "img",
+    "aria-label": `${title}: ${plural(points.length, "itemset")}`,
+  });
   for (const v of logTicks(low, high, 5)) {
     svg.append(
       draw("line", { class: "grid", x1: x(v), x2: x(v), y1: 8, y2: side - 40 }),
@@ -204,6 +239,14 @@ function dotChart(title, about, points) {
     draw("text", { x: side - 8, y: side - 6, "text-anchor": "end" }, "usage there →"),
     draw("text", { x: 50, y: 18 }, "↑ usage here"),
   );
-  for (const [there, here] of points) svg.append(draw("circle", { class: "dot", cx: x(Math.max(there, low)).toFixed(1), cy: y(Math.max(here, low)).toFixed(1), r: 3 }));
+  for (const [there, here] of points)
+    svg.append(
+      draw("circle", {
+        class: "dot",
+        cx: x(Math.max(there, low)).toFixed(1),
+        cy: y(Math.max(here, low)).toFixed(1),
+        r: 3,
+      }),
+    );
   return make("figure", { class: "dots" }, make("figcaption", {}, make("strong", {}, title), about), svg);
 }

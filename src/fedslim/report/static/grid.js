@@ -1,15 +1,36 @@
 // A table that sorts by any column and shows one page of its rows: however many there are, few are in the document.
 // columns: [{title, value(row), show(row), number, main, wide, whole, up}]; `up`: its first sort is upwards. On a phone
 // a row is a card: `main` heads it, and `whole` takes a line of its own.
-function grid({ caption, columns, rows, sort = null, page = 25, narrow = page, called = "row", current = null, long = false }) {
+function grid({
+  caption,
+  columns,
+  rows,
+  sort = null,
+  page = 25,
+  narrow = page,
+  called = "row",
+  current = null,
+  long = false,
+  still = sort === null,
+}) {
   if (matchMedia("(max-width: 40rem)").matches) page = narrow;
   const state = { rows, sort, down: sort !== null && !columns[sort].up, first: 0 };
   const body = make("tbody", { role: "rowgroup" });
   const heads = columns.map((column, k) => {
-    const sorts = column.value && sort !== null;
+    const sorts = column.value && !still;
     const inside = sorts ? make("button", { type: "button", onclick: () => by(k) }, column.title) : column.title;
     const cls = [column.number && "number", !sorts && "unsorted"].filter(Boolean).join(" ");
-    return make("th", { scope: "col", role: "columnheader", class: cls, "aria-sort": sorts && "none", "data-title": sorts && column.title }, inside);
+    return make(
+      "th",
+      {
+        scope: "col",
+        role: "columnheader",
+        class: cls,
+        "aria-sort": sorts && "none",
+        "data-title": sorts && column.title,
+      },
+      inside,
+    );
   });
   const table = make("table", { class: "cards", role: "table" }, caption && make("caption", {}, caption));
   table.append(make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads)), body);
@@ -46,22 +67,39 @@ function grid({ caption, columns, rows, sort = null, page = 25, narrow = page, c
   }
   function paint() {
     heads.forEach((head, k) => {
-      if (head.hasAttribute("aria-sort")) head.setAttribute("aria-sort", k !== state.sort ? "none" : state.down ? "descending" : "ascending");
+      if (head.hasAttribute("aria-sort"))
+        head.setAttribute("aria-sort", k !== state.sort ? "none" : state.down ? "descending" : "ascending");
     });
     const shown = state.rows.slice(state.first, state.first + page);
     body.replaceChildren(...shown.map(line));
     const n = state.rows.length;
     const all = shown.length === n;
-    showing.textContent = !n ? `No ${called} fits.` : all ? plural(n, called) : `${whole(state.first + 1)}–${whole(state.first + shown.length)} of ${plural(n, called)}`;
-    pager.hidden = all && n > 0 && sort === null;
+    showing.textContent = !n
+      ? `No ${called} fits.`
+      : all
+        ? plural(n, called)
+        : `${whole(state.first + 1)}–${whole(state.first + shown.length)} of ${plural(n, called)}`;
+    pager.hidden = all && n > 0 && (still || current !== null);
     back.hidden = next.hidden = all;
     back.disabled = state.first === 0;
     next.disabled = state.first + page >= n;
   }
   function line(row) {
     const cells = columns.map((column) => {
-      const cls = [column.number && "number", column.main && "main", column.wide && "wide", column.whole && "whole", column.cls].filter(Boolean).join(" ");
-      return make("td", { role: "cell", class: cls, "data-label": column.label ?? column.title }, column.show ? column.show(row) : String(column.value(row)));
+      const cls = [
+        column.number && "number",
+        column.main && "main",
+        column.wide && "wide",
+        column.whole && "whole",
+        column.cls,
+      ]
+        .filter(Boolean)
+        .join(" ");
+      return make(
+        "td",
+        { role: "cell", class: cls, "data-label": column.label ?? column.title },
+        column.show ? column.show(row) : String(column.value(row)),
+      );
     });
     return make("tr", { role: "row", "aria-current": current && current(row) ? "true" : null }, cells);
   }
@@ -91,7 +129,11 @@ function searcher(labels) {
 }
 
 function chips(labels, items, hit, badge) {
-  const list = make("ul", { class: "chips" }, items.map((item) => make("li", { class: hit && hit(item) ? "hit" : null }, labels[item] || "∅")));
+  const list = make(
+    "ul",
+    { class: "chips" },
+    items.map((item) => make("li", { class: hit && hit(item) ? "hit" : null }, labels[item] || "∅")),
+  );
   if (badge) list.append(make("li", { class: "badge yes" }, badge));
   return list;
 }
@@ -99,11 +141,15 @@ function chips(labels, items, hit, badge) {
 // Counts at each site, the stronger the colour the more; as numbers where there is room.
 function cells(counts, names, digits) {
   const many = counts.length > 12;
-  const most = Math.max(1, ...counts);
+  const most = largest(counts, 1);
   const said = counts.map((n, k) => `${names[k]} ${n}`).join(", ");
   const node = make("div", { class: many ? "cells thin" : "cells", role: "img", "aria-label": said });
   set(set(node, "--sites", counts.length), "--digits", digits);
-  counts.forEach((n, k) => node.append(set(make("span", { title: `${names[k]}: ${n}` }, many ? null : whole(n)), "--share", (n / most).toFixed(3))));
+  counts.forEach((n, k) =>
+    node.append(
+      set(make("span", { title: `${names[k]}: ${n}` }, many ? null : whole(n)), "--share", (n / most).toFixed(3)),
+    ),
+  );
   return node;
 }
 
