@@ -42,4 +42,4 @@ bench: $(READY) ## the engine beside scikit-mine and the published figures
 	@$(BIN)/python bench/run.py
 
 clean: ## remove the environment and caches
-	@rm -rf $(VENV) .venv-* out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-* out fedslim-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -53,6 +53,8 @@ def test_runs_are_called_by_what_tells_them_apart(records):
     assert [run.name for run in view([x, seeded]).runs] == ["x · seed 0", "x · seed 7"]
     assert [run.name for run in view([x, x]).runs] == ["x · 1", "x · 2"]
     assert view([x, other], title="Wards").title == "Wards"
+    assert view([msgspec.structs.replace(x, data="/data/of/wards.csv.gz")]).title == "wards.csv.gz"
+    assert view([msgspec.structs.replace(x, data="a/b")]).title == "a/b"
 
 
 def test_the_first_sentence_says_what_came_of_it(records):

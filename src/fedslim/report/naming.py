@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedslim.federated.records import RunRecord
+
+
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)", re.DOTALL)
+"""What stands before the name of a file."""
 
 
 def names(records: Sequence[RunRecord]) -> list[str]:
@@ -45,7 +50,7 @@ def _traits(record: RunRecord) -> dict[str, str]:
 
 def title_of(records: Sequence[RunRecord]) -> str:
     """What stands above a report."""
-    data = list(dict.fromkeys(record.data for record in records))
+    data = list(dict.fromkeys(_FOLDERS.sub("", record.data) for record in records))
     few = 3
     if len(data) <= few:
         return ", ".join(data)

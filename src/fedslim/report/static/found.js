@@ -28,7 +28,7 @@ function overview() {
     called: "run",
     current: (row) => row.number === chosen,
     long: rows.length > 12,
-    still: false,
+    still: rows.length < 5,
   });
   return [make("p", { class: "note pick-hint" }, "Choose a run to see it below."), shown.node];
 }
