@@ -238,6 +238,8 @@ def test_pages_turn(opened):
 
 def test_what_no_site_finds_alone_can_be_searched(opened):
     tab = opened("three")
+    thinnest = texts(tab, "#together tbody tr:first-child li")
+    assert thinnest == ["tremor", "sweating", "agitation", "tramadol", "citalopram"]
     run(tab, "sa").check()
     tab.locator("#together select").select_option("missed")
     assert tab.locator("#together .badge.no").count() == tab.locator("#together tbody tr").count() > 0
