@@ -49,4 +49,4 @@ results: $(READY) ## the paper's experiments run again as far as data are at han
 	@$(BIN)/fedslim experiment document --results $(RESULTS)
 
 clean: ## remove the environment and caches
-	@rm -rf $(VENV) .venv-* out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-* out fedslim-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

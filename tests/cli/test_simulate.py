@@ -275,8 +275,8 @@ def test_the_reference_is_not_replaced(fedslim, tmp_path):
 # -- the demo --------------------------------------------------------------------------------------------------------
 
 
-def test_the_demo_shows_what_no_hospital_finds_alone(fedslim):
-    ran = fedslim("demo", "--quiet")
+def test_the_demo_shows_what_no_hospital_finds_alone(fedslim, tmp_path):
+    ran = fedslim("demo", "--quiet", "--out", tmp_path)
     assert (ran.code, ran.err) == (0, "")
     rows, found, facts = (part.splitlines() for part in ran.out.split("\n\n"))
     assert rows[0].split() == ["itemsets", "L%", "F1", "gap", "closed", "rounds", "sent", "variant"]
@@ -287,6 +287,15 @@ def test_the_demo_shows_what_no_hospital_finds_alone(fedslim):
     )
     assert row.startswith(" 5 + 5 + 5 + 4 + 5 + 4  x")
     assert len(rows) + len(found) + len(facts) < 20
+    assert facts[-1].split() == ["report", str(tmp_path / "report.html")]
+    assert all(load_run(tmp_path / variant.value).variant == variant.value for variant in Variant)
+    assert "Six hospitals, mining together" in (tmp_path / "report.html").read_text()
+
+
+def test_the_demo_on_a_network_has_no_report(fedslim, tmp_path):
+    ran = fedslim("demo", "--network", "--out", tmp_path)
+    assert ran.code == 2
+    assert "leave out --network, or --out" in ran.only_line
 
 
 def test_the_demo_is_of_all_variants():

@@ -93,7 +93,7 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("toy")
-@pytest.mark.parametrize(("name", "content"), [("toy.dat", CONTENT), ("toy.dat.gz", gzip.compress(CONTENT))])
+@pytest.mark.parametrize(("name", "content"), [("toy.dat", CONTENT), ("toy.dat.gz", gzip.compress(CONTENT, mtime=0))])
 def test_a_given_file_is_checked_and_kept(write, name, content):
     path = write(name, content)
     kept = get("toy", folder=path.parent)

@@ -97,3 +97,18 @@ def test_no_file_and_torn_files(ran, tmp_path):
     (tmp_path / "run.json").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="not the record of a run"):
         load_run(tmp_path)
+
+
+def test_a_notebook_shows_the_essentials(ran):
+    simulation, compared, record = ran
+    for shown in (simulation._repr_html_(), record._repr_html_()):
+        assert f"<tr><th>variant</th><td>{simulation.variant}</td></tr>" in shown
+        assert f"{len(simulation.table):,} itemsets, L% = " in shown
+        assert "<script" not in shown
+    assert f"{compared.recovery.gap_recovered} of {len(compared.gap)}" in record._repr_html_()
+
+
+def test_a_notebook_takes_no_markup_from_names(ran):
+    simulation, _, _ = ran
+    hostile = simulation_record(simulation, None, data="d", command="<img src=x onerror=alert(1)>")
+    assert "<img" not in hostile._repr_html_()

@@ -2,6 +2,7 @@
 
     fedslim mine encounters --out table.json
     fedslim show table.json
+    fedslim report run/
     fedslim data list
     fedslim vocabulary make shop.csv --secret members.secret --out shop.json
     fedslim enroll --name hospital-a

@@ -7,7 +7,21 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import audit, ca, data, demo, enroll, experiment, federation, mine, serve, show, simulate, vocabulary
+from fedslim.cli import (
+    audit,
+    ca,
+    data,
+    demo,
+    enroll,
+    experiment,
+    federation,
+    mine,
+    report,
+    serve,
+    show,
+    simulate,
+    vocabulary,
+)
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -23,7 +37,8 @@ app = typer.Typer(
 )
 app.command("mine", short_help="Find the itemsets that compress your data best.")(mine.mine)
 app.command("simulate", short_help="Let sites mine together, and see what it finds and costs.")(simulate.simulate)
-app.command("show", short_help="Show a saved code table.")(show.show)
+app.command("show", short_help="Show a saved code table or run.")(show.show)
+app.command("report", short_help="Make a page of runs that opens in any browser.")(report.report)
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.command("server", short_help="Run the server of a federation.")(serve.server)
 app.command("client", short_help="Take part in a federation.")(serve.client)

@@ -1,6 +1,7 @@
 """`fedslim demo`: the built-in hospitals mine together, by every variant, and find what none of them finds alone."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,8 +10,10 @@ from fedslim.cli import options
 from fedslim.cli.networked import networked_demo
 from fedslim.cli.output import grid, summary
 from fedslim.cli.progress import reporter
+from fedslim.cli.report import REPORT
 from fedslim.cli.running import compiled
-from fedslim.cli.simulate import Variant
+from fedslim.cli.saving import check_place
+from fedslim.cli.simulate import CENTRALISED, RUN, Variant
 from fedslim.cli.simulated import found_items
 from fedslim.cli.stream import print_rich
 from fedslim.cli.text import count, duration, size
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     Runs = list[tuple[Simulation, Comparison]]
 
 DATA = "encounters"
+OUT = "fedslim-demo"
 SHOWN = 5
 """How many of the itemsets are shown that no hospital finds alone."""
 
@@ -47,6 +51,12 @@ def demo(
             "--variant", metavar="x|sa|so", show_default=False, help="With --network: which; repeat it.  [default: x]"
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", show_default=False, help=f"Where the records of the runs and {REPORT} go.  [default: {OUT}]"
+        ),
+    ] = None,
 ) -> None:
     """Let six hospitals with built-in, synthetic patients mine together, by each variant of the protocol.
 
@@ -55,11 +65,16 @@ def demo(
     """
     report = reporter(quiet=quiet)
     if network:
+        if out is not None:
+            msg = "--out is for the runs in one process; leave out --network, or --out"
+            raise ParameterError(msg)
         networked_demo(DATA, [each.value for each in variants or (Variant.x,)], report)
         return
     if variants:
         msg = "--variant goes with --network; without it, all are shown"
         raise ParameterError(msg)
+    folder = out or Path(OUT)
+    check_place(folder / REPORT)
     with report.stage("loading"):
         from fedslim.data import TransactionDatabase, builtin_sites  # noqa: PLC0415  # see fedslim.cli
         from fedslim.federated.comparison import compare  # noqa: PLC0415
@@ -79,7 +94,23 @@ def demo(
             compared = compare(simulation, whole.table)
         assert compared is not None  # noqa: S101  # nobody could stop it
         runs.append((simulation, compared))
-    print_rich(_variants(whole, runs), _together(runs), summary(_facts(whole, runs)))
+    facts = [*_facts(whole, runs), ("report", str(_reported(runs, folder)))]
+    print_rich(_variants(whole, runs), _together(runs), summary(facts))
+
+
+def _reported(runs: "Runs", folder: Path) -> Path:
+    """Save the record of each run, and one page of all."""
+    from fedslim.federated.records import save_run, simulation_record  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.report.page import write_page  # noqa: PLC0415
+    from fedslim.report.view import view  # noqa: PLC0415
+
+    records = []
+    for simulation, compared in runs:
+        record = simulation_record(simulation, compared, data=DATA, command="fedslim demo", reference=CENTRALISED)
+        save_run(record, folder / simulation.variant / RUN)
+        records.append(record)
+    write_page(view(records, title="Six hospitals, mining together"), folder / REPORT)
+    return folder / REPORT
 
 
 def _variants(whole: "Mined", runs: "Runs") -> "Table":

@@ -1,8 +1,12 @@
-"""Words and numbers for people: labels that cannot harm a terminal, bits, durations."""
+"""Labels that cannot harm a terminal. Numbers for people are in `fedslim.words`, and handed on from here."""
 
 from __future__ import annotations
 
 import re
+
+from fedslim.words import count, duration, number, size
+
+__all__ = ["MOST_SHOWN", "count", "duration", "number", "printable", "shown_items", "shown_label", "size"]
 
 MOST_SHOWN = 500
 """Characters of one label that a table shows; no label that was meant to be read is longer."""
@@ -27,39 +31,3 @@ def shown_items(labels: tuple[str, ...]) -> str:
     """An itemset in a line; where labels have commas of their own, something else stands between them."""
     between = " | " if any("," in label for label in labels) else ", "
     return between.join(map(shown_label, labels))
-
-
-def number(value: float, digits: int = 0) -> str:
-    """A number with its thousands apart, and never a negative zero."""
-    return f"{round(value, digits) + 0.0:,.{digits}f}"
-
-
-def count(of: int, what: str) -> str:
-    """How many there are of something, in the singular if it is one."""
-    return f"{of:,} {what}{'' if of == 1 else 's'}"
-
-
-def size(of: int) -> str:
-    """Bytes as people say them, to three figures."""
-    value, units = float(of), iter(("bytes", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while value >= 999.5 and unit != "TB":  # noqa: PLR2004  # which is written 1,000
-        value, unit = value / 1000, next(units)
-    digits = 0 if unit == "bytes" or value >= 99.95 else 1 if value >= 9.995 else 2  # noqa: PLR2004  # three figures
-    return f"{value:,.{digits}f} {unit}" if of != 1 else "1 byte"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it, to two or three figures."""
-    if seconds < 0.01:  # noqa: PLR2004  # what a person cannot tell from nothing
-        return "under 0.01 s"
-    if seconds < 10:  # noqa: PLR2004  # where tenths begin to matter
-        return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
-    whole = round(seconds)
-    if whole < 100:  # noqa: PLR2004  # people say ninety seconds
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 100:  # noqa: PLR2004  # and ninety minutes
-        return f"{minutes} min {rest:02} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:,} h {minutes:02} min"

@@ -138,6 +138,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """The table that was found; read anew each time."""
         return code_table_of(bytes(self.table), f"the table of {self.data}")
 
+    def _repr_html_(self) -> str:
+        from fedslim.federated.notebook import run_html  # noqa: PLC0415  # for notebooks only
+
+        sites = [(site.name, site.transactions) for site in self.sites]
+        return run_html(self.variant, self.code_table, self.figures, sites, self.command)
+
 
 # -- making one ------------------------------------------------------------------------------------------------------
 

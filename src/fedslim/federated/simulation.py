@@ -110,6 +110,11 @@ class Simulation:
             **found,
         }
 
+    def _repr_html_(self) -> str:
+        from fedslim.federated.notebook import run_html  # noqa: PLC0415  # for notebooks only
+
+        return run_html(self.variant, self.table, self.as_dict(), list(zip(self.members, self.sizes, strict=True)))
+
     def _dealt(self) -> dict[str, Any] | None:
         """How the data were dealt out, items by their labels; who has how many is in `sizes`."""
         if self.partition is None:

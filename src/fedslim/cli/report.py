@@ -1,0 +1,56 @@
+"""`fedslim report`: runs as a page that opens in any browser, without a network."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedslim.cli.saving import check_place
+from fedslim.cli.stream import print_text
+from fedslim.cli.text import printable
+
+REPORT = "report.html"
+"""What the page is called where nobody says."""
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            show_default=False,
+            help="What simulate --out wrote, or a folder with records of runs anywhere in it; several make one page.",
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"The page.  [default: {REPORT} beside the run]", show_default=False),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What stands above it.  [default: the data's name]")
+    ] = None,
+) -> None:
+    """Make one HTML file of runs: what was found, what no site finds alone, how it went, and what it cost.
+
+    The file needs no network and no other file. Several runs stand side by side, with their curves in one chart.
+    """
+    from fedslim.federated.records import load_run  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.report.finding import record_files  # noqa: PLC0415
+    from fedslim.report.page import write_page  # noqa: PLC0415
+    from fedslim.report.view import view  # noqa: PLC0415
+
+    files = record_files(runs)
+    place = out or _beside(runs)
+    for file in files:
+        check_place(place, besides=file, what="the record of a run")
+    write_page(view([load_run(file) for file in files], title=title), place)
+    print_text(printable(str(place)) + "\n")
+
+
+def _beside(runs: list[Path]) -> Path:
+    """In the folder of the one run or experiment; where there are several, in that where the command was typed."""
+    if len(runs) > 1:
+        return Path(REPORT)
+    return (runs[0] if runs[0].is_dir() else runs[0].parent) / REPORT

@@ -1,0 +1,46 @@
+"""A run in a notebook: the essentials as a little HTML, without a script. A whole report is `fedslim report`."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from fedslim.words import duration, size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fedslim.mdl.codetable import CodeTable
+
+
+def run_html(
+    variant: str, table: CodeTable, figures: Mapping[str, Any], sites: Sequence[tuple[str, int | None]], note: str = ""
+) -> str:
+    """What a run found and cost; figures that it does not have are left out."""
+    told = {
+        "variant": variant,
+        "sites": f"{len(sites):,}: " + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in sites[:FEW]),
+        "rounds": _told(figures, "rounds", "{:,}".format),
+        "sent": _told(figures, "bytes_total", size),
+        "time": _told(figures, "seconds", duration),
+        "F1": _told(figures, "f1", "{:.3f}".format),
+        "found by no site alone": _gap(figures),
+    }
+    if len(sites) > FEW:
+        told["sites"] = f"{told['sites']}, …"
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told.items() if text)
+    return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{escape(note)}</p>' if note else ''}"
+
+
+FEW = 10
+"""Sites that are named."""
+
+
+def _told(figures: Mapping[str, Any], name: str, how: Any) -> str:
+    value = figures.get(name)
+    return "" if value is None else str(how(value))
+
+
+def _gap(figures: Mapping[str, Any]) -> str:
+    gap, recovered = figures.get("gap"), figures.get("gap_recovered")
+    return "" if gap is None or recovered is None else f"{recovered:,} of {gap:,}"

@@ -1,0 +1,82 @@
+"""The page: one HTML file with everything in it, which loads nothing and sends nothing.
+
+    write_page(view(records), "report.html")
+
+Labels are whatever somebody's data had. They go into the page as data only, and the page's own policy lets no script or
+style run but the two that belong to it, known by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fedslim.data.atomic import make_folder_for, replacing
+
+if TYPE_CHECKING:
+    from fedslim.report.view import View
+
+SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "course.js", "page.js")
+"""In the order in which they need each other."""
+
+
+def write_page(view: View, path: str | Path) -> None:
+    """Write the page of a view; the file appears whole or not at all.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    path = Path(path)
+    make_folder_for(path)
+    with replacing(path) as (stream, _):
+        stream.write(page(view).encode())
+
+
+def page(view: View) -> str:
+    """The page of a view."""
+    style = _part("page.css")
+    script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, SCRIPTS)) + "})();\n"
+    parts = {
+        "policy": _policy(script, style),
+        "style": style,
+        "script": script,
+        "view": json_in_html(msgspec.to_builtins(view)),
+        "title": escape(_harmless(view.title)),
+        "subtitle": escape(_harmless(view.subtitle)),
+        "lead": escape(_harmless(view.runs[0].lead)),
+        "version": escape(view.version),
+    }
+    # In one go, so that nothing within a part is taken for a place to fill.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _part("page.html"))
+
+
+def json_in_html(value: object) -> str:
+    """JSON that can stand in a script element: in ASCII, and with nothing in it that could end the element."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _policy(script: str, style: str) -> str:
+    allowed = f"script-src {_hash(script)}; style-src {_hash(style)}; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _harmless(text: str) -> str:
+    """Without marks of direction, which reorder what follows, and halves of characters, which cannot be written."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "\ufffd", text)
+
+
+def _part(name: str) -> str:
+    return files("fedslim.report").joinpath("static", name).read_text(encoding="utf-8").replace("\r\n", "\n")

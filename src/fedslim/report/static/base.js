@@ -1,0 +1,48 @@
+// Elements and numbers. Labels come from anybody's data: they are set as text, and never read as markup.
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined) node.append(child);
+  }
+  return node;
+}
+const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+function set(node, name, value) {
+  node.style.setProperty(name, String(value)); // a style attribute would be against the page's own policy
+  return node;
+}
+
+const whole = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en-US"));
+const fixed = (value, digits) =>
+  value === null || value === undefined
+    ? "–"
+    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+function size(bytes) {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${fixed(value, digits)} ${units[unit]}`;
+}
+
+// Where a mark on an axis stands, zeros after the point are noise.
+const shortSize = (bytes) => size(bytes).replace(/\.0+ /, " ");
+
+// Math.max(...values) fails where there are very many.
+const largest = (values, least = 0) => values.reduce((a, b) => (b > a ? b : a), least);
+const smallest = (values, most = Infinity) => values.reduce((a, b) => (b < a ? b : a), most);
+
+const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

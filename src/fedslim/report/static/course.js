@@ -1,0 +1,234 @@
+// The sections on how it went: compression, agreement, communication, sites, and how to do it again.
+
+function compression(run) {
+  const group = view.runs.map((each, number) => ({ each, number })).filter(({ each }) => each.data === run.data);
+  const crowded = group.length > 7; // then the variants have a colour each, and only the run that is chosen has a name
+  const byVariant = crowded || new Set(group.map(({ each }) => each.variant)).size === group.length;
+  const order = ["x", "sa", "so"];
+  const prefix = `${run.data} · `;
+  const series = group.map(({ each, number }, k) => {
+    const style = order.indexOf(each.variant);
+    return {
+      name: each.name.startsWith(prefix) ? each.name.slice(prefix.length) : each.name,
+      ys: each.curve.percent,
+      itemsets: each.curve.itemsets,
+      colour: `c${byVariant ? style : k}`,
+      dash: style,
+      mark: style,
+      chosen: number === chosen && group.length > 1,
+      faint: crowded && number !== chosen,
+      kind: crowded ? each.variant : null,
+      curve: each.curve,
+    };
+  });
+  series.sort((a, b) => b.faint - a.faint); // the last is drawn on top
+  const on = (name) => series.map((s) => ({ ...s, xs: s.curve[name] }));
+  const rows = series
+    .filter((s) => !s.faint)
+    .flatMap((s) => {
+      const n = s.curve.rounds.length;
+      const places = [
+        ...new Set(
+          Array.from({ length: Math.min(n, 9) }, (_, k) => Math.round((k * (n - 1)) / Math.max(1, Math.min(n, 9) - 1))),
+        ),
+      ];
+      return places.map((k) => ({
+        name: s.name,
+        round: s.curve.rounds[k],
+        bytes: s.curve.bytes[k],
+        itemsets: s.curve.itemsets[k],
+        percent: s.curve.percent[k],
+      }));
+    });
+  const columns = [
+    { title: "run", main: true, value: (row) => row.name },
+    { title: "round", number: true, value: (row) => row.round, show: (row) => whole(row.round) },
+    { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
+    { title: "itemsets", number: true, value: (row) => row.itemsets, show: (row) => whole(row.itemsets) },
+    { title: "L%", number: true, value: (row) => row.percent, show: (row) => fixed(row.percent, 2) },
+  ];
+  return [
+    note("L%: the bits that table and data take together, in percent of what they take item by item. Lower is better."),
+    make(
+      "div",
+      { class: "charts" },
+      lineChart("Over rounds", "How often the server asked.", on("rounds"), { format: whole, unit: "rounds" }),
+      lineChart("Over bytes", "What was sent, both ways; a logarithmic scale.", on("bytes"), {
+        format: size,
+        tick: shortSize,
+        unit: "sent",
+        log: true,
+      }),
+    ),
+    make(
+      "details",
+      {},
+      make("summary", {}, "Some of these figures as a table"),
+      grid({ columns, rows, page: 200, called: "step" }).node,
+    ),
+  ];
+}
+
+function agreement(run) {
+  if (!run.agreements.length) return note("This run was compared with nothing.");
+  return run.agreements.map((each) => {
+    const parts = [
+      ["missed", each.missed, "only there"],
+      ["matched", each.matched, "in both"],
+      ["extra", each.extra, "only here"],
+    ];
+    const all = each.missed + each.matched + each.extra || 1;
+    const said = parts.map(([name, n]) => `${n} ${name}`).join(", ");
+    const stack = make(
+      "div",
+      { class: "stack", role: "img", "aria-label": said },
+      parts
+        .filter(([, n]) => n)
+        .map(([name, n]) => {
+          const part = make("div", { class: name });
+          part.style.flexGrow = n / all;
+          return part;
+        }),
+    );
+    const keys = make(
+      "ul",
+      { class: "keys" },
+      parts.map(([name, n, where]) => make("li", { class: name }, make("i", {}), `${whole(n)} ${name}, ${where}`)),
+    );
+    const points = each.usages.map((there, k) => [there, run.table.usage[k]]).filter(([there]) => there !== null);
+    const rows = each.missed_items.map((items, k) => ({ items, usage: each.missed_usage[k] }));
+    const columns = [
+      {
+        title: "missed",
+        main: true,
+        wide: true,
+        value: (row) => row.items.length,
+        show: (row) => chips(run.labels, row.items),
+      },
+      { title: "usage there", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
+    ];
+    const off = points.filter(([there, here]) => there !== here).length;
+    const usual = off
+      ? `${whole(off)} of ${plural(points.length, "matched itemset")} are used more often here, or less.`
+      : "Every matched itemset is used equally often in both.";
+    const extra =
+      each.extra && each === run.agreements[0]
+        ? make(
+            "p",
+            {},
+            make(
+              "button",
+              {
+                type: "button",
+                class: "pick pick-hint",
+                onclick: () => {
+                  refilter("extra");
+                  document.getElementById("table").scrollIntoView();
+                },
+              },
+              `Show the ${whole(each.extra)} extra in the code table`,
+            ),
+          )
+        : null;
+    return make(
+      "div",
+      { class: "agreement" },
+      make("h3", {}, `With ${each.reference}`),
+      stack,
+      keys,
+      make(
+        "div",
+        { class: "beside" },
+        points.length ? dotChart("Usage here and there", usual, points) : null,
+        make(
+          "div",
+          {},
+          factList(each.figures, "figures small"),
+          rows.length
+            ? grid({ columns, rows, sort: 1, page: 8, called: "missed itemset" }).node
+            : make("p", {}, "Nothing was missed."),
+          extra,
+        ),
+      ),
+    );
+  });
+}
+
+function communication(run) {
+  const rows = run.traffic;
+  if (!rows.length) return note("This record does not have the messages by kind.");
+  const sum = (way, name) => rows.filter((row) => row.direction === way).reduce((total, row) => total + row[name], 0);
+  const most = largest(
+    rows.map((row) => row.bytes),
+    1,
+  );
+  const columns = [
+    {
+      title: "message",
+      main: true,
+      value: (row) => row.kind,
+      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, row.meaning)),
+      up: true,
+    },
+    {
+      title: "way",
+      cls: "tight",
+      value: (row) => row.direction,
+      show: (row) => (row.direction === "up" ? "↑ up" : "↓ down"),
+      up: true,
+    },
+    { title: "messages", number: true, value: (row) => row.messages, show: (row) => whole(row.messages) },
+    { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
+    {
+      title: "before compression",
+      number: true,
+      value: (row) => row.bytes_uncompressed,
+      show: (row) => size(row.bytes_uncompressed),
+    },
+    { title: "share", label: "", cls: "bars", show: (row) => bar(row.bytes / most, row.direction) },
+  ];
+  const total = (way) => `${size(sum(way, "bytes"))} in ${plural(sum(way, "messages"), "message")}`;
+  return [
+    note(
+      `${total("up")} went up, to the server; ${total("down")} went down, to the sites. Frames and compression are counted.`,
+    ),
+    grid({ columns, rows, sort: 3, page: 50, called: "kind" }).node,
+  ];
+}
+
+function sites(run) {
+  const rows = run.sites;
+  const widest = largest(
+    rows.map((row) => row.transactions || 0),
+    1,
+  );
+  const known = (name) => rows.some((row) => row[name] !== null);
+  const columns = [{ title: "site", main: true, value: (row) => row.name, show: (row) => row.name, up: true }];
+  const add = (name, title, show) =>
+    known(name) && columns.push({ title, number: true, value: (row) => row[name], show: (row) => show(row[name]) });
+  add("transactions", "transactions", whole);
+  add("itemsets", "finds alone", whole);
+  add("percent", "L% alone", (value) => fixed(value, 2));
+  add("used", "itemsets used", whole);
+  add("codes", "times in all", whole);
+  if (known("transactions"))
+    columns.push({ title: "size", label: "", cls: "bars", show: (row) => bar((row.transactions || 0) / widest) });
+  const alone = rows.map((row) => row.itemsets).filter((value) => value !== null);
+  const range = alone.length
+    ? `Alone a site finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
+    : "";
+  const sizes = known("transactions") ? "" : "The server of this run was not told how much data each site has. ";
+  return [note(range, sizes, run.usages_note), grid({ columns, rows, sort: 0, page: 25, called: "site" }).node];
+}
+
+function reproduce(run) {
+  const facts = run.configuration.flatMap((f) => [
+    make("dt", {}, f.name),
+    make("dd", {}, f.value, f.note ? make("small", {}, ` ${f.note}`) : null),
+  ]);
+  return [
+    note("The same command gives the same table, and the same bytes on the line."),
+    make("pre", {}, run.command),
+    make("dl", { class: "settings" }, facts),
+  ];
+}

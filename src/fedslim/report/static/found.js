@@ -1,0 +1,242 @@
+// The sections on what was found: all runs in a table, what no site finds alone, the code table.
+
+function overview() {
+  if (view.runs.length < 2) return null;
+  const rows = view.overview.map((row, number) => ({ ...row, number }));
+  const pick = (row) =>
+    make("button", { type: "button", class: "pick", onclick: () => choose(row.number, "runs") }, row.name);
+  const first = {
+    title: "run",
+    main: true,
+    value: (row) => row.name,
+    show: (row) => make("div", {}, pick(row), " ", make("small", {}, view.runs[row.number].meaning)),
+  };
+  const figure = (text) => {
+    const found = /^[\d,.]+/.exec(text);
+    return found ? Number(found[0].replaceAll(",", "")) : null;
+  };
+  const columns = view.columns.map((title, k) => ({
+    title,
+    number: true,
+    value: (row) => figure(row.cells[k]),
+    show: (row) => row.cells[k],
+  }));
+  const shown = grid({
+    columns: [first, ...columns],
+    rows,
+    page: 1000,
+    called: "run",
+    current: (row) => row.number === chosen,
+    long: rows.length > 12,
+    still: rows.length < 5,
+  });
+  return [make("p", { class: "note pick-hint" }, "Choose a run to see it below."), shown.node];
+}
+
+function together(run) {
+  const { gap, labels } = run;
+  if (!gap)
+    return note(
+      "Not known of this run: each site would have to be mined alone, which --no-compare leaves out, and which the server of a real federation cannot do.",
+    );
+  if (!gap.total) return note("Nothing: whatever the reference has, some site also finds alone.");
+  const names = run.sites.map((site) => site.name);
+  const rows = gap.items.map((items, k) => ({
+    items,
+    usage: gap.usage[k],
+    at: gap.supports[k],
+    found: gap.found[k],
+    most: largest(gap.supports[k]),
+  }));
+  const digits = String(largest(rows.map((row) => row.most))).length;
+  const search = searcher(labels);
+  let found = search("");
+  const columns = [
+    {
+      title: "items",
+      main: true,
+      wide: true,
+      value: (row) => row.items.length,
+      show: (row) => chips(labels, row.items, found.hit),
+    },
+    { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
+    { title: "most at one site", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
+    { title: "support at each site", label: "", whole: true, show: (row) => cells(row.at, names, digits) },
+    {
+      title: "found",
+      label: "",
+      value: (row) => Number(row.found),
+      show: (row) => make("span", { class: row.found ? "badge yes" : "badge no" }, row.found ? "✓ found" : "✗ missed"),
+      up: true,
+    },
+  ];
+  // First what is thinnest everywhere: that is what a federation is for.
+  const shown = grid({ columns, rows, sort: 2, page: 10, narrow: 5, called: "itemset" });
+  const text = make("input", { type: "search", autocomplete: "off", spellcheck: "false", oninput: () => filter() });
+  const which = make(
+    "select",
+    { onchange: () => filter() },
+    ["all", "found", "missed"].map((name) => make("option", {}, name)),
+  );
+  function filter() {
+    found = search(text.value);
+    shown.update(
+      rows.filter((row) => found.fits(row.items) && (which.value === "all" || row.found === (which.value === "found"))),
+    );
+  }
+  const cut = rows.length < gap.total ? ` The first ${whole(rows.length)} are here.` : "";
+  const reference = run.agreements.length ? run.agreements[0].reference : "the reference";
+  return [
+    note(
+      `Of the itemsets in the table of ${reference}, ${whole(gap.total)} are found at no site by itself. Mining together found ${whole(gap.recovered)} of them.${cut}`,
+    ),
+    make(
+      "div",
+      { class: "tools" },
+      make("label", { class: "grow" }, "Search items", text),
+      make("label", {}, "Show", which),
+    ),
+    note(
+      `Support at ${names.length > 12 ? `${names.length} sites, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; the stronger the colour, the more.`,
+    ),
+    shown.node,
+  ];
+}
+
+function codeTable(run) {
+  const { table, labels } = run;
+  const first = run.agreements[0];
+  const names = run.sites.map((site) => site.name);
+  const rows = table.items.map((items, k) => ({
+    k,
+    items,
+    usage: table.usage[k],
+    support: table.support[k],
+    length: table.code_length[k],
+    saved: table.bits_saved[k],
+  }));
+  const search = searcher(labels);
+  let found = search("");
+  const digits = table.sites ? String(largest(table.sites.flat())).length : 1;
+  const there = (row) => (first ? first.usages[row.k] : null);
+  const columns = [
+    {
+      title: "itemset",
+      label: "",
+      main: true,
+      wide: true,
+      value: (row) => row.items.map((item) => labels[item]).join(", "),
+      show: (row) => itemset(row),
+      up: true,
+    },
+    { title: "bits saved", number: true, value: (row) => row.saved, show: (row) => whole(Math.round(row.saved)) },
+    { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
+    { title: "support", number: true, value: (row) => row.support, show: (row) => whole(row.support) },
+    { title: "code bits", number: true, value: (row) => row.length, show: (row) => fixed(row.length, 2), up: true },
+    { title: "items", number: true, value: (row) => row.items.length, show: (row) => whole(row.items.length) },
+  ];
+  if (first)
+    columns.splice(4, 0, {
+      title: "usage there",
+      number: true,
+      value: there,
+      show: (row) => (there(row) === null ? "extra" : whole(there(row))),
+    });
+  function itemset(row) {
+    const badge = table.alone && table.alone[row.k] ? "◆ by no site alone" : null;
+    return make(
+      "div",
+      {},
+      chips(labels, row.items, found.hit, badge),
+      table.sites ? cells(table.sites[row.k], names, digits) : null,
+    );
+  }
+  const shown = grid({ columns, rows, sort: 1, page: 25, narrow: 8, called: "itemset" });
+
+  const text = make("input", {
+    type: "search",
+    id: "search",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "such as: fever cough",
+    oninput: filter,
+  });
+  const bound = (id, label, hint) =>
+    make("input", {
+      type: "number",
+      min: 0,
+      inputmode: "numeric",
+      id,
+      "aria-label": label,
+      placeholder: hint,
+      oninput: filter,
+    });
+  const lengths = rows.map((row) => row.items.length);
+  const [short, long] = [
+    bound("shortest", "at least so many items", smallest(lengths, largest(lengths))),
+    bound("longest", "at most so many items", largest(lengths)),
+  ];
+  const [least, most] = [
+    bound("least", "used at least so often", smallest(table.usage, largest(table.usage))),
+    bound("most", "used at most so often", largest(table.usage)),
+  ];
+  const choices = ["all", ...(table.alone ? ["found by no site alone"] : []), ...(first ? ["matched", "extra"] : [])];
+  const which = make(
+    "select",
+    { id: "which", onchange: filter },
+    choices.map((name) => make("option", {}, name)),
+  );
+  const clear = make("button", { type: "button", class: "plain", onclick: () => refilter("all") }, "Clear");
+  const number = (input, otherwise) =>
+    input.value === "" || Number.isNaN(input.valueAsNumber) ? otherwise : input.valueAsNumber;
+  const kinds = {
+    all: () => true,
+    "found by no site alone": (row) => table.alone[row.k],
+    matched: (row) => there(row) !== null,
+    extra: (row) => there(row) === null,
+  };
+  function filter() {
+    found = search(text.value);
+    const [a, b, c, d] = [number(short, 0), number(long, Infinity), number(least, 0), number(most, Infinity)];
+    const kind = kinds[which.value];
+    shown.update(
+      rows.filter(
+        (row) =>
+          row.items.length >= a &&
+          row.items.length <= b &&
+          row.usage >= c &&
+          row.usage <= d &&
+          kind(row) &&
+          found.fits(row.items),
+      ),
+    );
+  }
+  refilter = (kind) => {
+    for (const input of [text, short, long, least, most]) input.value = "";
+    which.value = kind;
+    filter();
+  };
+  const cut =
+    rows.length < table.total ? ` The ${whole(rows.length)} of ${whole(table.total)} that save most are here.` : "";
+  const spread = table.sites
+    ? ` The cells below an itemset are its usages at ${names.length > 12 ? "each site" : names.join(", ")}.`
+    : "";
+  const range = (name, low, high) =>
+    make("fieldset", { class: "pairs" }, make("legend", {}, name), make("div", { class: "pair" }, low, "–", high));
+  return [
+    note(
+      `Usage is how often an itemset serves to cover the data, support how often it occurs. Bits saved are those of its occurrences, against spelling them out, less what the row itself costs.${first ? ` Usage there is that with ${first.reference}.` : ""}${spread}${cut}`,
+    ),
+    make(
+      "div",
+      { class: "tools" },
+      make("label", { class: "grow" }, "Search items", text),
+      range("Items", short, long),
+      range("Usage", least, most),
+      make("label", {}, "Show", which),
+      clear,
+    ),
+    shown.node,
+    make("p", { class: "note print-only" }, "Printed are the rows that the page showed; the file itself has all."),
+  ];
+}

@@ -1,0 +1,98 @@
+// The sections of a report, drawn anew for the run that is chosen.
+// Marks of direction would reorder the sentences around a label, and control characters show as nothing.
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const harmless = (_, value) => (typeof value === "string" ? value.replace(HARMFUL, "\ufffd") : value);
+const view = JSON.parse(document.getElementById("view").textContent, harmless);
+const main = document.getElementById("main");
+let chosen = 0;
+let refilter = null; // lets other sections set the filters of the code table
+
+const SECTIONS = [
+  ["runs", "All runs", "All runs", overview],
+  ["together", "Found together", "Found together, by no site alone", together],
+  ["table", "Code table", "The code table", codeTable],
+  ["compression", "Compression", "Compression", compression],
+  ["agreement", "Agreement", "Agreement", agreement],
+  ["communication", "Communication", "Communication", communication],
+  ["sites", "Sites", "Sites", sites],
+  ["reproduce", "Configuration", "Configuration, and how to do it again", reproduce],
+];
+
+const note = (...text) => make("p", { class: "note" }, ...text);
+const factList = (facts, cls) =>
+  make(
+    "dl",
+    { class: cls },
+    facts.map((f) =>
+      make(
+        "div",
+        {},
+        make("dt", {}, f.name),
+        make("dd", { class: "value" }, f.value),
+        f.note && make("dd", { class: "about" }, f.note),
+      ),
+    ),
+  );
+
+// -- which run -------------------------------------------------------------------------------------------------------
+
+function choice() {
+  if (view.runs.length < 2) return null;
+  if (view.runs.length <= 4) {
+    const pick = (run, k) =>
+      make(
+        "label",
+        { class: "segment" },
+        make("input", { type: "radio", name: "run", value: k, checked: k === chosen, onchange: () => choose(k) }),
+        make("span", {}, run.name),
+      );
+    return make("fieldset", { class: "choice" }, make("legend", {}, "Run"), view.runs.map(pick));
+  }
+  const select = make("select", { id: "run", onchange: () => choose(Number(select.value)) });
+  view.runs.forEach((run, k) => select.append(make("option", { value: k }, run.name)));
+  return make("div", { class: "choice" }, make("label", { class: "name", for: "run" }, "Run"), select);
+}
+
+function choose(number, from) {
+  chosen = number;
+  for (const radio of document.querySelectorAll("input[name=run]")) radio.checked = Number(radio.value) === number;
+  const select = document.getElementById("run");
+  if (select) select.value = String(number);
+  render();
+  const row = document.querySelector("#runs tr[aria-current=true]");
+  if (row) row.closest(".frame").scrollTop = row.offsetTop - 80;
+  if (from) row.querySelector(".pick").focus({ preventScroll: true });
+}
+
+function render() {
+  const run = view.runs[chosen];
+  const drawn = SECTIONS.map(([id, short, title, section]) => [id, short, title, section(run)]).filter(
+    ([, , , content]) => content,
+  );
+  const links = drawn.map(([id, short]) => make("a", { href: `#${id}` }, short));
+  main.replaceChildren(
+    make("nav", { "aria-label": "Sections" }, links),
+    make("p", { class: "lead", id: "lead" }, run.lead),
+    factList(run.headline, "figures"),
+    ...drawn.map(([id, , title, content]) =>
+      make(
+        "section",
+        { id, "aria-labelledby": `${id}-title` },
+        make("h2", { id: `${id}-title` }, title),
+        ...[content].flat(),
+      ),
+    ),
+  );
+}
+
+// On paper everything is open.
+let closed = [];
+matchMedia("print").addEventListener("change", (event) => {
+  if (event.matches) {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const each of closed) each.open = true;
+  } else for (const each of closed) each.open = false;
+});
+
+document.getElementById("choice").append(choice() ?? "");
+render();

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedslim.federated.records import load_run
+
+
+@pytest.fixture
+def run(fedslim, tmp_path):
+    """A run's folder."""
+    fedslim("simulate", "encounters", "--clients", 3, "--variant", "so", "--out", tmp_path / "run", "--quiet")
+    return tmp_path / "run"
+
+
+def test_a_run_becomes_a_page_beside_it(fedslim, run):
+    for place in (run, run / "run.json"):
+        ran = fedslim("report", place)
+        assert (ran.code, ran.out, ran.err) == (0, f"{run / 'report.html'}\n", "")
+        assert "<title>encounters · fedslim</title>" in (run / "report.html").read_text()
+        (run / "report.html").unlink()
+
+
+def test_several_runs_become_one_page(fedslim, run, tmp_path, monkeypatch):
+    fedslim("simulate", "encounters", "--clients", 3, "--out", tmp_path / "other", "--quiet")
+    monkeypatch.chdir(tmp_path)
+    assert fedslim("report", run, tmp_path / "other", "--title", "Both <b>").out == "report.html\n"
+    assert "<h1>Both &lt;b&gt;</h1>" in (tmp_path / "report.html").read_text()
+    page = tmp_path / "new" / "folder" / "page.html"
+    assert fedslim("report", tmp_path, "--out", page).code == 0
+    assert "2 runs" in page.read_text()
+
+
+@pytest.mark.parametrize("command", ["report", "show"])
+def test_what_has_no_record_is_refused(fedslim, tmp_path, command):
+    ran = fedslim(command, tmp_path)
+    assert ran.code == 2
+    assert f"{tmp_path}: there is no record of a run in this folder or below it" in ran.only_line
+    assert fedslim(command, tmp_path / "nowhere").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_is_not_replaced(fedslim, run):
+    ran = fedslim("report", run, "--out", run / "run.json")
+    assert ran.code == 2
+    assert "this is the record of a run, which would be lost" in ran.only_line
+    assert load_run(run).variant == "so"
+
+
+def test_a_run_on_the_terminal(fedslim, run):
+    for place in (run, run / "run.json"):
+        ran = fedslim("show", place, "--top", 3)
+        assert (ran.code, ran.err) == (0, "")
+        table, gap, traffic, sites, facts = (part.splitlines() for part in ran.out.split("\n\n"))
+        assert len(table) == 4
+        assert gap[0].split() == [
+            "usage",
+            "support",
+            "at",
+            "each",
+            "site",
+            "found",
+            "together,",
+            "by",
+            "no",
+            "site",
+            "alone",
+        ]
+        assert traffic[0].split()[:3] == ["way", "messages", "sent"]
+        assert [line.split()[-1] for line in sites[1:]] == ["site-1", "site-2", "site-3"]
+        told = {line.split()[0]: line.split(maxsplit=1)[1] for line in facts}
+        assert told["variant"].startswith("so, ")
+        assert told["went"].startswith("L% 100.00 █")
+        assert "matched" in told["agrees"]
+        assert "of the gap" in told["gap"]
+        assert told["again"] == "fedslim simulate encounters --variant so --clients 3"
+
+
+def test_a_run_as_json(fedslim, run):
+    shown = json.loads(fedslim("show", run, "--json", "--top", 1).out)
+    record = load_run(run)
+    assert shown["file"] == str(run)
+    assert (shown["figures"], shown["command"]) == (record.figures, record.command)
+    assert len(shown["top"]) == 1
+    assert len(shown["gap"]) == record.figures["gap"]
+
+
+@pytest.mark.usefixtures("run")
+def test_several_runs_on_the_terminal(fedslim, tmp_path):
+    fedslim("simulate", "encounters", "--clients", 4, "--no-compare", "--out", tmp_path / "other", "--quiet")
+    rows = fedslim("show", tmp_path).out.splitlines()
+    assert rows[0].split()[:2] == ["L%", "itemsets"]
+    assert [row.split("  ")[-1] for row in rows[1:]] == ["so · 3 sites", "x · 4 sites"]
+    assert len(json.loads(fedslim("show", tmp_path, "--json").out)["runs"]) == 2
+
+
+def test_reports_need_no_engine(run, loaded_by):
+    assert loaded_by("show", run) & {"numba", "llvmlite", "sklearn", "scipy"} == set()
+    assert loaded_by("report", run) & {"numba", "llvmlite", "sklearn", "scipy", "rich"} == set()

@@ -1,0 +1,97 @@
+"""What the tests of reports share: real runs, and one made up of everything that could go wrong."""
+
+from __future__ import annotations
+
+from itertools import combinations, islice
+
+import msgspec
+import pytest
+
+from fedslim.data import builtin_sites
+from fedslim.federated import compare, simulate
+from fedslim.federated.records import (
+    Agreement,
+    Alone,
+    GapRow,
+    Kind,
+    Missed,
+    RunRecord,
+    SiteRecord,
+    Step,
+    simulation_record,
+)
+from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.files import code_table_document
+from fedslim.mdl.itemsets import order_key
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<script>document.title='taken'</script>",
+    '"><svg onload=alert(2)>',
+    "{{script}}",
+    "<!--",
+    "two\u2028lines\u2029and \u202eturned",
+    "&lt;b&gt; &amp;",
+    "javascript:alert(3)",
+    "x" * 400,
+    "__proto__",
+)
+ITEMSETS = 2_000
+
+
+@pytest.fixture(scope="session")
+def records():
+    """The hospitals, by each variant."""
+    made = []
+    for variant in ("x", "sa", "so"):
+        simulation = simulate(dict(builtin_sites()), variant=variant)
+        command = f"fedslim simulate encounters --variant {variant}"
+        made.append(simulation_record(simulation, compare(simulation), data="encounters", command=command))
+    return made
+
+
+@pytest.fixture(scope="session")
+def bare(records):
+    """A record with as little in it as may be: a server that was stopped before its first round, say."""
+    table = msgspec.Raw(msgspec.json.encode(code_table_document(CodeTable(("a",), 0, (0,), (0,), ()))))
+    empty = {"history": [], "traffic": [], "sites": [], "agreements": [], "gap": None, "figures": {}, "settings": {}}
+    return msgspec.structs.replace(records[0], kind="server", machine={}, versions={}, table=table, **empty)
+
+
+@pytest.fixture(scope="session")
+def hostile():
+    """2,000 itemsets over labels, names and data that mean harm."""
+    labels = (*HOSTILE, *(f"item {k}" for k in range(60)))
+    pairs = list(islice(combinations(range(len(labels)), 2), ITEMSETS))
+    found = sorted(((pair, 1 + k % 50, 60, 1 + k % 50) for k, pair in enumerate(pairs)), key=_place)
+    supports = [0] * len(labels)
+    for items, usage, _, _ in found:
+        for item in items:
+            supports[item] += usage
+    transactions = max(supports)
+    table = CodeTable(labels, transactions, tuple(supports), (0,) * len(labels), tuple(found))
+    sites = [SiteRecord(name, 9, None, Alone(3, 90.0)) for name in HOSTILE]
+    gap = [GapRow([labels[a], labels[b]], 5, [k % 7 for k in range(len(sites))], a % 3 > 0) for a, b in pairs[:300]]
+    usages = [None if k % 5 == 0 else usage for k, (_, usage, _, _) in enumerate(found)]
+    missed = [Missed([labels[0], f"unknown <b>{k}</b>"], k + 1) for k in range(40)]
+    return RunRecord(
+        kind="simulation",
+        data=HOSTILE[0],
+        variant="x",
+        command=f"fedslim simulate {HOSTILE[0]!r}",
+        made="2026-01-01T00:00:00+00:00",
+        versions={"<b>": HOSTILE[1]},
+        machine={"cpu": HOSTILE[2], "cores": 2},
+        settings={"masked": True, "seed": 0, "<i>": HOSTILE[3]},
+        figures={"rounds": 9, "bytes_total": 9000, "seconds": 0.5, "ending": HOSTILE[1]},
+        history=[Step(k, k / 10, k, 100.0 - k, 100.0 - k / 30, 100 * k) for k in range(1, 1500)],
+        traffic=[Kind(HOSTILE[1], "up", 3, 300, 400), Kind("Ask", "down", 3, 30, 40)],
+        sites=sites,
+        table=msgspec.Raw(msgspec.json.encode(code_table_document(table))),
+        agreements=[Agreement(HOSTILE[2], {"f1": 0.5}, usages, missed)],
+        gap=gap,
+    )
+
+
+def _place(row):
+    return order_key(row[0], row[3])

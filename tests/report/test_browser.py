@@ -1,0 +1,358 @@
+"""The page in a real browser. One file, so that one worker of xdist has the one browser."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from fedslim.report.page import write_page
+from fedslim.report.view import view
+
+# Tests are no package, so that the file beside this one is loaded by its path.
+_spec = importlib.util.spec_from_file_location("report_chromium", Path(__file__).with_name("chromium.py"))
+_chromium = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_chromium)
+
+ROWS = "#table tbody tr"
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    path, why = _chromium.chromium()
+    if path is None:
+        pytest.skip(why)
+    with sync_api.sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"), executable_path=path, headless=True, args=[*_chromium.FLAGS]
+        )
+        yield context
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, records, hostile, bare):
+    folder = tmp_path_factory.mktemp("pages")
+    shows = {"three": records, "one": records[:1], "many": [*records * 4, bare], "hostile": [hostile], "bare": [bare]}
+    for name, shown in shows.items():
+        write_page(view(shown), folder / f"{name}.html")
+    return folder
+
+
+@pytest.fixture
+def opened(browser, pages):
+    """Opens a page; at the end nothing may have been said on its console, and nothing asked for."""
+    said, asked, tabs = [], [], []
+
+    def open_page(name, size=None, scheme="light"):
+        tab = browser.new_page()
+        tabs.append(tab)
+        tab.set_default_timeout(10_000)
+        tab.set_viewport_size(size or {"width": 1280, "height": 900})
+        tab.emulate_media(color_scheme=scheme)
+        tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("dialog", lambda dialog: (said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto((pages / f"{name}.html").as_uri())
+        return tab
+
+    yield open_page
+    for tab in tabs:
+        tab.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def texts(tab, selector):
+    return tab.locator(selector).all_inner_texts()
+
+
+def run(tab, name):
+    """The button that chooses a run."""
+    return tab.get_by_role("radio", name=name, exact=True)
+
+
+def column(tab, title):
+    """The numbers of a column of the code table, of the rows that are shown."""
+    cells = texts(tab, f'#table tbody td[data-label="{title}"]')
+    return [float(cell.replace(",", "")) for cell in cells]
+
+
+# -- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def test_every_section_is_there(opened):
+    tab = opened("three")
+    assert texts(tab, "section h2") == [
+        "All runs",
+        "Found together, by no site alone",
+        "The code table",
+        "Compression",
+        "Agreement",
+        "Communication",
+        "Sites",
+        "Configuration, and how to do it again",
+    ]
+    assert "135 itemsets together" in tab.inner_text("#lead")
+    assert "fedslim simulate encounters --variant x" in tab.inner_text("#reproduce pre")
+    assert tab.locator("#communication tbody tr").count() > 3
+    assert tab.locator("#sites tbody tr").count() == 6
+
+
+def test_the_curves_of_all_variants_are_drawn(opened):
+    tab = opened("three")
+    for chart in tab.locator("figure.chart").all():
+        curves = chart.locator("path.curve")
+        assert curves.count() == 3
+        for curve in curves.all():
+            assert int(curve.get_attribute("data-points")) > 100
+            assert curve.evaluate("path => path.getTotalLength()") > 200
+            assert "NaN" not in curve.get_attribute("d")
+        assert len({curve.get_attribute("stroke-dasharray") for curve in curves.all()}) == 3
+        assert len({curve.evaluate("path => getComputedStyle(path).stroke") for curve in curves.all()}) == 3
+
+
+def test_a_chart_says_what_is_under_the_pointer_and_the_keys(opened):
+    tab = opened("three")
+    chart = tab.locator("figure.chart").first
+    chart.locator("svg[role=img]").hover()
+    assert "x 5" in chart.locator("output").inner_text()
+    chart.locator("svg[role=img]").focus()
+    tab.keyboard.press("Home")
+    first = chart.locator("output").inner_text()
+    tab.keyboard.press("ArrowRight")
+    assert chart.locator("output").inner_text() != first
+
+
+def test_another_run_is_shown_when_it_is_chosen(opened):
+    tab = opened("three")
+    assert tab.locator("#table .cells").count() == 0  # x shows nobody what is used where
+    assert "masked sums" in tab.inner_text("#sites .note")
+    run(tab, "so").check()
+    assert "--variant so" in tab.inner_text("#reproduce pre")
+    assert tab.locator("#table .cells").count() > 0
+    tab.get_by_role("button", name="sa", exact=True).click()
+    assert "--variant sa" in tab.inner_text("#reproduce pre")
+    assert run(tab, "sa").is_checked()
+    assert tab.evaluate("document.activeElement.textContent") == "sa"
+
+
+def test_of_many_runs_the_chosen_one_stands_out(opened):
+    tab = opened("many")
+    chart = tab.locator("figure.chart").first
+    assert chart.locator("path.curve.faint").count() == 12  # the first has no history
+    tab.select_option("#run", "4")
+    assert "--variant x" in tab.inner_text("#reproduce pre")
+    assert chart.locator("path.curve.faint").count() == 11
+    assert texts(tab, "figure.chart:first-child .legend li") == ["x", "sa", "so"]
+    assert chart.locator("path.curve.chosen").count() == 1
+    names = tab.locator("#runs tbody .pick").all_inner_texts()
+    tab.locator("#runs th", has_text="L%").get_by_role("button").click()
+    assert sorted(tab.locator("#runs tbody .pick").all_inner_texts()) == sorted(names)
+    figures = [float(text) for text in texts(tab, '#runs td[data-label="L%"]')]
+    assert figures == sorted(figures, reverse=True)
+    tab.locator("#runs tbody .pick").last.click()
+    assert tab.locator("#runs tr[aria-current=true]").count() == 1
+
+
+def test_one_run_has_no_choice(opened):
+    tab = opened("one")
+    assert tab.locator(".choice, #runs").count() == 0
+
+
+def test_a_record_with_nothing_in_it_is_a_page(opened):
+    tab = opened("bare")
+    assert "Not known of this run" in tab.inner_text("#together")
+    assert "no history" in tab.inner_text("#compression")
+
+
+# -- the code table --------------------------------------------------------------------------------------------------
+
+
+def test_search_finds_itemsets_with_all_words(opened):
+    tab = opened("one")
+    tab.fill("#search", "tramadol TREMOR sweat")
+    (row,) = texts(tab, ROWS)
+    assert "citalopram" in row
+    assert texts(tab, "#table li.hit") == ["tremor", "sweating", "tramadol"]
+    tab.fill("#search", "nothing like it")
+    assert texts(tab, ROWS) == []
+    assert "No itemset fits" in tab.inner_text("#table .showing")
+
+
+def test_a_click_sorts_and_another_turns_it(opened):
+    tab = opened("one")
+    saved = column(tab, "bits saved")
+    assert saved == sorted(saved, reverse=True)
+    head = tab.locator("#table th", has_text="usage").first
+    head.get_by_role("button").click()
+    used = column(tab, "usage")
+    assert used == sorted(used, reverse=True)
+    assert head.get_attribute("aria-sort") == "descending"
+    head.get_by_role("button").click()
+    used = column(tab, "usage")
+    assert used == sorted(used)
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert tab.locator("#table th[aria-sort=ascending], #table th[aria-sort=descending]").count() == 1
+
+
+def test_the_keyboard_sorts_too(opened):
+    tab = opened("one")
+    tab.focus("#table th:nth-child(3) button")
+    tab.keyboard.press("Enter")
+    used = column(tab, "usage")
+    assert used == sorted(used, reverse=True)
+    tab.keyboard.press("Space")
+    used = column(tab, "usage")
+    assert used == sorted(used)
+
+
+def test_filters_for_length_usage_and_kind(opened):
+    tab = opened("three")
+    tab.fill("#shortest", "4")
+    tab.fill("#longest", "5")
+    tab.fill("#least", "10")
+    tab.fill("#most", "60")
+    assert set(column(tab, "items")) == {4, 5}
+    assert all(10 <= used <= 60 for used in column(tab, "usage"))
+    tab.get_by_role("button", name="Clear").click()
+    assert "of 135 itemsets" in tab.inner_text("#table .showing")
+    tab.select_option("#which", "found by no site alone")
+    assert "of 69 itemsets" in tab.inner_text("#table .showing")
+    run(tab, "so").check()
+    tab.get_by_text("extra in the code table").click()
+    assert set(texts(tab, '#table td[data-label="usage there"]')) == {"extra"}
+
+
+def test_pages_turn(opened):
+    tab = opened("one")
+    tab.locator("#table").get_by_text("Next").click()
+    assert tab.inner_text("#table .showing") == "26–50 of 135 itemsets"
+    tab.locator("#table").get_by_text("Back").click()
+    assert tab.inner_text("#table .showing") == "1–25 of 135 itemsets"
+
+
+def test_what_no_site_finds_alone_can_be_searched(opened):
+    tab = opened("three")
+    thinnest = texts(tab, "#together tbody tr:first-child li")
+    assert thinnest == ["tremor", "sweating", "agitation", "tramadol", "citalopram"]
+    run(tab, "sa").check()
+    tab.locator("#together select").select_option("missed")
+    assert tab.locator("#together .badge.no").count() == tab.locator("#together tbody tr").count() > 0
+    tab.locator("#together select").select_option("all")
+    tab.locator("#together input").fill("tramadol tremor")
+    assert tab.locator("#together .cells").first.get_attribute("aria-label").count(",") == 5
+
+
+# -- large, hostile --------------------------------------------------------------------------------------------------
+
+
+def test_two_thousand_itemsets_are_few_rows(opened):
+    tab = opened("hostile")
+    assert "of 2,000 itemsets" in tab.inner_text("#table .showing")
+    assert tab.locator("tr").count() < 150
+    tab.fill("#search", "item 7")
+    assert tab.locator(ROWS).count() <= 25
+    assert all("item" in row and "7" in row for row in texts(tab, ROWS))
+    tab.get_by_role("button", name="support").first.click()
+    assert tab.locator("tr").count() < 150
+
+
+def test_hostile_labels_are_only_text(opened):
+    tab = opened("hostile")
+    title = "</script><img src=x onerror=alert(1)>"
+    assert tab.inner_text("h1") == title
+    assert tab.title() == f"{title} · fedslim"
+    tab.fill("#search", "onerror onload")
+    assert set(texts(tab, "#table li.hit")) == {title, '"><svg onload=alert(2)>'}
+    assert tab.locator("img, iframe, main script, svg[onload], main b").count() == 0
+    tab.wait_for_timeout(50)  # what a label might have started would be told by now
+
+
+def test_the_policy_lets_nothing_else_run(browser, pages):
+    tab = browser.new_page()  # by itself: here the console does complain
+    tab.goto((pages / "one.html").as_uri())
+    tab.evaluate(
+        """() => {
+            const script = document.createElement("script");
+            script.textContent = "window.ran = true";
+            document.body.append(script);
+            document.body.setAttribute("onclick", "window.ran = true");
+            document.body.click();
+        }"""
+    )
+    assert tab.evaluate("window.ran === undefined")
+    tab.close()
+
+
+# -- where it is looked at -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["three", "many", "hostile", "bare"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_nothing_is_wider_than_the_window(opened, name, width, scheme):
+    tab = opened(name, {"width": width, "height": 740}, scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    for figure in tab.locator("figure.chart svg[role=img]").all():
+        box = figure.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
+
+def test_dark_is_dark_and_everything_can_be_read(opened):
+    contrast = """() => {
+        const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+        const light = (rgb) => {
+            const [r, g, b] = rgb.match(/[\\d.]+/g).map(Number).map(channel);
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const paper = light(getComputedStyle(document.body).backgroundColor);
+        const ratios = [...document.querySelectorAll("p, h2, th, td.number, a, .badge, dt, svg text")].map((node) => {
+            const style = getComputedStyle(node);
+            const ink = light(node instanceof SVGElement ? style.fill : style.color);
+            return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+        });
+        return [paper, Math.min(...ratios)];
+    }"""
+    paper, least = opened("three").evaluate(contrast)
+    assert paper > 0.9
+    assert least >= 4.5
+    paper, least = opened("three", scheme="dark").evaluate(contrast)
+    assert paper < 0.05
+    assert least >= 4.5
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
+    tab = opened("three")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the report"
+    assert tab.locator(".skip").bounding_box()["x"] >= 0
+    seen = set()
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        seen.add(
+            tab.evaluate("document.activeElement.closest('section, nav, header')?.id || document.activeElement.tagName")
+        )
+        assert tab.evaluate(
+            "document.activeElement === document.body || document.activeElement.matches(':focus-visible')"
+        ), tab.evaluate("document.activeElement.outerHTML")
+    assert {"runs", "together", "table"} <= seen
+
+
+def test_on_paper_everything_is_open_and_light(opened):
+    tab = opened("three", scheme="dark")
+    tab.emulate_media(media="print", color_scheme="dark")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.locator("details:not([open])").count() == 0
+    assert all(section.is_visible() for section in tab.locator("section h2").all())
+    assert not tab.locator("#search").is_visible()
+    assert not tab.locator("nav").is_visible()
+    assert tab.get_by_text("Printed are the rows that the page showed").is_visible()
+    assert tab.locator("path.curve").first.is_visible()
+    tab.emulate_media(media="screen")
+    tab.wait_for_selector("details:not([open])")

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from fedslim.errors import InputError
+from fedslim.protocol import messages
+from fedslim.protocol.variant import VARIANTS
+from fedslim.report import phrases
+from fedslim.report import view as room
+from fedslim.report.view import view
+
+
+def test_a_view_says_what_the_record_says(records):
+    shown = view(records)
+    assert [run.name for run in shown.runs] == ["x", "sa", "so"]
+    assert shown.title == "encounters"
+    for record, run in zip(records, shown.runs, strict=True):
+        table = record.code_table
+        top = table.top()
+        assert [[run.labels[item] for item in items] for items in run.table.items] == [list(row.labels) for row in top]
+        assert run.table.usage == [row.usage for row in top]
+        assert run.table.bits_saved == [round(row.bits_saved, 2) for row in top]
+        assert run.curve.percent[-1] == pytest.approx(table.compression.L_percent, abs=1e-3)
+        assert (run.gap.total, run.gap.recovered) == (record.figures["gap"], record.figures["gap_recovered"])
+        assert sum(run.table.alone) == run.gap.recovered
+        assert sorted(row.bytes for row in run.traffic) == sorted(row.bytes for row in record.traffic)
+        assert run.command == record.command
+
+
+def test_usages_and_agreements_follow_the_rows(records):
+    for record, run in zip(records, view(records).runs, strict=True):
+        place = {row.labels: k for k, row in enumerate(record.code_table.itemsets)}
+        places = [place[tuple(run.labels[item] for item in items)] for items in run.table.items]
+        assert run.agreements[0].usages == [record.agreements[0].usages[k] for k in places]
+        figures = record.agreements[0].figures
+        told = run.agreements[0]
+        assert (told.matched, told.missed, told.extra) == (figures["matched"], figures["missed"], figures["extra"])
+        if record.variant == "so":
+            assert [sum(at) for at in run.table.sites] == run.table.usage
+            assert run.sites[0].codes == sum(record.sites[0].usages)
+        else:
+            assert run.table.sites is None
+            assert "masked sums" in run.usages_note
+
+
+def test_runs_are_called_by_what_tells_them_apart(records):
+    x = records[0]
+    other = msgspec.structs.replace(x, data="wards")
+    seeded = msgspec.structs.replace(x, settings={**x.settings, "seed": 7})
+    assert [run.name for run in view([x]).runs] == ["x"]
+    assert [run.name for run in view([x, other]).runs] == ["encounters · x", "wards · x"]
+    assert [run.name for run in view([x, seeded]).runs] == ["x · seed 0", "x · seed 7"]
+    assert [run.name for run in view([x, x]).runs] == ["x · 1", "x · 2"]
+    assert view([x, other], title="Wards").title == "Wards"
+    assert view([msgspec.structs.replace(x, data="/data/of/wards.csv.gz")]).title == "wards.csv.gz"
+    assert view([msgspec.structs.replace(x, data="a/b")]).title == "a/b"
+
+
+def test_the_first_sentence_says_what_came_of_it(records):
+    assert view(records).runs[0].lead == (
+        "6 sites with 5,000 transactions found 135 itemsets together. With them the data take 57.4 % of the bits that "
+        "they take item by item. 69 itemsets no site finds alone; mining together found all of them."
+    )
+
+
+def test_a_record_with_nothing_in_it_can_be_shown(bare):
+    (run,) = view([bare]).runs
+    assert (run.gap, run.agreements, run.sites, run.curve.rounds) == (None, [], [], [])
+    assert view([bare]).overview[0].cells[2:] == ["–"] * 5
+
+
+def test_large_runs_are_cut_and_say_so(hostile, monkeypatch):
+    monkeypatch.setattr(room, "MOST_ROWS", 250)
+    (run,) = view([hostile]).runs
+    assert (len(run.table.items), run.table.total) == (250, 2000)
+    assert (len(run.gap.items), run.gap.total) == (250, 300)
+    assert len(run.curve.rounds) == room.MOST_POINTS
+    assert (run.curve.rounds[0], run.curve.rounds[-1]) == (1, 1499)
+
+
+def test_a_page_of_many_runs_has_fewer_rows_of_each(hostile):
+    runs = view([hostile] * 100).runs
+    assert {len(run.table.items) for run in runs} == {600}
+
+
+def test_a_view_needs_a_run():
+    with pytest.raises(InputError, match="no run to report"):
+        view([])
+
+
+def test_every_variant_and_message_has_its_words():
+    assert set(phrases.MEANING) == set(VARIANTS)
+    sent = {
+        name
+        for name, kind in vars(messages).items()
+        if isinstance(kind, type) and issubclass(kind, messages.Message) and kind is not messages.Message
+    }
+    within = {name for name in sent if name.startswith("Want")} | {"Insert", "Remove"}
+    assert set(phrases.KINDS) == sent - within
