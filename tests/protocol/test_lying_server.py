@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedslim.data import ItemSecret, Vocabulary
@@ -185,7 +185,21 @@ def some_move(rng, table):
     )
 
 
+def test_x_takes_no_itemset_twice():
+    """Removing one of the two would take the other out of the order: the covers would have what the table has not."""
+    variant, _ = side("x")
+    variant.answer(asked(m.WantSupports(40), moves=[m.Insert(N_ITEMS, [0, 1], 9)]))
+    for entry in (9, 5):
+        for want in (
+            asked(m.WantSupports(40), moves=[m.Insert(N_ITEMS + 1, [0, 1], entry)], number=1),
+            asked(m.WantInsertion(N_ITEMS + 1, [0, 1], entry, N_ITEMS + 2, 9, 0, keep=True), number=1),
+        ):
+            with pytest.raises(ProtocolError, match="in it already"):
+                variant.answer(want)
+
+
 @given(st.integers(0, 1 << 60))
+@example(20349)
 @settings(max_examples=120)
 def test_x_survives_whatever_is_asked(seed):
     """Dozens of questions one after the other, some of them answered: the covers stay covers."""

@@ -17,13 +17,14 @@ from fedslim.federated.records import load_run, save_run
 from fedslim.mdl.codetable import CodeTable
 
 if TYPE_CHECKING:
-    from fedslim.experiments.declarations import Cell
+    from fedslim.experiments.declarations import Cell, Experiment
     from fedslim.federated.records import RunRecord
 
 RESULTS = "results"
 """Where records go if nobody says otherwise."""
 
 _LONGEST_REASON = 10_000
+_PARTS = 4  # of the name of a file after that of the data: setting, seed, variant, json
 
 
 class Store:
@@ -77,6 +78,12 @@ class Store:
 
     def _failed(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}.failed.txt"
+
+    def records(self, experiment: Experiment) -> list[Path]:
+        """The files of all records that belong to an experiment, whatever their data and seeds."""
+        settings = {str(setting) for setting in experiment.settings}
+        files = [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
+        return [path for path in files if path.name.rsplit(".", _PARTS)[1] in settings]
 
     # -- what several cells need ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.experiments import paper
 from fedslim.experiments.declarations import FOUND, standing_for
+from fedslim.words import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 OURS, PAPERS, DIFFERENCE = "ours", "paper", "difference"
 NAMES = {"sa": "SA", "so": "SO", "x": "X"}
-KB, MB, GB = 1e3, 1e6, 1e9
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ def _setting(setting: Setting) -> str:
 def _shown(column: Column, value: float | None) -> str:
     if value is None:
         return "–"
-    return _bytes(value) if column.unit == "bytes" else f"{value:,.{column.digits}f}"
+    return size(round(value)) if column.unit == "bytes" else f"{value:,.{column.digits}f}"
 
 
 def _difference(column: Column, ours: float | None, papers: float | None) -> str:
@@ -166,13 +166,6 @@ def _difference(column: Column, ours: float | None, papers: float | None) -> str
     if abs(ours - papers) < 0.5 * 10**-column.digits:
         return "0"
     return f"{ours - papers:+,.{column.digits}f}".replace("-", "−")
-
-
-def _bytes(value: float) -> str:
-    for unit, name in ((GB, "GB"), (MB, "MB"), (KB, "kB")):
-        if value >= unit:
-            return f"{value / unit:.3g} {name}" if value < 1000 * unit else f"{value / unit:,.0f} {name}"
-    return f"{value:.0f} B"
 
 
 def as_markdown(table: ResultTable) -> str:

@@ -40,6 +40,7 @@ class WorkingTable:
     def __init__(self, n_items: int, *, reuse_slots: bool = True) -> None:
         self.n_items = n_items
         self.itemsets: dict[int, Itemset] = {}  # slot -> items, no singletons
+        self.present: set[Itemset] = set()  # the same itemsets; none is there twice
         self.entries: dict[int, int] = {}
         self._keys: list[OrderKey] = []  # in cover order
         self._order = np.zeros(SPARE_SLOTS, np.int32)  # the slots in the same order
@@ -145,6 +146,7 @@ class WorkingTable:
         self._keys.insert(position, key)
         self.item_count += len(key[2])
         self.itemsets[slot] = key[2]
+        self.present.add(key[2])
         self.entries[slot] = -key[1]
         self._end += len(key[2])
 
@@ -154,6 +156,7 @@ class WorkingTable:
         position, n = int(self.elements.rank[slot]), len(self._keys)
         move_down(self._order, self.elements.rank, position, n)
         self.item_count -= len(self.itemsets[slot])
+        self.present.discard(self.itemsets[slot])
         del self._keys[position], self.itemsets[slot], self.entries[slot]
         self.elements.rank[slot] = DEAD_RANK
         if self._reuse:

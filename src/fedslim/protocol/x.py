@@ -556,7 +556,11 @@ class ClientVariant:
         if slot != (expected := self._state.table.free_slot):
             msg = f"the server puts an itemset into slot {slot}, here slot {expected} is next; it is refused"
             raise ProtocolError(msg)
-        return self._items(items)
+        itemset = self._items(items)
+        if itemset in self._state.table.present:
+            msg = "the server puts an itemset into the table that is in it already; it is refused"
+            raise ProtocolError(msg)
+        return itemset
 
     def _items(self, items: list[int]) -> tuple[int, ...]:
         if items[-1] >= self._state.database.n_items or not all(map(lt, items, items[1:])):
