@@ -208,7 +208,8 @@ class CoverState:
         kernel.take_from_lists(self._ready(), slot)
         self.table.drop(slot)
         self._book.covers.room[slot] = 0
-        self._trial = ((), NOTHING)
+        # Also where no cover changed: what the last insertion broke may have been an element that is gone now.
+        self._trial = self._inserted = ((), NOTHING)
 
     def _carry_out(self, move: Any, slot: int) -> Change:
         """Carry out what was just tried, with room for it; returns what it changed."""

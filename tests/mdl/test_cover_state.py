@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fedslim.data import TransactionDatabase
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.itemsets import order_key
+
+sys.path.insert(0, str(Path(__file__).parent))
+from twin import cover
+
+N_ITEMS = 7
+ROWS = st.lists(st.frozensets(st.integers(0, N_ITEMS - 1), min_size=1), min_size=1, max_size=20)
+ITEMSETS = st.frozensets(st.integers(0, N_ITEMS - 1), min_size=2).map(lambda items: tuple(sorted(items)))
+MOVES = st.lists(st.tuples(st.sampled_from("iitrr"), ITEMSETS, st.integers(0, 5), st.integers(0, 9)), max_size=25)
+
+
+def covers(state, rows):
+    """What each transaction is covered by, and where each element is used: both must be the twin's."""
+    table = state.table
+    order = sorted(table.itemsets.values(), key=lambda items: order_key(items, entries(state)[items]))
+    expected = [sorted(cover(row, order)) for row in rows]
+    assert [sorted(map(table.items_of, state.cover(t))) for t in range(len(rows))] == expected
+    kept = state.covers
+    for slot in (*range(N_ITEMS), *table.itemsets):
+        where = kept.tids[kept.tid_start[slot] : kept.tid_start[slot] + kept.usage[slot]]
+        assert sorted(where.tolist()) == [t for t, own in enumerate(expected) if table.items_of(slot) in own]
+
+
+def entries(state):
+    return {items: state.table.entries[slot] for slot, items in state.table.itemsets.items()}
+
+
+@given(ROWS, MOVES)
+@example([frozenset({0, 1, 2})], [("i", (0, 1), 0, 0), ("i", (1, 2), 5, 0), ("r", (0, 1), 0, 0), ("r", (0, 1), 0, 0)])
+@settings(max_examples=300, deadline=None)
+def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(rows, moves):
+    """Also what no search would do: removing what is not used, just after it was broken."""
+    vocabulary = [str(i) for i in range(N_ITEMS)]
+    texts = [[str(i) for i in sorted(row)] for row in rows]
+    database = TransactionDatabase.from_transactions(texts, vocabulary=vocabulary)
+    numbers = {label: i for i, label in enumerate(database.vocabulary)}
+    rows = [frozenset(numbers[str(i)] for i in row) for row in rows]
+    state = CoverState(database)
+    for what, items, entry, which in moves:
+        slots = sorted(state.table.itemsets)
+        if what == "r" and slots:
+            state.remove(slots[which % len(slots)])
+        elif what == "t" and slots and which % 2:
+            state.try_removals((slots[which % len(slots)],))
+        elif items not in state.table.present:
+            slot = state.table.next_slot()
+            state.try_insert(slot, items, entry)
+            if what == "i":
+                state.insert(slot, items, entry)
+        covers(state, rows)
