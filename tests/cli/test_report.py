@@ -98,3 +98,15 @@ def test_several_runs_on_the_terminal(fedslim, tmp_path):
 def test_reports_need_no_engine(run, loaded_by):
     assert loaded_by("show", run) & {"numba", "llvmlite", "sklearn", "scipy"} == set()
     assert loaded_by("report", run) & {"numba", "llvmlite", "sklearn", "scipy", "rich"} == set()
+
+
+def test_an_experiment_is_reported_by_its_name(fedslim, tmp_path):
+    results, out = tmp_path / "results", tmp_path / "page.html"
+    fedslim("experiment", "run", "iid", "--datasets", "encounters", "--variants", "x,so", "--results", results)
+    ran = fedslim("report", "iid", "--results", results, "--out", out)
+    assert (ran.code, ran.out) == (0, f"{out}\n")
+    page = out.read_text("utf-8")
+    assert "<title>Ten equally large clients, IID" in page
+    none = fedslim("report", "noniid", "--results", results, "--out", tmp_path / "none.html")
+    assert (none.code, (tmp_path / "none.html").exists()) == (2, False)
+    assert "there are no records of noniid" in none.only_line

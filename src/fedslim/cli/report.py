@@ -50,7 +50,7 @@ def report(
     place = out or _beside(runs)
     for file in files:
         check_place(place, besides=file, what="the record of a run")
-    write_page(view([load_run(file) for file in files], title=title), place)
+    write_page(view([load_run(file) for file in files], title=title or _title(runs)), place)
     print_text(printable(str(place)) + "\n")
 
 
@@ -66,6 +66,14 @@ def _of_experiment(run: Path, results: Path) -> list[Path]:
         msg = f"{results}: there are no records of {run} in this folder; make them with `fedslim experiment run {run}`"
         raise InputError(msg)
     return files
+
+
+def _title(runs: list[Path]) -> str | None:
+    """What a page of one experiment is called."""
+    from fedslim.experiments import EXPERIMENTS  # noqa: PLC0415  # see fedslim.cli
+
+    experiment = EXPERIMENTS.get(str(runs[0]))
+    return experiment.title if experiment is not None and len(runs) == 1 and not runs[0].exists() else None
 
 
 def _beside(runs: list[Path]) -> Path:

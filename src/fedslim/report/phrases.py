@@ -35,6 +35,7 @@ KINDS = {
     "Roster": "the members, their keys, the vocabulary",
     "Ready": "agreed",
     "Finish": "the end, and the table where the variant shows it",
+    "Heard": "the end is written down",
     "Abort": "cannot go on",
     "Ask": "changes of the table, and questions",
     "Masked": "the answers, masked",
