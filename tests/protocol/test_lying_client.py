@@ -399,6 +399,17 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
     assert type(outputs[0].message) is m.Roster
 
 
+def test_whoever_comes_first_does_not_say_what_was_agreed():
+    """A server that knows it from the federation's file refuses the liar, not those who come after it."""
+    server, first, second = joins()
+    server._vocabulary = first.digest
+    for digest, ids in ((bytes(32), b""), (b"", bytes(80))):
+        with pytest.raises(ProtocolError, match=r"member 'c1' has vocabulary .* and this federation agreed on"):
+            server.receive("c1", msgspec.structs.replace(first, digest=digest, ids=ids), 0.0)
+    server.receive("c2", second, 0.0)
+    assert type(server.receive("c1", first, 0.0)[0].message) is m.Roster
+
+
 @pytest.mark.parametrize(
     "change",
     [

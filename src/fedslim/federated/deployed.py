@@ -114,6 +114,7 @@ class Server:
             max_time=file.limits.max_time,
             max_rounds=file.limits.max_rounds,
             keys=KeyTrust(file, lambda: listed.trust),
+            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
         )
         self.account = account = Account(session, on_round)
         so_far, heard = NOTHING, set[str]()

@@ -74,6 +74,7 @@ class ServerSession:
         max_time: float | None = None,
         max_rounds: int | None = None,
         keys: KeyCheck | None = None,
+        vocabulary: bytes | None = None,
     ) -> None:
         if not members or len(set(members)) != len(members):
             msg = f"a federation needs members with different names, not {list(members)}"
@@ -88,6 +89,7 @@ class ServerSession:
         self._policy = policy or Policy()
         self._max_time = max_time
         self._max_rounds = max_rounds
+        self._vocabulary = vocabulary  # the digest that members agreed on, if the server was told; empty: on none
         self._keys = keys  # without it (in one process) keys are passed on as they come
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
         self._joined: dict[str, m.Join] = {}
@@ -276,6 +278,12 @@ class ServerSession:
             msg = (
                 f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), this server "
                 f"{m.PROTOCOL}; install the same version everywhere"
+            )
+            raise ProtocolError(msg)
+        if self._vocabulary is not None and join.digest != self._vocabulary:
+            msg = (
+                f"member {member!r} has vocabulary {join.digest.hex() or '(none)'}, and this federation agreed on "
+                f"{self._vocabulary.hex() or 'none'}; hand it the vocabulary that the others have"
             )
             raise ProtocolError(msg)
         first = next(iter(self._joined.items()), None)
