@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fedslim.data import builtin_sites
 from fedslim.errors import InputError
 from fedslim.federated import compare, simulate
 from fedslim.federated.records import load_run, save_run, simulation_record
+from fedslim.report.view import view
 
 
 @pytest.fixture(scope="module", params=["x", "sa", "so"])
@@ -112,3 +116,20 @@ def test_a_notebook_takes_no_markup_from_names(ran):
     simulation, _, _ = ran
     hostile = simulation_record(simulation, None, data="d", command="<img src=x onerror=alert(1)>")
     assert "<img" not in hostile._repr_html_()
+
+
+PIECES = [b"", b'"', b"null", b"-1", b"1e999", b"[", b"}", b"\xff", b"\\ud800", b"9" * 30]
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_mangled_bytes_are_refused_or_read_but_never_break(ran, tmp_path, data):
+    whole = bytearray(msgspec.json.encode(ran[2]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(whole) - 1))
+        piece = data.draw(st.sampled_from(PIECES))
+        whole[place : place + data.draw(st.integers(0, 8))] = piece
+    path = tmp_path / "run.json"
+    path.write_bytes(bytes(whole))
+    with suppress(InputError):
+        view([load_run(path)])
