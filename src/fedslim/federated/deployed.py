@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
 from fedslim.errors import JournalError, RunError
+from fedslim.federated.accounting import Account, served_by
 from fedslim.metrics import Communication
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal
-from fedslim.transport.memory import FrameSent, RoundPassed
 from fedslim.transport.recording import rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
@@ -35,13 +33,11 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
-    from fedslim.mdl.codetable import CodeTable
+    from fedslim.federated.accounting import Served
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
-    from fedslim.protocol.outcome import Outcome
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
-    from fedslim.transport.memory import Trace
     from fedslim.transport.trust import Identity
 
 SAY_EVERY = 5.0
@@ -67,56 +63,14 @@ def patience(file: FederationFile) -> Patience:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What a server's run came to."""
-
-    table: CodeTable
-    outcome: Outcome
-    communication: Communication
-    seconds: float
-    history: tuple[dict[str, Any], ...]
-    lost: RunError | None  # why the run ended early, with the best so far
-
-    def as_dict(self, file: FederationFile) -> dict[str, Any]:
-        """The run record: what was run, with what, how it went."""
-        c = self.table.compression
-        return {
-            "version": __version__,
-            "federation": file.federation.name,
-            "federation_id": file.federation.id,
-            "digest": file.digest().hex(),
-            "variant": file.federation.variant,
-            "members": list(file.federation.members),
-            "clients": len(file.federation.members),
-            "transactions": self.table.transactions,
-            "items": len(self.table.vocabulary),
-            "bits_total": c.after.total,
-            "bits_data": c.after.data,
-            "bits_model": c.after.model,
-            "L_percent": c.L_percent,
-            "L_data_percent": c.L_data_percent,
-            "itemsets": len(self.table),
-            "candidates": self.outcome.tally.candidates,
-            "ending": self.outcome.ending,
-            "reason": None if self.lost is None else str(self.lost),
-            "converged": self.outcome.converged,
-            "seconds": self.seconds,
-            **self.communication.as_dict(),
-        }
-
-
 class Server:
     """Serves one run of a federation."""
 
     def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Callable[[str], None]) -> None:
         self._file, self._identity, self._out, self._tell = file, identity, out, tell
-        self.communication = Communication()
+        self.communication = Communication()  # the account's, once there is one
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
-        self.history: list[dict[str, Any]] = []
-        self._began = time.monotonic()
-        self._on_round: Callable[[], None] | None = None
 
     @property
     def journal(self) -> Path:
@@ -137,8 +91,6 @@ class Server:
             RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
             JournalError: There is a journal that is not this run's, or that cannot be continued.
         """
-        began = time.monotonic()
-        self._on_round = on_round
         journal: Journal | None = None
         run = os.urandom(16)
         path = self.journal
@@ -166,6 +118,8 @@ class Server:
             elapsed = rounds[-1].elapsed if rounds else 0.0
             session.replay((record.replies for record in rounds), int(header["items"]), time.monotonic() - elapsed)
             self._tell(f"resumed after {len(rounds)} rounds")
+        account = Account(session, on_round)
+        self.communication = account.communication
         context = server_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART, ASKING])
         self.network = NetworkServer(
@@ -175,10 +129,9 @@ class Server:
             patience=patience(file),
             journal=journal,
             begin_journal=self._begin_journal(run, path),
-            trace=self._account,
+            trace=account,
             tell=self._tell,
         )
-        self._began = began
         lost: RunError | None = None
         try:
             async with watched(file.metrics.host, file.metrics.port, self.network.status):
@@ -192,9 +145,7 @@ class Server:
             outcome, lost = best, error
         finally:
             self.network.close_journal()
-        labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
-        table = code_table(outcome.table, labels)
-        return Served(table, outcome, self.communication, time.monotonic() - began, tuple(self.history), lost)
+        return served_by(session, outcome, account, lost)
 
     def forget(self) -> None:
         """Remove the journal: for when the results are saved."""
@@ -216,39 +167,6 @@ class Server:
             if header.get(name) != value:
                 msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
                 raise JournalError(msg)
-
-    def _account(self, event: Trace) -> None:
-        if isinstance(event, FrameSent):
-            self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
-        elif isinstance(event, RoundPassed):
-            self.communication.end_round()
-            self._remember(event)
-            if self._on_round is not None:
-                self._on_round()
-
-    def _remember(self, passed: RoundPassed) -> None:
-        """One more step of the history, where the table has changed."""
-        variant = None if self.session is None else self.session.variant
-        if variant is None or not variant.supports:
-            return
-        search = variant.search
-        if self.history and self.history[-1]["bits_total"] == search.bits_now:
-            return
-        self.history.append(
-            {
-                "round": passed.number,
-                "seconds": time.monotonic() - self._began,
-                "itemsets": search.itemsets,
-                "bits_total": search.bits_now,
-                "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
-                "bytes_total": self.communication.bytes_total,
-            }
-        )
-
-
-def _numbers(table: m.Table) -> tuple[str, ...]:
-    """What the server calls items whose ids it was never told: the members know which they are."""
-    return tuple(f"item {number}" for number in range(table.usages.length))
 
 
 # -- a member -------------------------------------------------------------------------------------------------------
