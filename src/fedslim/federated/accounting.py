@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
@@ -20,7 +21,7 @@ from fedslim.protocol.outcome import code_table
 from fedslim.transport.memory import FrameSent, RoundPassed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from fedslim.errors import RunError
@@ -134,15 +135,17 @@ def _numbers(table: m.Table) -> tuple[str, ...]:
     return tuple(f"item {number}" for number in range(table.usages.length))
 
 
-def save_served(served: Served, file: FederationFile, folder: Path) -> None:
-    """Save what a server leaves.
+def save_served(
+    served: Served, file: FederationFile, folder: Path, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Save what a server leaves; `more` goes into the record of the run.
 
     Raises:
         WriteError: It cannot be written.
     """
     make_folder_for(folder / CODE_TABLE)
     served.table.save(folder / CODE_TABLE)
-    write_record(served.as_dict(file), folder / RECORD)
+    write_record({**served.as_dict(file), **more}, folder / RECORD)
     write_record({"history": list(served.history)}, folder / HISTORY)
 
 

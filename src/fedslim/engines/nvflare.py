@@ -1,0 +1,144 @@
+"""NVFlare (2.9, Collab API): our frames as arguments and results of calls that its server makes to its sites.
+
+The job (`job.py`) names two classes of this file. NVFlare makes one object of each, at the server and in a process of
+its own at every site, where it lives as long as the job. Names are those that NVFlare knows its sites by, from their
+certificates. Nothing is decided here: what is said is the sessions' business, what a site allows that of its own file.
+
+This is the only module that imports nvflare: `pip install 'fedslim[nvflare]'`.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nvflare.collab import collab
+from nvflare.collab.api.exceptions import RunAborted
+
+from fedslim.engines.exchange import JOIN, Collected
+from fedslim.engines.job import FEDERATION, RESERVED
+from fedslim.engines.serving import Serving
+from fedslim.engines.site import SiteMember
+from fedslim.errors import FedslimError, RunError
+from fedslim.transport.config import FederationFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RESULTS = "fedslim"
+"""The folder of results in the job's folder at the server; who downloads the job gets it."""
+
+STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
+"""Commands to a running job, for `fedslim nvflare stop` and `status`."""
+
+ABORTED = "the job was aborted"
+log = logging.getLogger(__name__)
+
+
+def _quiet() -> None:
+    """NVFlare writes several lines for each call, and there are thousands."""
+    for name in ("nvflare.collab.api.group", "nvflare.collab.runtime.cell_dispatcher"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class FedslimServer:
+    """At the server: runs the session, with a call to each member it has something to say to."""
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def run(self) -> None:
+        """Serve one run. What ends it early is raised, so that NVFlare shows the job as failed, with the reason."""
+        _quiet()
+        context, workspace = collab.fl_ctx, collab.workspace
+        job = context.get_job_id()
+        file = FederationFile.read(Path(workspace.get_app_config_dir(job)) / FEDERATION)
+        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=log.info)
+        _commands(context.get_engine(), serving)
+        serving.serve(_call)
+
+
+def _call(frames: Mapping[str, bytes], within: float) -> Collected:
+    """Deliver frames, each to its member only, and collect what comes back; who gets the same is called together."""
+    alike: dict[bytes, list[str]] = {}
+    for name, frame in frames.items():
+        alike.setdefault(frame, []).append(name)
+    replies: dict[str, bytes] = {}
+    failures: dict[str, str] = {}
+    try:
+        calls = [
+            collab.get_clients(names)(blocking=len(alike) == 1, timeout=within).answer(frame)
+            for frame, names in alike.items()
+        ]
+        for results in calls:
+            for name, reply in results:
+                if isinstance(reply, bytes):
+                    replies[name] = reply
+                else:
+                    failures[name] = f"it answered with {type(reply).__name__}, which is no frame"
+            failures |= {name: _why(error) for name, error in results.failures.items()}
+    except RunAborted:
+        raise RunError(ABORTED) from None
+    if collab.is_aborted:
+        raise RunError(ABORTED)
+    return Collected(replies, failures)
+
+
+def _why(error: Any) -> str:
+    return str(getattr(error, "cause", error))[:500]
+
+
+def _commands(engine: Any, serving: Serving) -> None:
+    """Let an admin ask how far the run is, and end it with the best so far."""
+
+    def status(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+        return serving.status()
+
+    def stop(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+        serving.stop()
+        return {"stopping": True}
+
+    register = getattr(engine, "register_app_command", None)  # the simulator's engine may have no admin
+    if register is not None:
+        register(STATUS_TOPIC, status)
+        register(STOP_TOPIC, stop)
+
+
+class FedslimMember:
+    """At a site: hands the server's frames to the site's member, and its answers back."""
+
+    def __init__(self) -> None:
+        self._member: SiteMember | None = None
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def begin(self) -> None:
+        """Where the site's own files are; they are read when the server asks the site to join."""
+        workspace = collab.workspace
+        self._member = SiteMember(
+            Path(workspace.get_site_config_dir()),
+            collab.site_name,
+            kit=Path(workspace.get_startup_kit_dir()),
+            job=collab.fl_ctx.get_job_id(),
+            tell=log.info,
+        )
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, frame: bytes) -> bytes:
+        """Answer a frame of the server's, and of nobody else: other sites could call this as well."""
+        member = self._member
+        if collab.caller != RESERVED or not isinstance(frame, bytes) or member is None:
+            msg = f"only the server is answered, not {collab.caller}"
+            raise PermissionError(msg)
+        try:
+            return member.join() if frame == JOIN else member.receive(frame)
+        except Exception as error:
+            # NVFlare would send what it says to the server, and it may name data or folders.
+            log.exception("this site cannot go on")
+            kind = "FedslimError" if isinstance(error, FedslimError) else "error"
+            msg = f"{kind} at this site; its own log says why"
+        raise RuntimeError(msg)
+
+    @collab.final  # type: ignore[untyped-decorator]
+    def end(self) -> None:
+        """The job is over, however it ended."""
+        if self._member is not None:
+            self._member.close()
