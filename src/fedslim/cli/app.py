@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import audit, ca, data, demo, enroll, federation, mine, serve, show, simulate, vocabulary
+from fedslim.cli import audit, ca, data, demo, enroll, federation, mine, nvflare, serve, show, simulate, vocabulary
 from fedslim.cli.failures import exit_code
 from fedslim.cli.stream import forgiving_streams, print_text
 
@@ -34,6 +34,7 @@ app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(federation.app, name="federation")
 app.add_typer(ca.app, name="ca")
 app.add_typer(enroll.app, name="enroll")
+app.add_typer(nvflare.app, name="nvflare")
 
 
 def _version(wanted: bool) -> None:

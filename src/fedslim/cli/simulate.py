@@ -55,6 +55,13 @@ class Scheme(StrEnum):
     support_quantity_skew = "support-quantity-skew"
 
 
+class Engine(StrEnum):
+    """What carries the messages."""
+
+    own = "own"
+    nvflare = "nvflare"
+
+
 def _positive(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         msg = f"{value} cannot be used; give a number above 0, small for very uneven sizes"
@@ -97,6 +104,10 @@ def simulate(
     no_masking: Annotated[
         bool, typer.Option("--no-masking", help=f"FOR MEASUREMENTS ONLY: x or sa without masks; {NO_MASKS}.")
     ] = False,
+    engine: Annotated[
+        Engine,
+        typer.Option(metavar="E", help="own: in this process. nvflare: in NVFlare's simulator, by processes."),
+    ] = Engine.own,
     reference: Annotated[
         Path | None,
         typer.Option(
@@ -125,12 +136,13 @@ def simulate(
     far, or ends the comparing; a second one gives it up.
     """
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
+    _check_engine(engine, no_masking=no_masking)
     if out is not None:
         _check_folder(out, data, reference)
     report = reporter(quiet=quiet)
     given = None if reference is None else _loaded(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
-    run = _Run(data, prepared(reading, report), report, variant)
+    run = _Run(data, prepared(reading, report), report, variant, engine)
     how = {"clients": clients, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation = run.federate(
         run.divide(partition, how), masking=not no_masking, max_time=max_time, max_rounds=max_rounds, seed=seed
@@ -164,6 +176,17 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
         raise ParameterError(msg)
 
 
+def _check_engine(engine: Engine, *, no_masking: bool) -> None:
+    if engine is not Engine.nvflare:
+        return
+    from fedslim.engines import require_nvflare  # noqa: PLC0415  # see fedslim.cli
+
+    require_nvflare()
+    if no_masking:
+        msg = "--no-masking is for measurements with --engine own; over NVFlare there is no federation without masks"
+        raise ParameterError(msg)
+
+
 def _check_folder(out: Path, data: str, reference: Path | None) -> None:
     for name in (CODE_TABLE, RESULT, GAP):
         check_place(out / name, besides=data)
@@ -179,7 +202,10 @@ def _loaded(reference: Path) -> "ReferenceTable | CodeTable":
 class _Run:
     """The steps of an experiment. All data are mined in one place at most once, and only if something needs that."""
 
-    def __init__(self, name: str, database: "TransactionDatabase", report: Reporter, variant: Variant) -> None:
+    def __init__(
+        self, name: str, database: "TransactionDatabase", report: Reporter, variant: Variant, engine: Engine
+    ) -> None:
+        self._engine = engine
         self._name = name
         self._database = database
         self._report = report
@@ -214,6 +240,13 @@ class _Run:
             if show is not None:
                 on_progress = lambda progress, said: show(  # noqa: E731  # a function has no room for the condition
                     progress, [count(said.rounds, "round"), f"{size(said.bytes_total)} sent"]
+                )
+            if self._engine is Engine.nvflare:
+                from fedslim.engines.simulator import simulate as over_nvflare  # noqa: PLC0415  # see fedslim.cli
+
+                del how["masking"]  # there always is
+                return over_nvflare(
+                    partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
                 )
             return room.simulate(
                 partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how

@@ -10,3 +10,28 @@ What they have in common needs none of them:
     simulator.py    a federation in NVFlare's simulator
     nvflare.py      NVFlare: what moves the frames
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from fedslim.errors import MissingExtraError
+
+
+def nvflare_engine() -> Any:
+    """The module that imports NVFlare.
+
+    Raises:
+        MissingExtraError: NVFlare is not installed; the message says how to get it.
+    """
+    require_nvflare()
+    return import_module("fedslim.engines.nvflare")
+
+
+def require_nvflare() -> None:
+    """Raise `MissingExtraError` where NVFlare is not installed."""
+    if find_spec("nvflare") is None:
+        msg = "NVFlare is not installed: pip install 'fedslim[nvflare]'"
+        raise MissingExtraError(msg)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import RunAborted
+from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from fedslim.engines.exchange import JOIN, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
@@ -33,7 +34,7 @@ STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
 """Commands to a running job, for `fedslim nvflare stop` and `status`."""
 
 ABORTED = "the job was aborted"
-log = logging.getLogger(__name__)
+log = logging.getLogger("fedslim")
 
 
 def _quiet() -> None:
@@ -142,3 +143,25 @@ class FedslimMember:
         """The job is over, however it ended."""
         if self._member is not None:
             self._member.close()
+
+
+# -- for an admin ---------------------------------------------------------------------------------------------------
+
+
+def ask_job(kit: Path, job: str, topic: str) -> dict[str, Any]:
+    """Send a command to a running job, as the admin whose startup kit this is.
+
+    Raises:
+        RunError: There is no such job running, or this admin may not do that.
+    """
+    user = kit.absolute().name
+    try:
+        session = new_secure_session(user, str(kit.absolute()))
+        try:
+            found: dict[str, Any] = session.do_app_command(job, topic, {})
+        finally:
+            session.close()
+    except Exception as error:
+        msg = f"NVFlare's server did not answer {user!r} about job {job}: {error}"
+        raise RunError(msg) from error
+    return found

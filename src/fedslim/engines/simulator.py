@@ -18,17 +18,17 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.fimi import write_fimi
 from fedslim.data.partition import Partition
+from fedslim.engines import require_nvflare
 from fedslim.engines.job import ALLOWED, CLASSES, DEFAULT_RESOURCES, FEDERATION, write_job
 from fedslim.engines.serving import STATUS, STOP
 from fedslim.engines.sitefile import write_site_file
-from fedslim.errors import MissingExtraError, ParameterError, RunError
+from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
 from fedslim.federated.simulation import UNMASKED, Simulation, check_run, named_sites
 from fedslim.mdl.codetable import CodeTable
@@ -49,13 +49,6 @@ RESULTS = "fedslim"
 LOOK_EVERY = 0.2
 GRACE = 30.0
 LAST_WORDS = 15
-
-
-def require_nvflare() -> None:
-    """Raise `MissingExtraError` where NVFlare is not installed."""
-    if find_spec("nvflare") is None:
-        msg = "NVFlare is not installed: pip install 'fedslim[nvflare]'"
-        raise MissingExtraError(msg)
 
 
 def simulate(  # noqa: PLR0913  # as `federated.simulate`
@@ -200,7 +193,7 @@ def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnP
 
 def _show(path: Path, stop: Stop, on_progress: OnProgress | None) -> None:
     status = _read(path)
-    if on_progress is None or status is None or status["L_percent"] is None:
+    if on_progress is None or status is None or status["L_percent"] is None or status["over"]:
         return
     said = Communication(rounds=status["rounds"])
     for direction in ("up", "down"):
