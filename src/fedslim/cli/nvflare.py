@@ -32,7 +32,7 @@ def export(
 ) -> None:
     """Write the job of a federation: four short files, and no code.
 
-    It names the members, and nothing about them. Submit it with `nvflare job submit -j DIR`.
+    It names the members, and nothing else about them. Submit it with `nvflare job submit -j DIR`.
     """
     from fedslim.engines.job import MEMBER_APP, SERVER_APP, write_job  # noqa: PLC0415  # see fedslim.cli
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
@@ -41,7 +41,7 @@ def export(
     write_job(federation, out)
     members = federation.federation.members
     told = f"{out}: {SERVER_APP} for the server, {MEMBER_APP} for {', '.join(sorted(members))}"
-    print_text(printable(f"{told}\ndigest of the federation's file: {federation.digest().hex()}") + "\n")
+    print_text(f"{printable(told)}\ndigest of the federation's file: {federation.digest().hex()}\n")
 
 
 @app.command(short_help="At a site: write its own file, and let NVFlare load fedslim.")
@@ -54,10 +54,10 @@ def site(
 
     The file says what the site's data are and what may leave it. It is the site's: look through it, and fill it in.
     """
-    from fedslim.engines.job import allow  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.engines.job import AT_SITE, allow  # noqa: PLC0415  # see fedslim.cli
     from fedslim.engines.sitefile import FILE, write_site_file  # noqa: PLC0415
 
-    new = allow(folder)
+    new = allow(folder, AT_SITE)
     made = write_site_file(folder / FILE, name)
     print_text(printable(f"{made.path}: fill in what this site has and allows") + "\n")
     _tell_allowed(folder, new)
@@ -66,9 +66,9 @@ def site(
 @app.command("allow", short_help="At the server: let NVFlare load fedslim.")
 def allow_classes(folder: Annotated[Path, LOCAL]) -> None:
     """Let NVFlare load the classes that our jobs name: they go on the list of allowed classes in resources.json."""
-    from fedslim.engines.job import allow  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.engines.job import AT_SERVER, allow  # noqa: PLC0415  # see fedslim.cli
 
-    _tell_allowed(folder, allow(folder))
+    _tell_allowed(folder, allow(folder, AT_SERVER))
 
 
 def _tell_allowed(folder: Path, new: list[str]) -> None:

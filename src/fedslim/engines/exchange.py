@@ -21,7 +21,7 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.transport.memory import FrameSent, RoundPassed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
@@ -39,6 +39,14 @@ LONGEST_TRY = 15.0
 
 FAREWELL = 30.0
 """Seconds for a member to hear that the run is over."""
+
+
+class Broken(RunError):  # noqa: N818  # it may be nobody's error
+    """Raised by `call` when the engine ends the run: nothing can be said any more, not even the end."""
+
+    def __init__(self, reason: str, unanswered: Iterable[str]) -> None:
+        super().__init__(reason)
+        self.unanswered = frozenset(unanswered)
 
 
 class Collected(NamedTuple):
@@ -79,8 +87,13 @@ class Exchange:
         Raises:
             RunError: A member could not go on, or stayed away; what had been reached is in `session.best()`.
         """
-        while any(self._outbox.values()) or self._away:
-            self._step()
+        try:
+            while any(self._outbox.values()) or self._away:
+                self._step()
+        except Broken as error:
+            # An engine that notices a dead site before we do ends the run without naming it.
+            missing = ", ".join(sorted(error.unanswered | self._away.keys()))
+            raise RunError(f"{error}; no answer from {missing}" if missing else str(error)) from None
         if self._outcome is None:
             waiting = ", ".join(self.session.waiting_for()) or "nobody"
             raise RunError(self._failed.reason if self._failed else f"nothing more came, waiting for {waiting}")

@@ -1,9 +1,9 @@
 """The job that carries a federation over NVFlare: a few files that an admin can read, and no code.
 
     write_job(file, folder)                      # meta.json, and an app for the server and one for the sites
-    allow(local_folder)                          # a site lets NVFlare load what the job names
+    allow(local_folder, AT_SITE)                 # a site lets NVFlare load what the job names for it
 
-The code is what each site has installed: the job names four classes, and a site must have allowed them. Nothing about a
+The code is what each site has installed: the job names two classes for it, which it must have allowed. Nothing about a
 site is in the job. The federation's file is there for the server only; sites have their own copy of it.
 """
 
@@ -17,6 +17,7 @@ from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from fedslim.transport.config import FederationFile
@@ -29,7 +30,7 @@ OURS = "fedslim.engines.nvflare"
 SERVER_CLASS, MEMBER_CLASS = f"{OURS}.FedslimServer", f"{OURS}.FedslimMember"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
-CLASSES = (SERVER_CLASS, MEMBER_CLASS, CONTROLLER, EXECUTOR)
+AT_SERVER, AT_SITE = (SERVER_CLASS, CONTROLLER), (MEMBER_CLASS, EXECUTOR)
 """What a job of ours has NVFlare load."""
 
 RESERVED = "server"
@@ -94,8 +95,8 @@ def _member() -> dict[str, Any]:
     }
 
 
-def allow(folder: Path) -> list[str]:
-    """Let NVFlare load our classes at a site or server, whose folder `local` this is; those that were not allowed yet.
+def allow(folder: Path, classes: Sequence[str]) -> list[str]:
+    """Let NVFlare load classes at a site or server, whose folder `local` this is; those that were not allowed yet.
 
     Raises:
         DataError: There is nothing of NVFlare's there, or it is damaged.
@@ -107,7 +108,7 @@ def allow(folder: Path) -> list[str]:
     try:
         resources = json.loads(data)
         allowed = resources[ALLOWED]
-        new = [name for name in CLASSES if name not in allowed]
+        new = [name for name in classes if name not in allowed]
         allowed += new
     except (ValueError, TypeError, KeyError):
         msg = (

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nvflare.collab import collab
-from nvflare.collab.api.exceptions import RunAborted
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from fedslim.engines.exchange import JOIN, Collected
+from fedslim.engines.exchange import JOIN, Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.serving import Serving
 from fedslim.engines.site import SiteMember
@@ -65,22 +64,17 @@ def _call(frames: Mapping[str, bytes], within: float) -> Collected:
         alike.setdefault(frame, []).append(name)
     replies: dict[str, bytes] = {}
     failures: dict[str, str] = {}
-    try:
-        calls = [
-            collab.get_clients(names)(blocking=len(alike) == 1, timeout=within).answer(frame)
-            for frame, names in alike.items()
-        ]
-        for results in calls:
-            for name, reply in results:
-                if isinstance(reply, bytes):
-                    replies[name] = reply
-                else:
-                    failures[name] = f"it answered with {type(reply).__name__}, which is no frame"
-            failures |= {name: _why(error) for name, error in results.failures.items()}
-    except RunAborted:
-        raise RunError(ABORTED) from None
+    # Not blocking, so that all are called at once; what is still to come when a job is aborted ends with a failure.
+    calls = [collab.get_clients(names)(blocking=False, timeout=within).answer(frame) for frame, names in alike.items()]
+    for results in calls:
+        for name, reply in results:
+            if isinstance(reply, bytes):
+                replies[name] = reply
+            else:
+                failures[name] = f"it answered with {type(reply).__name__}, which is no frame"
+        failures |= {name: _why(error) for name, error in results.failures.items()}
     if collab.is_aborted:
-        raise RunError(ABORTED)
+        raise Broken(ABORTED, frames.keys() - replies.keys())
     return Collected(replies, failures)
 
 

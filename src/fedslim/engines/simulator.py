@@ -25,7 +25,7 @@ from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.fimi import write_fimi
 from fedslim.data.partition import Partition
 from fedslim.engines import require_nvflare
-from fedslim.engines.job import ALLOWED, CLASSES, DEFAULT_RESOURCES, FEDERATION, write_job
+from fedslim.engines.job import ALLOWED, AT_SERVER, AT_SITE, DEFAULT_RESOURCES, FEDERATION, write_job
 from fedslim.engines.serving import STATUS, STOP
 from fedslim.engines.sitefile import write_site_file
 from fedslim.errors import ParameterError, RunError
@@ -140,7 +140,7 @@ def prepare_folder(
     write_job(file, folder / "job")
     local = folder / "workspace" / "local"  # NVFlare copies it to every site
     local.mkdir(parents=True)
-    allowed = json.dumps({"format_version": 2, ALLOWED: list(CLASSES)})
+    allowed = json.dumps({"format_version": 2, ALLOWED: [*AT_SERVER, *AT_SITE]})
     (local / DEFAULT_RESOURCES).write_text(allowed, "utf-8")
     for name, database in sites.items():
         write_fimi(replace(database, vocabulary=numbers), own / f"{name}.dat")

@@ -47,7 +47,7 @@ class Itself:
     name: str = key(values.member_name, "The member that this site is: its name in NVFlare, as in its certificate.")
     federation: Path = key(  # noqa: RUF009  # a declaration, and nobody changes paths
         values.place,
-        "This site's own copy of the federation's file. A job with another variant, members or limits is refused.",
+        "This site's own copy of the federation's file. A run of another variant, or with other members, is refused.",
         default=Path("federation.toml"),
     )
     results: Path = key(  # noqa: RUF009
