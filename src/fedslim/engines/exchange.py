@@ -4,7 +4,10 @@
     outcome = exchange.run()
 
 `call` delivers a frame to each of some members and brings back their replies, and why there is none. Nothing about the
-run is decided here: what to send and what replies mean is the session's business. A member whose call fails is away;
+run is decided here: what to send and what replies mean is the session's business.
+
+No call is long, however long an answer takes: a site that computes says that it is working, and is asked again. So a
+call that is not answered is a sign that the site is gone, which engines do not tell. A member whose call fails is away;
 it is asked to join again until the grace is over, as a line that breaks may be made again.
 """
 
@@ -31,14 +34,17 @@ if TYPE_CHECKING:
 JOIN = b""
 """Delivered in place of a frame: begin, or begin again, by joining."""
 
+WORKING = b"\0"
+"""A reply: the answer is still to come. Delivered in place of a frame: whatever the answer is by now."""
+
+PATIENCE = 5.0
+"""Seconds after which a site that is still computing says so."""
+
+LONGEST_CALL = 20.0
+"""Seconds for a call. Sites answer sooner, if only that they are working: one that does not is not there."""
+
 TRY_EVERY = 1.0
 """Seconds between two attempts to reach a member that is away."""
-
-LONGEST_TRY = 15.0
-"""Seconds for one such attempt; the first attempt of all may take as long as an answer, for a site reads its data."""
-
-FAREWELL = 30.0
-"""Seconds for a member to hear that the run is over."""
 
 
 class Broken(RunError):  # noqa: N818  # it may be nobody's error
@@ -77,6 +83,7 @@ class Exchange:
         self._trace, self._tell, self._clock, self._sleep = trace, tell, clock, sleep
         self._stopping = stopping
         self._outbox: dict[str, deque[bytes]] = {name: deque([JOIN]) for name in session.members}
+        self._asked = dict.fromkeys(session.members, clock())  # when each was last told something new
         self._away: dict[str, tuple[float, str]] = {}  # since when, and why
         self._outcome: Outcome | None = None
         self._failed: Failed | None = None
@@ -102,20 +109,29 @@ class Exchange:
     def _step(self) -> None:
         """Deliver what there is to deliver, one frame to each, and take in the replies."""
         frames = {name: queue.popleft() for name, queue in self._outbox.items() if queue}
-        within = min(self._answer, FAREWELL) if self.session.over else self._answer
         if not frames:
             # Everybody waits for those who are away.
             self._sleep(TRY_EVERY)
             frames = dict.fromkeys(self._away, JOIN)
-            within = min(self._answer, LONGEST_TRY)
-        collected = self._call(frames, within)
+        self._asked |= {name: self._clock() for name, frame in frames.items() if frame != WORKING}
+        collected = self._call(frames, min(self._answer, LONGEST_CALL))
         for name, data in collected.replies.items():
+            if data == WORKING:
+                self._wait(name)
+                continue
             self._away.pop(name, None)
             if data:
                 self._receive(name, data)
         for name, why in collected.failures.items():
             self._miss(name, why)
         self._give_up()
+
+    def _wait(self, name: str) -> None:
+        """It is there and computes; not for ever."""
+        if self._clock() - self._asked[name] < self._answer:
+            self._outbox[name].appendleft(WORKING)
+        else:
+            self._miss(name, f"no answer within {self._answer:g} s")
 
     def _receive(self, name: str, data: bytes) -> None:
         most = self.session.most_bytes(name)

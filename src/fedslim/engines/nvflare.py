@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nvflare.collab import collab
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from fedslim.engines.exchange import JOIN, Broken, Collected
+from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.serving import Serving
 from fedslim.engines.site import SiteMember
@@ -124,7 +124,7 @@ class FedslimMember:
             msg = f"only the server is answered, not {collab.caller}"
             raise PermissionError(msg)
         try:
-            return member.join() if frame == JOIN else member.receive(frame)
+            return member.answer(frame)
         except Exception as error:
             # NVFlare would send what it says to the server, and it may name data or folders.
             log.exception("this site cannot go on")

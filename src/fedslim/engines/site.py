@@ -1,8 +1,8 @@
 """A member at a site of an engine: what it brings and what it allows is in a file at the site, never in the job.
 
     member = SiteMember(local_folder, "north", kit=startup_folder, job="…", tell=log)
-    frame = member.join()
-    reply = member.receive(frame)
+    frame = member.answer(JOIN)
+    reply = member.answer(frame)
 
 The site has its own copy of the federation's file. What the server announces is checked against it by the session, as
 on our own transport; what the site allows is checked here, before its data are read and anything is answered. Whoever
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.atomic import make_folder_for
+from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.kit import KitTrust
 from fedslim.engines.sitefile import SiteFile
 from fedslim.errors import FedslimError, ProtocolError
@@ -49,44 +51,49 @@ class SiteMember:
         self._results: Path | None = None
         self._session: ClientSession | None = None
         self._audit: AuditLog | None = None
-        self._turn = threading.Lock()  # an engine may call again before it was answered
+        self._turn = threading.Lock()
+        self._worker = ThreadPoolExecutor(1)  # one thing after the other, also if the server has lost patience
+        self._latest: Future[bytes] | None = None
 
-    def join(self) -> bytes:
-        """The frame with which this site joins, or with which it says that it does not."""
+    def answer(self, frame: bytes) -> bytes:
+        """The frame that answers the server's, empty if none is due; or that this site is still working on it."""
         with self._turn:
-            return self._answered(self._joined)
-
-    def receive(self, frame: bytes) -> bytes:
-        """The frame that answers the server's; empty if none is due."""
-        with self._turn:
-            return self._answered(lambda: self._received(frame))
+            if frame != WORKING or self._latest is None:
+                self._latest = self._worker.submit(self._answered, frame)
+            latest = self._latest
+        try:
+            return latest.result(PATIENCE)
+        except TimeoutError:
+            if latest.done():
+                raise  # it is the answer's own
+            return WORKING
 
     def close(self) -> None:
         """Close the audit log."""
-        with self._turn:
-            if self._audit is not None:
-                self._audit.close()
-                self._audit = None
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        if self._audit is not None:
+            self._audit.close()
+            self._audit = None
 
     # -- what leaves the site -----------------------------------------------------------------------------------
 
-    def _answered(self, answer: Callable[[], m.FromClient | None]) -> bytes:
+    def _answered(self, frame: bytes) -> bytes:
         try:
-            message = answer()
+            message = self._joined() if frame == JOIN else self._received(frame)
         except FedslimError as error:
             # A site's own errors may name its data: only what is about the server's messages leaves it.
             self._tell(f"this site cannot go on: {error}")
             message = m.Abort(str(error)[:2000] if isinstance(error, ProtocolError) else CANNOT)
         if message is None:
             return b""
-        frame = framing.to_bytes(message)
+        reply = framing.to_bytes(message)
         if self._audit is not None:
             run = None if self._session is None else self._session.run or None
-            self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=f"NVFlare job {self._job}")
+            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=f"NVFlare job {self._job}")
         else:
             # There is no log before the site's files are understood. A refusal has nothing of its data in it.
             assert isinstance(message, m.Abort)  # noqa: S101  # a session is begun with a log, and only then
-        return frame.data
+        return reply.data
 
     def _joined(self) -> m.FromClient:
         if self._session is None:
