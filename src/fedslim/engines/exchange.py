@@ -109,12 +109,15 @@ class Exchange:
     def _step(self) -> None:
         """Deliver what there is to deliver, one frame to each, and take in the replies."""
         frames = {name: queue.popleft() for name, queue in self._outbox.items() if queue}
+        within = min(self._answer, LONGEST_CALL)
         if not frames:
             # Everybody waits for those who are away.
             self._sleep(TRY_EVERY)
             frames = dict.fromkeys(self._away, JOIN)
+            left = min(since for since, _ in self._away.values()) + self._grace - self._clock()
+            within = min(within, max(TRY_EVERY, left))
         self._asked |= {name: self._clock() for name, frame in frames.items() if frame != WORKING}
-        collected = self._call(frames, min(self._answer, LONGEST_CALL))
+        collected = self._call(frames, within)
         for name, data in collected.replies.items():
             if data == WORKING:
                 self._wait(name)

@@ -61,6 +61,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
     folder: Path | None = None,
+    grace: float = GRACE,
 ) -> Simulation:
     """Run a federation in NVFlare's simulator: see `federated.simulate`.
 
@@ -73,6 +74,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         stop: As there.
         on_progress: As there.
         folder: Where everything is written, logs included; by default a folder that is removed in the end.
+        grace: Seconds for a site that does not answer to come back.
 
     Raises:
         MissingExtraError: NVFlare is not installed.
@@ -84,7 +86,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     if len(named) == 1:
         msg = "a federation over NVFlare has two sites or more"
         raise ParameterError(msg)
-    limits = {"limits.max_time": max_time, "limits.max_rounds": max_rounds}
+    limits = {"limits.max_time": max_time, "limits.max_rounds": max_rounds, "timeouts.grace": grace}
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedslim-nvflare-")))
@@ -132,7 +134,6 @@ def prepare_folder(
         "federation.members": list(sites),
         "server.host": "localhost",
         "items.vocabulary_digest": agreed.digest.hex(),
-        "timeouts.grace": GRACE,
     }
     text = template(SECTIONS, given | dict(chosen), ABOUT)
     file = FederationFile.parse(text.encode(), folder / FEDERATION)
