@@ -10,6 +10,7 @@ This is the only module that imports nvflare: `pip install 'fedslim[nvflare]'`.
 from __future__ import annotations
 
 import logging
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.serving import Serving
-from fedslim.engines.site import SiteMember
-from fedslim.errors import FedslimError, RunError
+from fedslim.engines.site import CANNOT, SiteMember
+from fedslim.errors import RunError
 from fedslim.transport.config import FederationFile
 
 if TYPE_CHECKING:
@@ -125,12 +126,10 @@ class FedslimMember:
             raise PermissionError(msg)
         try:
             return member.answer(frame)
-        except Exception as error:
+        except Exception:  # noqa: BLE001  # whatever it is, it stays here
             # NVFlare would send what it says to the server, and it may name data or folders.
-            log.exception("this site cannot go on")
-            kind = "FedslimError" if isinstance(error, FedslimError) else "error"
-            msg = f"{kind} at this site; its own log says why"
-        raise RuntimeError(msg)
+            member.note(traceback.format_exc())
+        raise RuntimeError(CANNOT)
 
     @collab.final  # type: ignore[untyped-decorator]
     def end(self) -> None:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, Vocabulary, load
-from fedslim.data.atomic import make_folder_for
+from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.kit import KitTrust
 from fedslim.engines.sitefile import SiteFile
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE_TABLE = "codetable.json"
+LOG = "fedslim-site.log"
+"""Beside the site's file: what may name its data. NVFlare's own logs go to the server by default."""
+
 CANNOT = "it cannot go on; its own log says why"
 
 
@@ -68,6 +71,18 @@ class SiteMember:
                 raise  # it is the answer's own
             return WORKING
 
+    def note(self, text: str) -> None:
+        """Write down why this site cannot go on, where only the site can read it."""
+        path = self._folder / LOG
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {text}\n"
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "ab") as stream:
+                stream.write(line.encode("utf-8", "replace"))
+        except OSError as error:
+            self._tell(f"this site cannot go on, and {path} cannot be written: {error.strerror}")
+        else:
+            self._tell(f"this site cannot go on; {path} says why")
+
     def close(self) -> None:
         """Close the audit log."""
         self._worker.shutdown(wait=True, cancel_futures=True)
@@ -82,7 +97,7 @@ class SiteMember:
             message = self._joined() if frame == JOIN else self._received(frame)
         except FedslimError as error:
             # A site's own errors may name its data: only what is about the server's messages leaves it.
-            self._tell(f"this site cannot go on: {error}")
+            self.note(str(error))
             message = m.Abort(str(error)[:2000] if isinstance(error, ProtocolError) else CANNOT)
         if message is None:
             return b""
