@@ -79,7 +79,7 @@ def test_a_site_that_is_killed_is_named_and_the_best_so_far_is_kept(hospitals, t
         while time.monotonic() < deadline:
             time.sleep(0.05)
             try:
-                running = json.loads((results / "status.json").read_bytes())["rounds"] > 0
+                running = json.loads((results / "status.json").read_bytes())["itemsets"] > 0
             except (OSError, ValueError):
                 continue
             if running:

@@ -179,7 +179,7 @@ def test_a_site_whose_process_is_killed_is_named_and_the_best_so_far_is_kept(dep
     while time.monotonic() < deadline:
         time.sleep(0.05)
         with contextlib.suppress(OSError, ValueError):
-            if json.loads(status.read_bytes())["rounds"] > 0:
+            if json.loads(status.read_bytes())["itemsets"] > 0:
                 break
     [process] = deployed.processes("worker_process", job, "/west ")
     os.kill(process, signal.SIGKILL)

@@ -9,7 +9,9 @@ This is the only module that imports nvflare: `pip install 'fedslim[nvflare]'`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,12 +151,13 @@ def ask_job(kit: Path, job: str, topic: str) -> dict[str, Any]:
     """
     user = kit.absolute().name
     try:
-        session = new_secure_session(user, str(kit.absolute()))
-        try:
-            found: dict[str, Any] = session.do_app_command(job, topic, {})
-        finally:
-            session.close()
+        with contextlib.redirect_stdout(sys.stderr):  # NVFlare says that it connects, in between what we print
+            session = new_secure_session(user, str(kit.absolute()))
+            try:
+                found: dict[str, Any] = session.do_app_command(job, topic, {})
+            finally:
+                session.close()
     except Exception as error:
-        msg = f"NVFlare's server did not answer {user!r} about job {job}: {error}"
+        msg = f"job {job} does not answer {user!r}: {error}; it may not have begun, or be over: see `nvflare job list`"
         raise RunError(msg) from error
     return found
