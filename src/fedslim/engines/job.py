@@ -39,13 +39,13 @@ RESERVED = "server"
 RESOURCES, DEFAULT_RESOURCES = "resources.json", "resources.json.default"
 ALLOWED = "class_allow_list"
 SYNC = 300.0
-"""Seconds for all sites to be there."""
+"""Seconds for the processes of all sites to start."""
 
 FEWEST_THREADS = 16
 
 
-def write_job(file: FederationFile, folder: Path) -> None:
-    """Write the job of a federation.
+def write_job(file: FederationFile, folder: Path, sync: float = SYNC) -> None:
+    """Write the job of a federation; all sites must have started within `sync` seconds.
 
     Raises:
         ConfigurationError: NVFlare cannot have these members.
@@ -61,7 +61,7 @@ def write_job(file: FederationFile, folder: Path) -> None:
     with told_as_data_errors(file.path):
         agreed = file.path.read_bytes()
     _write(folder / META, _json(_meta(file, members)))
-    _write(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members))))
+    _write(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
     _write(folder / SERVER_APP / "config" / FEDERATION, agreed)
     _write(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member()))
 
@@ -76,9 +76,9 @@ def _meta(file: FederationFile, members: list[str]) -> dict[str, Any]:
     }
 
 
-def _server(members: int) -> dict[str, Any]:
+def _server(members: int, sync: float) -> dict[str, Any]:
     # A thread for each site that is being called.
-    threads = {"server_obj_id": "_server", "sync_task_timeout": SYNC, "max_call_threads": max(FEWEST_THREADS, members)}
+    threads = {"server_obj_id": "_server", "sync_task_timeout": sync, "max_call_threads": max(FEWEST_THREADS, members)}
     return {
         "format_version": 2,
         "components": [{"id": "_server", "path": SERVER_CLASS, "args": {}}],

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ from fedslim.metrics import Communication
 from fedslim.transport.config import ABOUT, SECTIONS, FederationFile, template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from fedslim.data import TransactionDatabase
     from fedslim.federated.simulation import OnProgress, Sites
@@ -49,6 +50,10 @@ RESULTS = "fedslim"
 LOOK_EVERY = 0.2
 GRACE = 30.0
 LAST_WORDS = 15
+ATTEMPTS = 3
+"""To start the simulator. On a busy machine somebody else may get a port that it chose, and then a site is missing."""
+
+SYNC = 60.0
 
 
 def simulate(  # noqa: PLR0913  # as `federated.simulate`
@@ -138,7 +143,7 @@ def prepare_folder(
     text = template(SECTIONS, given | dict(chosen), ABOUT)
     file = FederationFile.parse(text.encode(), folder / FEDERATION)
     file.path.write_text(text, "utf-8")
-    write_job(file, folder / "job")
+    write_job(file, folder / "job", sync=SYNC)
     local = folder / "workspace" / "local"  # NVFlare copies it to every site
     local.mkdir(parents=True)
     allowed = json.dumps({"format_version": 2, ALLOWED: [*AT_SERVER, *AT_SITE]})
@@ -167,29 +172,54 @@ def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnP
     Raises:
         RunError: There are none.
     """
-    workspace = folder / "workspace"
+    workspace, log = folder / "workspace", folder / "simulator.log"
     results = workspace / "server" / JOB_ID / RESULTS
     command = [sys.executable, "-m", SIMULATOR, str(folder / "job"), "-w", str(workspace)]
     command += ["-c", ",".join(members), "-t", str(len(members)), "-m", str(len(members))]
-    with (folder / "simulator.log").open("wb") as said:
-        # In a group of its own: Ctrl-C is for us, who then ask for a stop with the best so far.
-        process = subprocess.Popen(  # noqa: S603  # our own program
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-        )
-        try:
-            while process.poll() is None:
+    for _ in range(ATTEMPTS):
+        with _running(command, log) as process:
+            while process.poll() is None and (results.is_dir() or not _stillborn(log)):
                 time.sleep(LOOK_EVERY)
                 if results.is_dir():
                     if stop.asked:
                         (results / STOP).touch()
                     _show(results / STATUS, stop, on_progress)
-        finally:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)  # nobody is left behind, whatever ended it
-            process.wait()
+        if results.is_dir() or not _stillborn(log):
+            break
     if not (results / RECORD).is_file():
-        raise RunError(_reason(results / STATUS, folder / "simulator.log"))
+        raise RunError(_reason(results / STATUS, log))
     return results
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process and all that it starts, of which nobody is left behind."""
+
+    def end(*_given: object) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, end) if main else None
+    try:
+        with log.open("wb") as said:
+            # In a group of its own: Ctrl-C is for us, who then ask for a stop with the best so far.
+            process = subprocess.Popen(  # noqa: S603  # our own program
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+            try:
+                yield process
+            finally:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _stillborn(log: Path) -> bool:
+    """Whether a site was never started: the simulator chooses ports some time before it uses them."""
+    return b"Communication error with client" in log.read_bytes()
 
 
 def _show(path: Path, stop: Stop, on_progress: OnProgress | None) -> None:
