@@ -15,7 +15,7 @@ from importlib.util import find_spec
 import pytest
 
 from fedslim.engines import require_nvflare
-from fedslim.engines.simulator import simulate
+from fedslim.engines.simulator import EndedEarly, simulate
 from fedslim.errors import MissingExtraError, RunError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Stop
@@ -88,9 +88,11 @@ def test_a_site_that_is_killed_is_named_and_the_best_so_far_is_kept(hospitals, t
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(RunError, match="west"):
+    with pytest.raises(EndedEarly, match="west") as ended:
         simulate(hospitals, variant="sa", folder=folder, grace=3)
     killer.join()
+    assert ended.value.simulation.ending == "member lost"
+    assert len(ended.value.simulation.table) > 0
     record = json.loads((results / "run.json").read_text("utf-8"))
     assert record["ending"] == "member lost"
     assert len(CodeTable.load(results / "codetable.json")) == record["itemsets"] > 0
@@ -101,3 +103,80 @@ def _process_of(site, folder):
     listed = subprocess.run(["ps", "-wweo", "pid,args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
     mine = [line.split() for line in listed.splitlines() if str(folder) in line and "simulator_worker" in line]
     return next(int(words[0]) for words in mine if site in words)
+
+
+class Call:
+    """NVFlare's facade, as far as our file uses it: calls to members that a test plays."""
+
+    def __init__(self, caller="server", members=None):
+        self.caller, self.members, self.is_aborted, self.called = caller, members or {}, False, []
+
+    def get_clients(self, names):
+        return lambda **_options: Call._Group(self, names)
+
+    class _Group:
+        def __init__(self, facade, names):
+            self.facade, self.names = facade, names
+
+        def answer(self, frame):
+            results, failures = [], {}
+            for name in self.names:
+                self.facade.called.append((name, frame))
+                try:
+                    results.append((name, self.facade.members[name](frame)))
+                except OSError as error:
+                    failures[name] = error
+            return type("Results", (list,), {"failures": failures})(results)
+
+
+@pytest.fixture
+def engine():
+    pytest.importorskip("nvflare", reason="NVFlare is not installed: make test-nvflare")
+    from fedslim.engines import nvflare_engine
+
+    return nvflare_engine()
+
+
+def test_only_the_server_is_answered(engine, monkeypatch):
+    member = engine.FedslimMember()
+    member._member = type("Member", (), {"answer": lambda _self, frame: frame * 2})()
+    monkeypatch.setattr(engine, "collab", Call("server"))
+    assert member.answer(b"ab") == b"abab"
+    for caller, frame in (("south", b"ab"), ("server", "ab")):
+        monkeypatch.setattr(engine, "collab", Call(caller))
+        with pytest.raises(PermissionError, match="only the server is answered"):
+            member.answer(frame)
+
+
+def test_what_goes_wrong_at_a_site_stays_there(engine, monkeypatch):
+    noted = []
+
+    def fail(_self, _frame):
+        msg = "patient 17 has no item"
+        raise KeyError(msg)
+
+    member = engine.FedslimMember()
+    member._member = type("Member", (), {"answer": fail, "note": lambda _self, text: noted.append(text)})()
+    monkeypatch.setattr(engine, "collab", Call("server"))
+    with pytest.raises(RuntimeError) as told:
+        member.answer(b"ab")
+    assert str(told.value) == "it cannot go on; its own log says why"
+    assert told.value.__context__ is None
+    assert "patient 17" in noted[0]
+
+
+def test_a_frame_goes_to_its_member_only_and_failures_are_named(engine, monkeypatch):
+    def gone(_frame):
+        msg = "no route"
+        raise OSError(msg)
+
+    facade = Call(members={"a": lambda frame: frame + b"!", "b": gone, "c": lambda _frame: "text"})
+    monkeypatch.setattr(engine, "collab", facade)
+    collected = engine._call({"a": b"one", "b": b"two", "c": b"one"}, 5.0)
+    assert sorted(facade.called) == [("a", b"one"), ("b", b"two"), ("c", b"one")]
+    assert collected.replies == {"a": b"one!"}
+    assert collected.failures == {"b": "no route", "c": "it answered with str, which is no frame"}
+    facade.is_aborted = True
+    with pytest.raises(RunError, match="the job was aborted") as broken:
+        engine._call({"a": b"one", "b": b"two"}, 5.0)
+    assert broken.value.unanswered == {"b"}

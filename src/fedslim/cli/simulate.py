@@ -144,14 +144,14 @@ def simulate(
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
     run = _Run(data, prepared(reading, report), report, variant, engine)
     how = {"clients": clients, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
-    simulation = run.federate(
+    simulation, early = run.federate(
         run.divide(partition, how), masking=not no_masking, max_time=max_time, max_rounds=max_rounds, seed=seed
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
     kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told})
     kept.save(None)
-    compared = None if no_compare else run.compare(simulation, given)
+    compared = None if no_compare or early is not None else run.compare(simulation, given)
     if compared is not None:
         kept.save(compared)
     if no_masking:
@@ -159,12 +159,16 @@ def simulate(
     if json:
         print_json(kept.record(compared))
     else:
-        lines = facts(simulation, compared, told["reference"], skipped=no_compare, unmasked=no_masking)
+        lines = facts(
+            simulation, compared, told["reference"], skipped=no_compare or early is not None, unmasked=no_masking
+        )
         place = [] if out is None or kept.failure else [("saved", str(out))]
         between = tables(simulation, compared)
         print_code_table(simulation.table, top, shown_label(data), [*lines, *place], between=between)
     if kept.failure is not None:
         raise kept.failure
+    if early is not None:
+        raise early
 
 
 def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool, no_compare: bool) -> None:
@@ -228,7 +232,10 @@ class _Run:
             self._whole = mined.table if mined.converged else None
         return self._whole
 
-    def federate(self, partition: "Partition", *, max_time: float | None, **how: Any) -> "Simulation":
+    def federate(
+        self, partition: "Partition", *, max_time: float | None, **how: Any
+    ) -> "tuple[Simulation, FedslimError | None]":
+        """What came of it, and why it ended early where it lost a site."""
         from fedslim.federated import simulation as room  # noqa: PLC0415  # see fedslim.cli
         from fedslim.mdl.driver import Stop, stopping_on_interrupt  # noqa: PLC0415
 
@@ -242,15 +249,18 @@ class _Run:
                     progress, [count(said.rounds, "round"), f"{size(said.bytes_total)} sent"]
                 )
             if self._engine is Engine.nvflare:
-                from fedslim.engines.simulator import simulate as over_nvflare  # noqa: PLC0415  # see fedslim.cli
+                from fedslim.engines import simulator  # noqa: PLC0415  # see fedslim.cli
 
                 del how["masking"]  # there always is
-                return over_nvflare(
-                    partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
-                )
+                try:
+                    return simulator.simulate(
+                        partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
+                    ), None
+                except simulator.EndedEarly as error:
+                    return error.simulation, error
             return room.simulate(
                 partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
-            )
+            ), None
 
     def compare(self, simulation: "Simulation", reference: "ReferenceTable | CodeTable | None") -> "Comparison | None":
         """The comparison; None if it was interrupted."""

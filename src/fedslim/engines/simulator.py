@@ -56,6 +56,14 @@ ATTEMPTS = 3
 SYNC = 60.0
 
 
+class EndedEarly(RunError):  # noqa: N818  # there is a result
+    """A run that lost a site; the best so far is in it."""
+
+    def __init__(self, reason: str, simulation: Simulation) -> None:
+        super().__init__(reason)
+        self.simulation = simulation
+
+
 def simulate(  # noqa: PLR0913  # as `federated.simulate`
     sites: Sites,
     *,
@@ -83,7 +91,8 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
 
     Raises:
         MissingExtraError: NVFlare is not installed.
-        RunError: The run ended early; the message names the site, or has the simulator's last words.
+        EndedEarly: The run ended early, with what it has of the best so far; the message names the site.
+        RunError: There is nothing yet that it could have; the message may have the simulator's last words.
     """
     require_nvflare()
     named = named_sites(sites)
@@ -100,9 +109,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         vocabulary = next(iter(named.values())).vocabulary
         table = replace(CodeTable.load(results / CODE_TABLE), vocabulary=vocabulary)
         record = json.loads((results / RECORD).read_text("utf-8"))
-    if record["reason"] is not None:
-        raise RunError(record["reason"])
-    return Simulation(
+    simulation = Simulation(
         variant,
         variant not in UNMASKED,
         named,
@@ -114,6 +121,9 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         seed,
         sites if isinstance(sites, Partition) else None,
     )
+    if record["reason"] is not None:
+        raise EndedEarly(record["reason"], simulation)
+    return simulation
 
 
 def prepare_folder(
