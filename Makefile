@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
 RESULTS ?= results
+NVFLARE := .venv-nvflare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-slow coverage lint format bench results clean
+.PHONY: help demo demo-network test test-nvflare test-slow coverage lint format bench results clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -27,6 +28,15 @@ demo-network: $(READY) ## the same for real: a server and three members over mut
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+# Apart: NVFlare brings 32 packages and 100 MB, and pins some of them. See docs/decisions/nvflare.md.
+$(NVFLARE)/.ready: pyproject.toml
+	@test -x $(NVFLARE)/bin/python || { echo "setting up $(NVFLARE) (once; a minute or two)"; $(PYTHON) -m venv $(NVFLARE); }
+	@$(NVFLARE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,nvflare]'
+	@touch $@
+
+test-nvflare: $(NVFLARE)/.ready ## federations over NVFlare: its simulator, and its deployment with real processes
+	@$(NVFLARE)/bin/mypy && $(NVFLARE)/bin/python -m pytest tests/engines tests/test_rooms.py
 
 test-slow: $(READY) ## the tests that take longer (real data sets, large generated data)
 	@$(BIN)/python -m pytest -m slow

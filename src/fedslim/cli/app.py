@@ -16,6 +16,7 @@ from fedslim.cli import (
     experiment,
     federation,
     mine,
+    nvflare,
     report,
     serve,
     show,
@@ -50,6 +51,7 @@ app.add_typer(federation.app, name="federation")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(ca.app, name="ca")
 app.add_typer(enroll.app, name="enroll")
+app.add_typer(nvflare.app, name="nvflare")
 
 
 def _version(wanted: bool) -> None:

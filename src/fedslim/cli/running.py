@@ -20,6 +20,7 @@ ENDINGS = {
     "out of time": "out of time",
     "out of rounds": "out of rounds",
     "interrupted": "stopped by Ctrl-C",
+    "member lost": "a site was lost",
 }
 """How a run ended, for people."""
 

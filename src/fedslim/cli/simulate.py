@@ -57,6 +57,13 @@ class Scheme(StrEnum):
     support_quantity_skew = "support-quantity-skew"
 
 
+class Engine(StrEnum):
+    """What carries the messages."""
+
+    own = "own"
+    nvflare = "nvflare"
+
+
 def _positive(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         msg = f"{value} cannot be used; give a number above 0, small for very uneven sizes"
@@ -100,6 +107,10 @@ def simulate(
     no_masking: Annotated[
         bool, typer.Option("--no-masking", help=f"FOR MEASUREMENTS ONLY: x or sa without masks; {NO_MASKS}.")
     ] = False,
+    engine: Annotated[
+        Engine,
+        typer.Option(metavar="E", help="own: in this process. nvflare: in NVFlare's simulator, by processes."),
+    ] = Engine.own,
     reference: Annotated[
         Path | None,
         typer.Option(
@@ -128,21 +139,22 @@ def simulate(
     far, or ends the comparing; a second one gives it up.
     """
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
+    _check_engine(engine, no_masking=no_masking)
     if out is not None:
         _check_folder(out, data, reference)
     report = reporter(quiet=quiet)
     given = None if reference is None else _loaded(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
-    run = _Run(data, prepared(reading, report), report, variant)
+    run = _Run(data, prepared(reading, report), report, variant, engine)
     how = {"clients": clients, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
-    simulation = run.federate(
+    simulation, early = run.federate(
         run.divide(partition, how), masking=not no_masking, max_time=max_time, max_rounds=max_rounds, seed=seed
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
     kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed(context))
     kept.save(None)
-    compared = None if no_compare else run.compare(simulation, given)
+    compared = None if no_compare or early is not None else run.compare(simulation, given)
     if compared is not None:
         kept.save(compared)
     if no_masking:
@@ -150,12 +162,16 @@ def simulate(
     if json:
         print_json(kept.record(compared))
     else:
-        lines = facts(simulation, compared, told["reference"], skipped=no_compare, unmasked=no_masking)
+        lines = facts(
+            simulation, compared, told["reference"], skipped=no_compare or early is not None, unmasked=no_masking
+        )
         place = [] if out is None or kept.failure else [("saved", str(out))]
         between = tables(simulation, compared)
         print_code_table(simulation.table, top, shown_label(data), [*lines, *place], between=between)
     if kept.failure is not None:
         raise kept.failure
+    if early is not None:
+        raise early
 
 
 def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool, no_compare: bool) -> None:
@@ -164,6 +180,17 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
         raise ParameterError(msg)
     if no_compare and reference is not None:
         msg = "--reference is to compare with, and --no-compare says not to; leave one of them out"
+        raise ParameterError(msg)
+
+
+def _check_engine(engine: Engine, *, no_masking: bool) -> None:
+    if engine is not Engine.nvflare:
+        return
+    from fedslim.engines import require_nvflare  # noqa: PLC0415  # see fedslim.cli
+
+    require_nvflare()
+    if no_masking:
+        msg = "--no-masking is for measurements with --engine own; over NVFlare there is no federation without masks"
         raise ParameterError(msg)
 
 
@@ -182,7 +209,10 @@ def _loaded(reference: Path) -> "ReferenceTable | CodeTable":
 class _Run:
     """The steps of an experiment. All data are mined in one place at most once, and only if something needs that."""
 
-    def __init__(self, name: str, database: "TransactionDatabase", report: Reporter, variant: Variant) -> None:
+    def __init__(
+        self, name: str, database: "TransactionDatabase", report: Reporter, variant: Variant, engine: Engine
+    ) -> None:
+        self._engine = engine
         self._name = name
         self._database = database
         self._report = report
@@ -205,7 +235,10 @@ class _Run:
             self._whole = mined.table if mined.converged else None
         return self._whole
 
-    def federate(self, partition: "Partition", *, max_time: float | None, **how: Any) -> "Simulation":
+    def federate(
+        self, partition: "Partition", *, max_time: float | None, **how: Any
+    ) -> "tuple[Simulation, FedslimError | None]":
+        """What came of it, and why it ended early where it lost a site."""
         from fedslim.federated import simulation as room  # noqa: PLC0415  # see fedslim.cli
         from fedslim.mdl.driver import Stop, stopping_on_interrupt  # noqa: PLC0415
 
@@ -218,9 +251,19 @@ class _Run:
                 on_progress = lambda progress, said: show(  # noqa: E731  # a function has no room for the condition
                     progress, [count(said.rounds, "round"), f"{size(said.bytes_total)} sent"]
                 )
+            if self._engine is Engine.nvflare:
+                from fedslim.engines import simulator  # noqa: PLC0415  # see fedslim.cli
+
+                del how["masking"]  # there always is
+                try:
+                    return simulator.simulate(
+                        partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
+                    ), None
+                except simulator.EndedEarly as error:
+                    return error.simulation, error
             return room.simulate(
                 partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
-            )
+            ), None
 
     def compare(self, simulation: "Simulation", reference: "ReferenceTable | CodeTable | None") -> "Comparison | None":
         """The comparison; None if it was interrupted."""

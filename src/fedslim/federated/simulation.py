@@ -152,8 +152,8 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     Raises:
         ParameterError: A parameter makes no sense.
     """
-    named = _named(sites)
-    _check(variant, masking, max_time, max_rounds, seed)
+    named = named_sites(sites)
+    check_run(variant, masking, max_time, max_rounds, seed)
     masked = masking and variant not in UNMASKED
     entropy = _entropy(seed)
     prepare(variant)
@@ -264,7 +264,8 @@ def _entropy(seed: int) -> Callable[[int], bytes]:
 # -- what can be asked for -------------------------------------------------------------------------------------------
 
 
-def _named(sites: Sites) -> dict[str, TransactionDatabase]:
+def named_sites(sites: Sites) -> dict[str, TransactionDatabase]:
+    """The databases by the names of their sites, over one vocabulary; anything else raises `ParameterError`."""
     given = sites.parts if isinstance(sites, Partition) else sites
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _numbered(given)
     if not 1 <= len(named) <= MOST_MEMBERS:
@@ -297,7 +298,8 @@ def _numbered(databases: Sequence[TransactionDatabase]) -> dict[str, Transaction
     return {f"site-{number:0{width}}": database for number, database in enumerate(databases, 1)}
 
 
-def _check(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
+def check_run(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
+    """Raise `ParameterError` unless a run can be asked for like this."""
     _check_variant(variant)
     if not isinstance(masking, bool):
         msg = f"masking must be True or False, not {masking!r}"

@@ -32,7 +32,7 @@ from fedslim.transport.values import Check, Wrong, described, spelled
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.mdl.search import Policy
@@ -58,6 +58,12 @@ UNMASKED = "so"
 """The variant in which the server sees the counts of every member."""
 
 AGREEMENT = b"fedslim fed 1"
+BEGIN = "fedslim federation init"
+ABOUT = (
+    "A federation, as all its members and its server agreed on it. Everybody has a copy of this file; nothing in it is "
+    "secret. Where it says that everybody must have the same, `fedslim federation check` prints a digest to compare. "
+    "Keys behind a # are left out, and hold as the comment says once the # is gone."
+)
 _WIDTH = 118
 _CLOSE = 0.6
 _LONGEST_GUESS = 100
@@ -285,13 +291,7 @@ class FederationFile:
     @classmethod
     def parse(cls, data: bytes, path: Path) -> FederationFile:
         """The same for the content of a file that is, or will be, at `path`."""
-        given = _tables(data, path)
-        for name in given:
-            if name not in SECTIONS:
-                what = "is no table" if isinstance(given[name], dict) else "is no key outside of a table"
-                raise _unknown(path, f"{name:.60}: this {what} of a federation's file", name, list(SECTIONS))
-        sections = {name: _section(path, name, kind, given.get(name, {})) for name, kind in SECTIONS.items()}
-        made = cls(path=path, **sections)
+        made = cls(path=path, **parsed(data, path, SECTIONS))
         made._check_variant()
         return made
 
@@ -371,13 +371,29 @@ class FederationFile:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _tables(data: bytes, path: Path) -> dict[str, Any]:
+def parsed(
+    data: bytes, path: Path, kinds: Mapping[str, Any], what: str = "a federation's file", begin: str = BEGIN
+) -> dict[str, Any]:
+    """The tables of a file of ours, each by its declaration; `what` it is called, and what writes one to `begin` with.
+
+    Raises:
+        ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
+    """
+    given = _tables(data, path, what, begin)
+    for name in given:
+        if name not in kinds:
+            wrong = "is no table" if isinstance(given[name], dict) else "is no key outside of a table"
+            raise _unknown(path, f"{name:.60}: this {wrong} of {what}", name, list(kinds))
+    return {name: _section(path, name, kind, given.get(name, {})) for name, kind in kinds.items()}
+
+
+def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
-        msg = f"{path}: it is larger than {MOST_BYTES:,} bytes, so it is no federation's file; name another"
+        msg = f"{path}: it is larger than {MOST_BYTES:,} bytes, so it is not {what}; name another"
         raise ConfigurationError(msg)
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.count(b".") > MOST_DOTS and not line.lstrip().startswith(b"#"):
-            msg = f"{path}: line {number} has more than {MOST_DOTS} dots, and no key of a federation's file has two"
+            msg = f"{path}: line {number} has more than {MOST_DOTS} dots, and no key of {what} has two"
             raise ConfigurationError(msg)
     try:
         return tomllib.loads(data.decode().removeprefix("\ufeff"))
@@ -385,11 +401,9 @@ def _tables(data: bytes, path: Path) -> dict[str, Any]:
         number = data.count(b"\n", 0, error.start) + 1
         msg = f"{path}: line {number} is not UTF-8; save the file as UTF-8"
     except RecursionError:
-        msg = (
-            f"{path}: there are too many brackets in brackets in it; see `fedslim federation init` for what it can hold"
-        )
+        msg = f"{path}: there are too many brackets in brackets in it; see `{begin}` for what it can hold"
     except ValueError as error:  # also numbers and dates that Python refuses
-        msg = f"{path}: this is not TOML: {error}; `fedslim federation init` writes a file to begin with"
+        msg = f"{path}: this is not TOML: {error}; `{begin}` writes a file to begin with"
     raise ConfigurationError(msg) from None
 
 
@@ -476,7 +490,7 @@ def write_template(  # noqa: PLR0913  # what a new file needs to be told
         section, _, each = dotted.partition(".")
         declared = next(one for one in fields(SECTIONS[section]) if one.name == each)
         _value(path, dotted, declared, {each: value})
-    text = _template(chosen)
+    text = template(SECTIONS, chosen, ABOUT)
     made = FederationFile.parse(text.encode(), path)
     make_folder_for(path)
     with creating(path, private=False) as stream:
@@ -484,13 +498,10 @@ def write_template(  # noqa: PLR0913  # what a new file needs to be told
     return made
 
 
-def _template(chosen: dict[str, Any]) -> str:
-    lines = _comment(
-        "A federation, as all its members and its server agreed on it. Everybody has a copy of this file; nothing in "
-        "it is secret. Where it says that everybody must have the same, `fedslim federation check` prints a digest to "
-        "compare. Keys behind a # are left out, and hold as the comment says once the # is gone."
-    )
-    for section, kind in SECTIONS.items():
+def template(kinds: Mapping[str, Any], chosen: Mapping[str, Any], about: str) -> str:
+    """A file with every key there is; `chosen` has values by dotted key."""
+    lines = _comment(about)
+    for section, kind in kinds.items():
         lines += ["", "", *_comment(kind.HEADING), f"[{section}]"]
         for declared in fields(kind):
             lines += ["", *_comment(declared.metadata["comment"])]

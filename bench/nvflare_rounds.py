@@ -1,0 +1,70 @@
+"""A round over NVFlare beside one over our own transports: the figures of docs/nvflare.md.
+
+    make .venv-nvflare/.ready
+    .venv-nvflare/bin/python bench/nvflare_rounds.py --data chess --clients 10
+
+The same federation three times: in one process, as processes over TLS on loopback, and in NVFlare's simulator, which
+has processes too. Tables must be equal. The time of a round is taken between the first and the last change of the
+table, so that starting and joining are not in it; with more sites than cores, computing and waiting for a core are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from fedslim.data import load
+from fedslim.engines.simulator import JOB_ID, RESULTS
+from fedslim.engines.simulator import simulate as simulate_nvflare
+from fedslim.federated import divide, simulate
+from fedslim.federated.loopback import Loopback
+from fedslim.federated.records import load_run
+from fedslim.federated.simulation import named_sites, prepare
+
+
+def main() -> None:
+    """Run all three and print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="chess", help="as for fedslim mine; public sets from FEDSLIM_DATA")
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--variant", default="x")
+    given = parser.parse_args()
+    prepare(given.variant)
+    sites = named_sites(divide(load(given.data), "iid", clients=given.clients, seed=0))
+    print(f"{given.data}, {given.variant}, {given.clients} sites\n")
+    print("| carried by | rounds | bytes | ms a round | start to end, s |\n|---|---:|---:|---:|---:|")
+    here = simulate(sites, variant=given.variant)
+    rounds, sent = here.communication.rounds, here.communication.bytes_total
+    _row("one process, no line", rounds, sent, 1e3 * here.seconds / rounds, here.seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        federation = Loopback.make(Path(folder), sites, variant=given.variant)
+        found = federation.run()
+        seconds = time.perf_counter() - began
+        assert found.table == here.table  # noqa: S101
+        sent = sum(kind.bytes for kind in found.record.traffic)
+        _row("own TLS, processes", rounds, sent, _of_a_round(federation.out("server")), seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        over = simulate_nvflare(sites, variant=given.variant, folder=Path(folder) / "run")
+        seconds = time.perf_counter() - began
+        assert over.table == here.table  # noqa: S101
+        out = Path(folder) / "run" / "workspace" / "server" / JOB_ID / RESULTS
+        said = over.communication
+        _row("NVFlare's simulator, processes", said.rounds, said.bytes_total, _of_a_round(out), seconds)
+
+
+def _of_a_round(out: Path) -> float:
+    """Milliseconds, from the history that a server leaves."""
+    history = load_run(out).history
+    return 1e3 * (history[-1].seconds - history[0].seconds) / (history[-1].round - history[0].round)
+
+
+def _row(what: str, rounds: int, sent: int, milliseconds: float, seconds: float) -> None:
+    print(f"| {what} | {rounds:,} | {sent:,} | {milliseconds:.1f} | {seconds:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The job that carries a federation over NVFlare: a few files that an admin can read, and no code.
+
+    write_job(file, folder)                      # meta.json, and an app for the server and one for the sites
+    allow(local_folder, AT_SITE)                 # a site lets NVFlare load what the job names for it
+
+The code is what each site has installed: the job names two classes for it, which it must have allowed. Nothing about a
+site is in the job. The federation's file is there for the server only; sites have their own copy of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data.atomic import make_folder_for, replacing, writing
+from fedslim.data.textstream import is_file, told_as_data_errors
+from fedslim.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fedslim.transport.config import FederationFile
+
+SERVER_APP, MEMBER_APP = "fedslim_server", "fedslim_member"
+FEDERATION = "federation.toml"
+META = "meta.json"
+
+OURS = "fedslim.engines.nvflare"
+SERVER_CLASS, MEMBER_CLASS = f"{OURS}.FedslimServer", f"{OURS}.FedslimMember"
+CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
+EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
+AT_SERVER, AT_SITE = (SERVER_CLASS, CONTROLLER), (MEMBER_CLASS, EXECUTOR)
+"""What a job of ours has NVFlare load."""
+
+RESERVED = "server"
+"""What NVFlare calls its server, to which no site can have the same name."""
+
+RESOURCES, DEFAULT_RESOURCES = "resources.json", "resources.json.default"
+ALLOWED = "class_allow_list"
+SYNC = 300.0
+"""Seconds for the processes of all sites to start."""
+
+FEWEST_THREADS = 16
+
+
+def write_job(file: FederationFile, folder: Path, sync: float = SYNC) -> None:
+    """Write the job of a federation; all sites must have started within `sync` seconds.
+
+    Raises:
+        ConfigurationError: NVFlare cannot have these members.
+        DataError: Something is in the folder already.
+    """
+    members = sorted(file.federation.members)
+    if RESERVED in members:
+        msg = f"{file.path}: federation.members: NVFlare calls its server {RESERVED!r}; give the site another name"
+        raise ConfigurationError(msg)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        msg = f"{folder}: there is something already; name a new folder, or remove it"
+        raise DataError(msg)
+    with told_as_data_errors(file.path):
+        agreed = file.path.read_bytes()
+    _write(folder / META, _json(_meta(file, members)))
+    _write(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
+    _write(folder / SERVER_APP / "config" / FEDERATION, agreed)
+    _write(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member()))
+
+
+def _meta(file: FederationFile, members: list[str]) -> dict[str, Any]:
+    return {
+        "name": f"fedslim {file.federation.variant} {file.digest().hex()[:16]}",
+        "resource_spec": {},
+        "min_clients": len(members),
+        "mandatory_clients": members,
+        "deploy_map": {SERVER_APP: [RESERVED], MEMBER_APP: members},
+    }
+
+
+def _server(members: int, sync: float) -> dict[str, Any]:
+    # A thread for each site that is being called.
+    threads = {"server_obj_id": "_server", "sync_task_timeout": sync, "max_call_threads": max(FEWEST_THREADS, members)}
+    return {
+        "format_version": 2,
+        "components": [{"id": "_server", "path": SERVER_CLASS, "args": {}}],
+        "workflows": [{"id": "controller", "path": CONTROLLER, "args": threads}],
+    }
+
+
+def _member() -> dict[str, Any]:
+    executor = {"path": EXECUTOR, "args": {"client_obj_id": "_client", "max_call_threads": FEWEST_THREADS}}
+    return {
+        "format_version": 2,
+        "components": [{"id": "_client", "path": MEMBER_CLASS, "args": {}}],
+        "executors": [{"tasks": ["*"], "executor": executor}],
+    }
+
+
+def allow(folder: Path, classes: Sequence[str]) -> list[str]:
+    """Let NVFlare load classes at a site or server, whose folder `local` this is; those that were not allowed yet.
+
+    Raises:
+        DataError: There is nothing of NVFlare's there, or it is damaged.
+    """
+    own, default = folder / RESOURCES, folder / DEFAULT_RESOURCES
+    source = own if is_file(own) else default
+    with told_as_data_errors(source):
+        data = source.read_bytes()
+    try:
+        resources = json.loads(data)
+        allowed = resources[ALLOWED]
+        new = [name for name in classes if name not in allowed]
+        allowed += new
+    except (ValueError, TypeError, KeyError):
+        msg = (
+            f"{source}: this is not NVFlare's file of resources, or has no {ALLOWED}; name the folder `local` of a "
+            "startup kit of NVFlare 2.9"
+        )
+        raise DataError(msg) from None
+    if new:
+        with replacing(own) as (stream, _):
+            stream.write(_json(resources))
+    return new
+
+
+def _write(path: Path, data: bytes) -> None:
+    make_folder_for(path)
+    with writing(path) as stream:
+        stream.write(data)
+
+
+def _json(record: dict[str, Any]) -> bytes:
+    return (json.dumps(record, indent=2) + "\n").encode()

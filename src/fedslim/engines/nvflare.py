@@ -1,0 +1,163 @@
+"""NVFlare (2.9, Collab API): our frames as arguments and results of calls that its server makes to its sites.
+
+The job (`job.py`) names two classes of this file. NVFlare makes one object of each, at the server and in a process of
+its own at every site, where it lives as long as the job. Names are those that NVFlare knows its sites by, from their
+certificates. Nothing is decided here: what is said is the sessions' business, what a site allows that of its own file.
+
+This is the only module that imports nvflare: `pip install 'fedslim[nvflare]'`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nvflare.collab import collab
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+from fedslim.engines.exchange import Broken, Collected
+from fedslim.engines.job import FEDERATION, RESERVED
+from fedslim.engines.serving import Serving
+from fedslim.engines.site import CANNOT, SiteMember
+from fedslim.errors import RunError
+from fedslim.transport.config import FederationFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RESULTS = "fedslim"
+"""The folder of results in the job's folder at the server; who downloads the job gets it."""
+
+STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
+"""Commands to a running job, for `fedslim nvflare stop` and `status`."""
+
+ABORTED = "the job was aborted"
+log = logging.getLogger("fedslim")
+
+
+def _quiet() -> None:
+    """NVFlare writes several lines for each call, and there are thousands."""
+    for name in ("nvflare.collab.api.group", "nvflare.collab.runtime.cell_dispatcher"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class FedslimServer:
+    """At the server: runs the session, with a call to each member it has something to say to."""
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def run(self) -> None:
+        """Serve one run. What ends it early is raised, so that NVFlare shows the job as failed, with the reason."""
+        _quiet()
+        context, workspace = collab.fl_ctx, collab.workspace
+        job = context.get_job_id()
+        file = FederationFile.read(Path(workspace.get_app_config_dir(job)) / FEDERATION)
+        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=log.info)
+        _commands(context.get_engine(), serving)
+        serving.serve(_call)
+
+
+def _call(frames: Mapping[str, bytes], within: float) -> Collected:
+    """Deliver frames, each to its member only, and collect what comes back; who gets the same is called together."""
+    alike: dict[bytes, list[str]] = {}
+    for name, frame in frames.items():
+        alike.setdefault(frame, []).append(name)
+    replies: dict[str, bytes] = {}
+    failures: dict[str, str] = {}
+    # Not blocking, so that all are called at once; what is still to come when a job is aborted ends with a failure.
+    calls = [collab.get_clients(names)(blocking=False, timeout=within).answer(frame) for frame, names in alike.items()]
+    for results in calls:
+        for name, reply in results:
+            if isinstance(reply, bytes):
+                replies[name] = reply
+            else:
+                failures[name] = f"it answered with {type(reply).__name__}, which is no frame"
+        failures |= {name: _why(error) for name, error in results.failures.items()}
+    if collab.is_aborted:
+        raise Broken(ABORTED, frames.keys() - replies.keys())
+    return Collected(replies, failures)
+
+
+def _why(error: Any) -> str:
+    return str(getattr(error, "cause", error))[:500]
+
+
+def _commands(engine: Any, serving: Serving) -> None:
+    """Let an admin ask how far the run is, and end it with the best so far."""
+
+    def status(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+        return serving.status()
+
+    def stop(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+        serving.stop()
+        return {"stopping": True}
+
+    register = getattr(engine, "register_app_command", None)  # the simulator's engine may have no admin
+    if register is not None:
+        register(STATUS_TOPIC, status)
+        register(STOP_TOPIC, stop)
+
+
+class FedslimMember:
+    """At a site: hands the server's frames to the site's member, and its answers back."""
+
+    def __init__(self) -> None:
+        self._member: SiteMember | None = None
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def begin(self) -> None:
+        """Where the site's own files are; they are read when the server asks the site to join."""
+        workspace = collab.workspace
+        self._member = SiteMember(
+            Path(workspace.get_site_config_dir()),
+            collab.site_name,
+            kit=Path(workspace.get_startup_kit_dir()),
+            job=collab.fl_ctx.get_job_id(),
+            tell=log.info,
+        )
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, frame: bytes) -> bytes:
+        """Answer a frame of the server's, and of nobody else: other sites could call this as well."""
+        member = self._member
+        if collab.caller != RESERVED or not isinstance(frame, bytes) or member is None:
+            msg = f"only the server is answered, not {collab.caller}"
+            raise PermissionError(msg)
+        try:
+            return member.answer(frame)
+        except Exception:  # noqa: BLE001  # whatever it is, it stays here
+            # NVFlare would send what it says to the server, and it may name data or folders.
+            member.note(traceback.format_exc())
+        raise RuntimeError(CANNOT)
+
+    @collab.final  # type: ignore[untyped-decorator]
+    def end(self) -> None:
+        """The job is over, however it ended."""
+        if self._member is not None:
+            self._member.close()
+
+
+# -- for an admin ---------------------------------------------------------------------------------------------------
+
+
+def ask_job(kit: Path, job: str, topic: str) -> dict[str, Any]:
+    """Send a command to a running job, as the admin whose startup kit this is.
+
+    Raises:
+        RunError: There is no such job running, or this admin may not do that.
+    """
+    user = kit.absolute().name
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # NVFlare says that it connects, in between what we print
+            session = new_secure_session(user, str(kit.absolute()))
+            try:
+                found: dict[str, Any] = session.do_app_command(job, topic, {})
+            finally:
+                session.close()
+    except Exception as error:
+        msg = f"job {job} does not answer {user!r}: {error}; it may not have begun, or be over: see `nvflare job list`"
+        raise RunError(msg) from error
+    return found

@@ -1,0 +1,199 @@
+"""A member at a site of an engine: what it brings and what it allows is in a file at the site, never in the job.
+
+    member = SiteMember(local_folder, "north", kit=startup_folder, job="…", tell=log)
+    frame = member.answer(JOIN)
+    reply = member.answer(frame)
+
+The site has its own copy of the federation's file. What the server announces is checked against it by the session, as
+on our own transport; what the site allows is checked here, before its data are read and anything is answered. Whoever
+reviews jobs need not trust them: nothing that a job says changes what leaves the site.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data import ItemSecret, Vocabulary, load
+from fedslim.data.atomic import PRIVATE, make_folder_for
+from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
+from fedslim.engines.kit import KitTrust
+from fedslim.engines.sitefile import SiteFile
+from fedslim.errors import FedslimError, ProtocolError
+from fedslim.federated.simulation import prepare
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.transport.audit import AuditLog
+from fedslim.transport.config import FederationFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CODE_TABLE = "codetable.json"
+LOG = "fedslim-site.log"
+"""Beside the site's file: what may name its data. NVFlare's own logs go to the server by default."""
+
+CANNOT = "it cannot go on; its own log says why"
+
+
+class Refused(ProtocolError):  # noqa: N818  # what it says, the others may know
+    """This site does not allow that."""
+
+
+class SiteMember:
+    """A site's part in one run: it answers the server, and nobody else."""
+
+    def __init__(self, folder: Path, name: str, *, kit: Path, job: str, tell: Callable[[str], None]) -> None:
+        self.name = name
+        self._folder, self._kit, self._job, self._tell = folder, kit, job, tell
+        self._results: Path | None = None
+        self._session: ClientSession | None = None
+        self._audit: AuditLog | None = None
+        self._turn = threading.Lock()
+        self._worker = ThreadPoolExecutor(1)  # one thing after the other, also if the server has lost patience
+        self._latest: Future[bytes] | None = None
+
+    def answer(self, frame: bytes) -> bytes:
+        """The frame that answers the server's, empty if none is due; or that this site is still working on it."""
+        with self._turn:
+            if frame != WORKING or self._latest is None:
+                self._latest = self._worker.submit(self._answered, frame)
+            latest = self._latest
+        try:
+            return latest.result(PATIENCE)
+        except TimeoutError:
+            if latest.done():
+                raise  # it is the answer's own
+            return WORKING
+
+    def note(self, text: str) -> None:
+        """Write down why this site cannot go on, where only the site can read it."""
+        path = self._folder / LOG
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {text}\n"
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "ab") as stream:
+                stream.write(line.encode("utf-8", "replace"))
+        except OSError as error:
+            self._tell(f"this site cannot go on, and {path} cannot be written: {error.strerror}")
+        else:
+            self._tell(f"this site cannot go on; {path} says why")
+
+    def close(self) -> None:
+        """Close the audit log."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        if self._audit is not None:
+            self._audit.close()
+            self._audit = None
+
+    # -- what leaves the site -----------------------------------------------------------------------------------
+
+    def _answered(self, frame: bytes) -> bytes:
+        try:
+            message = self._joined() if frame == JOIN else self._received(frame)
+        except FedslimError as error:
+            # A site's own errors may name its data: only what is about the server's messages leaves it.
+            self.note(str(error))
+            message = m.Abort(str(error)[:2000] if isinstance(error, ProtocolError) else CANNOT)
+        if message is None:
+            return b""
+        reply = framing.to_bytes(message)
+        if self._audit is not None:
+            run = None if self._session is None else self._session.run or None
+            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=f"NVFlare job {self._job}")
+        else:
+            # There is no log before the site's files are understood. A refusal has nothing of its data in it.
+            assert isinstance(message, m.Abort)  # noqa: S101  # a session is begun with a log, and only then
+        return reply.data
+
+    def _joined(self) -> m.FromClient:
+        if self._session is None:
+            self._session = self._begun()
+        return self._session.join(os.urandom(32))
+
+    def _received(self, frame: bytes) -> m.FromClient | None:
+        session = self._session
+        if session is None:
+            msg = "the server sent something before it asked this site to join; it is refused"
+            raise ProtocolError(msg)
+        framing.length_of(frame[: framing.PREFIX_BYTES])
+        reply = session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
+        if session.received is not None:
+            self._keep(session)
+        return reply
+
+    def _keep(self, session: ClientSession) -> None:
+        received = session.received
+        assert received is not None  # noqa: S101  # it was just looked at
+        self._tell(f"the run is over: {received.ending}")
+        if received.table is not None and self._results is not None:
+            path = self._results / self._job / CODE_TABLE
+            make_folder_for(path)
+            received.table.save(path)
+            self._tell(f"the table is saved as {path}")
+
+    # -- what the site allows -----------------------------------------------------------------------------------
+
+    def _begun(self) -> ClientSession:
+        """Check what was agreed on against what is allowed, and only then read the data."""
+        own = SiteFile.find(self._folder, self.name)
+        federation = FederationFile.read(own.site.federation)
+        federation.check_member(self.name)
+        check_allowed(own, federation, self.name)
+        self._results = own.site.results
+        self._audit = self._audit or AuditLog.of(own.audit.log, federation, self.name)
+        secret = ItemSecret.read(own.items.secret)
+        vocabulary = None if own.items.vocabulary is None else Vocabulary.read(own.items.vocabulary)
+        federation.check_items(secret, vocabulary)
+        trust = None if own.allow.unsigned_keys else KitTrust.load(self._kit, federation, self.name)
+        database = load(own.data.source, **_reading(own))
+        if len(database) < own.allow.min_transactions:
+            msg = "this site has fewer transactions than it must have to take part"
+            raise Refused(msg)
+        prepare(federation.federation.variant)
+        site = Site(
+            database,
+            federation.federation.members,
+            secret,
+            vocabulary,
+            variants=(federation.federation.variant,),
+            share_vocabulary=federation.items.share_vocabulary,
+            trust=trust,
+        )
+        return ClientSession(self.name, site)
+
+
+def _reading(own: SiteFile) -> dict[str, Any]:
+    chosen = {name: getattr(own.data, name) for name in ("format", "bins", "transaction_column", "item_column")}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def check_allowed(own: SiteFile, federation: FederationFile, name: str) -> None:
+    """Check what a federation agreed on against what a site allows.
+
+    Raises:
+        Refused: It does not allow that. The server is told so.
+    """
+    agreed, allow = federation.federation, own.allow
+    if own.site.name != name:
+        msg = f"NVFlare calls this site {name!r}, and its own file {own.site.name!r}; it takes no part"
+        raise Refused(msg)
+    if agreed.variant not in allow.variants:
+        msg = f"this site allows {', '.join(allow.variants)}, not {agreed.variant}"
+        raise Refused(msg)
+    if federation.items.share_vocabulary and not allow.share_vocabulary:
+        msg = "this site does not allow that the server is told what items are called"
+        raise Refused(msg)
+    if len(agreed.members) < allow.min_members:
+        msg = f"this site takes part among {allow.min_members} members or more, not {len(agreed.members)}"
+        raise Refused(msg)
+    if federation.limits.min_support < allow.smallest_group:
+        msg = (
+            f"this site allows itemsets of {allow.smallest_group} transactions or more (limits.min_support), not "
+            f"{federation.limits.min_support}"
+        )
+        raise Refused(msg)

@@ -1,0 +1,182 @@
+"""`fedslim-site.toml`: what a site brings to federations over NVFlare, and what it allows to leave it.
+
+    file = SiteFile.find(local_folder, "north")
+
+It is in the folder `local` of the site's NVFlare workspace, beside the site's other policies. Everything in it is
+checked, and a key that is not known is an error: a misspelt permission would otherwise be none, or too much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedslim.data.atomic import creating, make_folder_for
+from fedslim.data.textstream import is_file, real_path, told_as_data_errors
+from fedslim.protocol.variant import VARIANTS
+from fedslim.transport import values
+from fedslim.transport.config import LARGEST, MOST_BYTES, key, parsed, template
+
+if TYPE_CHECKING:
+    import os
+
+FILE = "fedslim-site.toml"
+"""In the folder `local` of a site's NVFlare workspace."""
+
+WHAT, BEGIN = "a site's file", "fedslim nvflare site"
+ABOUT = (
+    "What this site brings to federations that run over NVFlare, and what it allows to leave it. It stays at the site: "
+    "no job can change it. Relative paths are taken from the folder of this file. Keys behind a # are left out, and "
+    "hold as the comment says once the # is gone."
+)
+
+
+def _variants(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
+        raise values.wrong(value, f"write a list of {', '.join(map(values.spelled, VARIANTS))}")
+    return tuple(dict.fromkeys(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Itself:
+    """Who the site is."""
+
+    HEADING: ClassVar = "Who this site is, and what it agreed on."
+
+    name: str = key(values.member_name, "The member that this site is: its name in NVFlare, as in its certificate.")
+    federation: Path = key(  # noqa: RUF009  # a declaration, and nobody changes paths
+        values.place,
+        "This site's own copy of the federation's file. A run of another variant, or with other members, is refused.",
+        default=Path("federation.toml"),
+    )
+    results: Path = key(  # noqa: RUF009
+        values.place, "Where the tables go that this site is told, in a folder for each job.", default=Path("fedslim")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What it has."""
+
+    HEADING: ClassVar = "This site's data: a file, as for `fedslim mine`."
+
+    source: Path = key(values.place, "Where they are.")  # noqa: RUF009
+    format: str | None = key(
+        values.one_of("fimi", "csv", "tsv", "parquet"),
+        "Where the extension does not say it.",
+        default=None,
+        example="csv",
+    )
+    bins: int | None = key(
+        values.whole(2, LARGEST), "Columns of numbers are cut into so many intervals.", default=None, example=5
+    )
+    transaction_column: str | None = key(
+        values.title(200),
+        "For tables with a row for each pair of transaction and item: the column of transactions.",
+        default=None,
+        example="visit",
+    )
+    item_column: str | None = key(values.title(200), "And that of items.", default=None, example="item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """How its items are numbered."""
+
+    HEADING: ClassVar = "How items are numbered: see `fedslim vocabulary`."
+
+    secret: Path = key(values.place, "The secret that the members share, and the server has not.")  # noqa: RUF009
+    vocabulary: Path | None = key(  # noqa: RUF009
+        values.place, "The vocabulary that the members agreed on, if they did.", default=None, example="agreed.json"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allow:
+    """What may leave it."""
+
+    HEADING: ClassVar = "What this site allows. It takes part in nothing else, whatever a job or the server says."
+
+    variants: tuple[str, ...] = key(
+        _variants,
+        "x: the server sees sums only. sa: also which pairs this site proposes. so: all counts of this site.",
+        default=("x",),
+    )
+    share_vocabulary: bool = key(values.switch, "Whether the server may be told what items are called.", default=False)
+    min_members: int = key(
+        values.whole(2, LARGEST), "At least so many members: a sum hides a site among so many.", default=3
+    )
+    min_transactions: int = key(
+        values.whole(1, LARGEST), "At least so many transactions at this site, so that no few stand out.", default=1
+    )
+    smallest_group: int = key(
+        values.whole(1, LARGEST),
+        "At least so many transactions of all members behind every itemset found: the federation's limits.min_support "
+        "must be this or more. Sums on the way, and of single items, may still be of fewer.",
+        default=1,
+    )
+    unsigned_keys: bool = key(
+        values.switch,
+        "Whether to believe keys that no certificate of the NVFlare project signed. For NVFlare's simulator only: a "
+        "server that lies could then read this site's counts.",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What is written down about it."""
+
+    HEADING: ClassVar = "A line for every message that leaves this site: see `fedslim audit`. Nothing leaves unlogged."
+
+    log: Path = key(values.place, "Where to.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
+
+
+SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": Items, "allow": Allow, "audit": Audit}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFile:
+    """A site's file, read and checked. Paths in it are complete."""
+
+    path: Path
+    site: Itself
+    data: Data
+    items: Items
+    allow: Allow
+    audit: Audit
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> SiteFile:
+        """Read a file and check everything in it.
+
+        Raises:
+            DataError: There is no such file, or it cannot be read.
+            ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
+        """
+        path = real_path(path)
+        with told_as_data_errors(path), path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        return cls(path=path, **parsed(data, path, SECTIONS, WHAT, BEGIN))
+
+    @classmethod
+    def find(cls, folder: Path, name: str) -> SiteFile:
+        """The file in a site's folder; in the simulator, whose sites share one folder, there is one for each name."""
+        own = folder / f"fedslim-site.{name}.toml"
+        return cls.read(own if is_file(own) else folder / FILE)
+
+
+def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:
+    """Write a new site's file with every key there is and what it is for; `chosen` has values as `table_key`.
+
+    Raises:
+        DataError: Something of that name is there already.
+    """
+    defaults = {"data_source": "visits.csv", "items_secret": "members.secret", "site_name": name}
+    text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in (defaults | chosen).items()}, ABOUT)
+    made = SiteFile(path=path, **parsed(text.encode(), path, SECTIONS, WHAT, BEGIN))
+    make_folder_for(path)
+    with creating(path, private=False) as stream:
+        stream.write(text.encode())
+    return made

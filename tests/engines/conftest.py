@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from fedslim.data import builtin_sites
+from fedslim.federated import simulate
+from fedslim.federated.simulation import prepare
+from fedslim.protocol.variant import VARIANTS
+
+MEMBERS = ("north", "south", "west")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled():
+    for variant in VARIANTS:
+        prepare(variant)
+
+
+@pytest.fixture(scope="session")
+def hospitals():
+    """Three of the built-in hospitals, over one vocabulary."""
+    return {name: database for name, (_, database) in zip(MEMBERS, builtin_sites("encounters"), strict=False)}
+
+
+@pytest.fixture(scope="session")
+def native(hospitals):
+    """What our own transport finds, by variant."""
+    return {variant: simulate(hospitals, variant=variant) for variant in VARIANTS}

@@ -1,0 +1,187 @@
+"""The server's session over calls: the same result as over lines, and a clear end whatever becomes of a site."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fedslim.engines import exchange as room
+from fedslim.engines.exchange import WORKING, Broken, Collected
+from fedslim.engines.serving import STOP, Serving
+from fedslim.engines.simulator import prepare_folder
+from fedslim.engines.site import SiteMember
+from fedslim.errors import RunError
+from fedslim.federated.records import load_run
+from fedslim.mdl.codetable import CodeTable
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+
+
+class Sites:
+    """An engine in one process: it calls the members, unless a test has something else in mind."""
+
+    def __init__(self, folder, sites, variant="x", **chosen):
+        given = {"timeouts.grace": 0, **{k.replace("_", ".", 1): v for k, v in chosen.items()}}
+        self.file = prepare_folder(folder, sites, variant, given)
+        self.folder, self.labels = folder, next(iter(sites.values())).vocabulary
+        local = folder / "workspace" / "local"
+        self.members = {n: SiteMember(local, n, kit=folder, job="j1", tell=self.say) for n in sites}
+        self.told, self.calls, self.meddle = [], 0, {}
+
+    def say(self, text):
+        self.told.append(text)
+
+    def call(self, frames, within):
+        assert within > 0
+        self.calls += 1
+        replies, failures = {}, {}
+        for name, frame in frames.items():
+            try:
+                replies[name] = self.meddle.get(name, lambda given, answer: answer(given))(
+                    frame, self.members[name].answer
+                )
+            except ConnectionError as error:
+                failures[name] = str(error)
+        return Collected(replies, failures)
+
+    def run(self):
+        self.serving = Serving(self.file, self.folder / "out", tell=self.say)
+        try:
+            return self.serving.serve(self.call)
+        finally:
+            for member in self.members.values():
+                member.close()
+
+    def record(self):
+        return load_run(self.folder / "out").figures
+
+    def table(self):
+        return replace(CodeTable.load(self.folder / "out" / "codetable.json"), vocabulary=self.labels)
+
+
+def after(rounds, then):
+    """Behave for so many calls; then do something else."""
+    seen = []
+
+    def meddle(frame, answer):
+        seen.append(frame)
+        return then(frame, answer, len(seen) - rounds) if len(seen) > rounds else answer(frame)
+
+    return meddle
+
+
+def gone(*_given):
+    raise ConnectionError("it is gone")  # noqa: EM101, TRY003
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(room, "TRY_EVERY", 0.01)
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_the_table_is_that_of_our_own_transport(tmp_path, hospitals, native, variant):
+    sites = Sites(tmp_path, hospitals, variant)
+    served = sites.run()
+    assert sites.table() == native[variant].table
+    assert served.communication.rounds == native[variant].communication.rounds
+    assert sites.record()["ending"] == "converged"
+    assert not (tmp_path / "out" / "best.json").exists()
+    told = CodeTable.load(tmp_path / "sites" / "north" / "j1" / "codetable.json")
+    assert len(told) == len(sites.table()) or variant == "so"
+
+
+def test_budgets_hold(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals, limits_max_rounds=20)
+    sites.run()
+    assert sites.record()["ending"] == "out of rounds"
+    assert sites.record()["rounds"] in range(20, 25)
+
+
+def test_a_file_called_stop_ends_the_run_with_the_best_so_far(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals)
+    sites.meddle["west"] = after(30, lambda frame, answer, _: ((tmp_path / "out" / STOP).touch(), answer(frame))[1])
+    sites.run()
+    assert sites.record()["ending"] == "interrupted"
+    assert 0 < sites.record()["itemsets"] < 99
+
+
+def test_a_site_that_dies_is_named_and_the_best_so_far_is_kept(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals)
+    sites.meddle["west"] = after(30, gone)
+    with pytest.raises(RunError, match="member 'west' stayed away for 0 s: it is gone"):
+        sites.run()
+    record = sites.record()
+    assert record["ending"] == "member lost"
+    assert "'west'" in record["reason"]
+    assert len(sites.table()) == record["itemsets"] > 0
+    assert any("'west' stayed away" in told for told in sites.told if told.startswith("the run is over"))
+
+
+def test_a_site_that_was_out_of_reach_comes_back_and_nothing_is_lost(tmp_path, hospitals, native):
+    sites = Sites(tmp_path, hospitals, timeouts_grace=60)
+    sites.meddle["west"] = after(30, lambda frame, answer, late: gone() if late <= 2 else answer(frame))
+    sites.meddle["south"] = after(
+        50, lambda frame, answer, late: (answer(frame), gone())[1] if late == 1 else answer(frame)
+    )
+    sites.run()
+    assert sites.table() == native["x"].table
+    assert sum("is asked again" in told for told in sites.told) == 2
+
+
+def test_a_site_may_work_for_longer_than_a_call_lasts(tmp_path, hospitals, native):
+    sites = Sites(tmp_path, hospitals)
+    waiting = []
+
+    def slow(frame, answer):
+        if frame != WORKING:
+            waiting[:] = [answer(frame)] if len(waiting) != 1 else waiting
+            return WORKING
+        return waiting.pop()
+
+    sites.meddle["west"] = slow
+    sites.run()
+    assert sites.table() == native["x"].table
+
+
+def test_but_not_for_ever(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals, timeouts_answer=0.05)
+    sites.meddle["west"] = after(10, lambda *_: WORKING)
+    with pytest.raises(RunError, match=r"'west' stayed away for 0 s: no answer within 0\.05 s"):
+        sites.run()
+
+
+def test_an_engine_that_ends_the_run_leaves_the_best_so_far_and_who_had_not_answered(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals)
+
+    def broken(*_):
+        raise Broken("the job was aborted", ["west"])  # noqa: EM101, TRY003
+
+    sites.meddle["west"] = after(30, broken)
+    with pytest.raises(RunError, match="the job was aborted; no answer from west"):
+        sites.run()
+    assert sites.record()["reason"] == "the job was aborted; no answer from west"
+    assert len(sites.table()) > 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"\0\0\0\5hello", framing.to_bytes(m.Ready(7)).data, b"x" * 1_000_000],
+    ids=["noise", "not now", "too much"],
+)
+def test_a_site_that_says_what_it_may_not_say_ends_the_run(tmp_path, hospitals, said):
+    sites = Sites(tmp_path, hospitals)
+    sites.meddle["west"] = after(30, lambda frame, answer, late: said if late == 1 else answer(frame))
+    with pytest.raises(RunError, match="member 'west'"):
+        sites.run()
+    assert len(sites.table()) > 0
+
+
+def test_a_site_that_never_comes_is_named_where_there_is_no_result_yet(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals)
+    sites.meddle["west"] = gone
+    with pytest.raises(RunError, match="'west' stayed away"):
+        sites.run()
+    assert "'west' stayed away" in json.loads((tmp_path / "out" / "status.json").read_text("utf-8"))["reason"]

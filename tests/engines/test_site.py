@@ -1,0 +1,206 @@
+"""What a site allows is in its own file, and checked before anything is answered."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from fedslim.engines.exchange import JOIN, WORKING
+from fedslim.engines.kit import KitTrust
+from fedslim.engines.simulator import prepare_folder
+from fedslim.engines.site import SiteMember
+from fedslim.engines.sitefile import SiteFile, write_site_file
+from fedslim.errors import CertificateError, ConfigurationError, DataError, UntrustedError
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+
+
+@pytest.fixture
+def place(tmp_path, hospitals):
+    """A site's folder with everything in it, of which a test changes what it wants."""
+
+    class Place:
+        folder = tmp_path
+        local = tmp_path / "workspace" / "local"
+        file = local / "fedslim-site.north.toml"
+        federation = prepare_folder(tmp_path, hospitals, "x", {})
+        told = []  # noqa: RUF012
+
+        def change(self, **keys):
+            text = self.file.read_text("utf-8")
+            for key, value in keys.items():
+                text, found = re.subn(rf"(?m)^#? ?{key} = .*$", lambda _, k=key, v=value: f"{k} = {v}", text)
+                assert found == 1
+            self.file.write_text(text, "utf-8")
+
+        def member(self, name="north", kit=None):
+            return SiteMember(self.local, name, kit=kit or tmp_path, job="job 1", tell=self.told.append)
+
+        def joined(self, **more):
+            member = self.member(**more)
+            try:
+                return framing.from_client(member.answer(JOIN)[4:])
+            finally:
+                member.close()
+
+    made = Place()
+    made.told = []
+    return made
+
+
+def test_a_site_joins_and_its_log_says_so(place):
+    assert isinstance(place.joined(), m.Join)
+    text = (place.folder / "sites" / "north.jsonl").read_text("utf-8")
+    assert '"member":"north"' in text
+    assert '"kind":"Join"' in text
+    assert '"peer":"NVFlare job job 1"' in text
+
+
+@pytest.mark.parametrize(
+    ("keys", "refusal"),
+    [
+        ({"variants": '["sa", "so"]'}, "this site allows sa, so, not x"),
+        ({"min_members": "4"}, "this site takes part among 4 members or more, not 3"),
+        ({"min_transactions": "10_000"}, "fewer transactions than it must have"),
+        ({"smallest_group": "5"}, "itemsets of 5 transactions or more"),
+        ({"name": '"south"'}, "NVFlare calls this site 'north', and its own file 'south'"),
+    ],
+)
+def test_what_a_site_does_not_allow_it_refuses_and_the_server_is_told_why(place, keys, refusal):
+    place.change(**keys)
+    said = place.joined()
+    assert isinstance(said, m.Abort)
+    assert refusal in said.reason
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"source": '"/no/such/secret-data.csv"'}, {"secret": '"gone"'}, {"unsigned_keys": "false"}, {"variants": "[]"}],
+)
+def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, keys):
+    place.change(**keys)
+    said = place.joined()
+    assert isinstance(said, m.Abort)
+    assert said.reason == "it cannot go on; its own log says why"
+    # NVFlare's logs may be sent to the server, so they only say where the reason is.
+    assert place.told == [f"this site cannot go on; {place.local / 'fedslim-site.log'} says why"]
+    reason = (place.local / "fedslim-site.log").read_text("utf-8")
+    assert re.search(r"secret-data.csv|gone|rootCA.pem|allow.variants", reason)
+    assert (place.local / "fedslim-site.log").stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_answered_before_the_site_was_asked_to_join(place):
+    member = place.member()
+    said = framing.from_client(member.answer(framing.to_bytes(m.Abort("over")).data)[4:])
+    member.close()
+    assert isinstance(said, m.Abort)
+    assert "before it asked this site to join" in said.reason
+
+
+@pytest.mark.parametrize("frame", [b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5hello", WORKING])
+def test_bytes_that_are_no_frame_are_refused(place, frame):
+    member = place.member()
+    member.answer(JOIN)
+    said = member.answer(frame)
+    member.close()
+    assert isinstance(framing.from_client(said[4:]), m.Join if frame == WORKING else m.Abort)
+
+
+def test_a_sites_file_has_every_key_and_reads_back(tmp_path):
+    made = write_site_file(tmp_path / "fedslim-site.toml", "north")
+    assert SiteFile.find(tmp_path, "north") == made
+    assert made.allow.variants == ("x",)
+    assert not made.allow.unsigned_keys
+    with pytest.raises(DataError):
+        write_site_file(tmp_path / "fedslim-site.toml", "north")
+
+
+def test_a_misspelt_permission_is_an_error(tmp_path):
+    path = tmp_path / "fedslim-site.toml"
+    write_site_file(path, "north")
+    path.write_text(path.read_text("utf-8").replace("min_members", "min_member"), "utf-8")
+    with pytest.raises(ConfigurationError, match=r"allow.min_member: there is no such key; did you mean min_members"):
+        SiteFile.read(path)
+
+
+# -- startup kits ----------------------------------------------------------------------------------------------------
+
+
+def certificate(name, issuer, key, signer, *, days=30):
+    def named(text):
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(named(name)).issuer_name(named(issuer))
+    builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+    start = now - timedelta(days=60)
+    return builder.not_valid_before(start).not_valid_after(now + timedelta(days=days)).sign(signer, hashes.SHA256())
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    """Startup kits like those of NVFlare's provisioning; that of west is out of date."""
+    folder = tmp_path_factory.mktemp("kits")
+    keys = {name: rsa.generate_private_key(65537, 2048) for name in ("root", "north", "south", "west", "server")}
+    root = certificate("project", "project", keys["root"], keys["root"])
+    for name, key in keys.items():
+        kit = folder / name
+        kit.mkdir()
+        (kit / "rootCA.pem").write_bytes(root.public_bytes(Encoding.PEM))
+        mine = certificate(name, "project", key, keys["root"], days=-1 if name == "west" else 30)
+        (kit / "client.crt").write_bytes(mine.public_bytes(Encoding.PEM))
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        (kit / "client.key").write_bytes(private)
+    return folder
+
+
+@pytest.fixture
+def trusts(kits, place):
+    return {name: KitTrust.load(kits / name, place.federation, name) for name in ("north", "south")}
+
+
+def test_a_kits_signature_is_believed_by_the_others(trusts):
+    north, south = trusts["north"], trusts["south"]
+    south.check("north", b"key", north.certificate, north.sign(b"key"))
+
+
+def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
+    north, south = trusts["north"], trusts["south"]
+    with pytest.raises(UntrustedError, match="the signature of 'north' is not on this agreement key"):
+        south.check("north", b"another", north.certificate, north.sign(b"key"))
+    with pytest.raises(UntrustedError, match="is that of 'south'"):
+        north.check("north", b"key", south.certificate, south.sign(b"key"))
+    own = certificate("north", "project", rsa.generate_private_key(65537, 2048), rsa.generate_private_key(65537, 2048))
+    with pytest.raises(UntrustedError, match="not one of this NVFlare project's root CA"):
+        south.check("north", b"key", own.public_bytes(Encoding.DER), b"")
+    with pytest.raises(UntrustedError, match="'server' is not a member"):
+        south.check("server", b"key", north.certificate, north.sign(b"key"))
+    with pytest.raises(CertificateError, match="is that of 'server'"):
+        KitTrust.load(kits / "server", place.federation, "north")
+
+
+def test_members_with_different_files_do_not_believe_each_other(trusts, kits, tmp_path, hospitals):
+    other = prepare_folder(tmp_path / "other", hospitals, "sa", {})
+    stranger = KitTrust.load(kits / "north", other, "north")
+    with pytest.raises(UntrustedError, match="different files"):
+        trusts["south"].check("north", b"key", stranger.certificate, stranger.sign(b"key"))
+
+
+def test_a_kit_that_is_out_of_date_or_incomplete_is_no_use(kits, place, tmp_path):
+    with pytest.raises(CertificateError, match="not in time"):
+        KitTrust.load(kits / "west", place.federation, "west")
+    with pytest.raises(DataError, match=r"rootCA.pem"):
+        KitTrust.load(tmp_path, place.federation, "north")
+
+
+def test_a_site_signs_its_key_with_its_kit(place, kits, trusts):
+    place.change(unsigned_keys="false")
+    said = place.joined(kit=kits / "north")
+    trusts["south"].check("north", said.key, said.certificate, said.signature)
