@@ -18,7 +18,7 @@ from fedslim.mdl import mine
 from fedslim.mdl.merged import MergedSearch
 from fedslim.mdl.search import Policy
 from fedslim.protocol import messages as m
-from fedslim.protocol import x as exact
+from fedslim.protocol import wants
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -154,14 +154,14 @@ def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, clients,
         else dealt(dense(seed, n_items, 50), clients, seed)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact._Guess, "guess", lambda _self, _trials=1: 1)
-        patch.setattr(exact, "Sketch", TooSmall)
+        patch.setattr(wants.Guess, "guess", lambda _self, _trials=1: 1)
+        patch.setattr(wants, "Sketch", TooSmall)
         if wide:
-            patch.setattr(exact._Sizes, "rows_for", sparse_rows)
+            patch.setattr(wants.Sizes, "rows_for", sparse_rows)
         check_x(parts, n_items)
 
 
-class TooSmall(exact.Sketch):
+class TooSmall(wants.Sketch):
     """One cell in a table for few entries; so two entries are one too many."""
 
     @classmethod
@@ -170,13 +170,13 @@ class TooSmall(exact.Sketch):
 
 
 def sparse_rows(sizes, slots, usages, length):
-    return [exact._SparseRow(s, u, length, 1, sizes) for s, u in zip(slots, usages, strict=True)]
+    return [wants.SparseRow(s, u, length, 1, sizes) for s, u in zip(slots, usages, strict=True)]
 
 
 def test_failed_sketches_are_asked_for_again(monkeypatch):
     plain = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
-    monkeypatch.setattr(exact._Guess, "guess", lambda _self, _trials=1: 1)
-    monkeypatch.setattr(exact, "Sketch", TooSmall)
+    monkeypatch.setattr(wants.Guess, "guess", lambda _self, _trials=1: 1)
+    monkeypatch.setattr(wants, "Sketch", TooSmall)
     again = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
     assert len(again.rounds) > len(plain.rounds)
 

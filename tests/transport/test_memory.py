@@ -233,7 +233,7 @@ def test_a_members_own_error_stays_with_it():
 
 def test_a_count_that_does_not_fit_is_not_told(monkeypatch):
     """A server that asks for supports in one bit: the error has a count in it, what is sent does not."""
-    monkeypatch.setattr("fedslim.protocol.x._Supports.message", lambda *_: m.WantSupports(1))
+    monkeypatch.setattr("fedslim.protocol.wants.Supports.message", lambda *_: m.WantSupports(1))
     (abort, *_), error = failing(sites_of(databases(FIGURE)))
     assert isinstance(error, RingError)
     assert "count 5 at place 0" in str(error)

@@ -25,26 +25,27 @@ from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.sums import check_words, summed
 from fedslim.protocol.variant import Replies, Round
 from fedslim.protocol.variant import Words as Answer
+from fedslim.protocol.wants import (
+    CONTRADICTION,
+    FAILED,
+    Insertion,
+    Removals,
+    Sizes,
+    Supports,
+    SupportsOf,
+)
 from fedslim.secagg import Ring, Sketch
 from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import Situation
+    from fedslim.protocol.wants import Want
     from fedslim.secagg.ring import Words
-
-FAILED = None
-"""The reading of a sketch that held too much: it must be asked for again."""
-
-MORE = 3
-"""By how much more a sketch is made for when one was too small."""
-
-CONTRADICTION = "the sums contradict each other: a member does not count as the protocol says"
-
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ class ServerVariant:
         self.supports: list[int] = []
         self._most = 0  # no element is used more often
         self._length = situation.items  # all slots below it may hold an element
-        self._sizes = _Sizes()
+        self._sizes = Sizes()
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
@@ -88,7 +89,7 @@ class ServerVariant:
         found = [list(entry.items) for entry in result.entries if len(entry.items) > 1]
         supports: list[int] = []
         if found:
-            supports = yield from self._counted(_SupportsOf(found, self.transactions))
+            supports = yield from self._counted(SupportsOf(found, self.transactions))
         table = packed_table(result, self.supports, supports, self.transactions)
         return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
 
@@ -107,7 +108,7 @@ class ServerVariant:
             readings = yield from self._round([wants[k] for k in open_])
             for k, reading in zip(open_, readings, strict=True):
                 if reading is FAILED:
-                    if isinstance(wants[k], _Insertion):
+                    if isinstance(wants[k], Insertion):
                         self._moves += wants[k].withdrawal()
                     wants[k] = wants[k].larger()
                 else:
@@ -124,15 +125,15 @@ class ServerVariant:
             case q.Presume(q.Insert(slot, itemset, entry), removals, rows):
                 return self._presumed(slot, itemset, entry, removals, rows)
             case q.Supports():
-                return [_Supports(self._situation.items, self._situation.settings.most_transactions)]
+                return [Supports(self._situation.items, self._situation.settings.most_transactions)]
             case q.Support(itemset):
-                return [_SupportsOf([list(itemset)], self.transactions)]
+                return [SupportsOf([list(itemset)], self.transactions)]
             case q.CoUsages(slots):
                 return self._sizes.rows_for(slots, self.search.usages[list(slots)].tolist(), length)
             case q.TryInsert(slot, itemset, entry):
-                return [_Insertion((slot, itemset, entry, max(length, slot + 1), False), self._sizes)]
+                return [Insertion((slot, itemset, entry, max(length, slot + 1), False), self._sizes)]
             case q.TryRemovals(slots):
-                return [_Removals(slots, length, self._sizes)]
+                return [Removals(slots, length, self._sizes)]
         raise AssertionError(question)
 
     def _presumed(
@@ -145,9 +146,9 @@ class ServerVariant:
         self._length = length = max(self._length, slot + 1)
         most = min(self.search.most_uses(itemset, entry), self._most)
         usages = [most if s == slot else int(self.search.usages[s]) for s in rows]
-        wants: list[Any] = [_Insertion((slot, itemset, entry, length, True), self._sizes)]
+        wants: list[Any] = [Insertion((slot, itemset, entry, length, True), self._sizes)]
         if removals:
-            wants.append(_Removals(removals, length, self._sizes))
+            wants.append(Removals(removals, length, self._sizes))
         return wants + self._sizes.rows_for(rows, usages, length)
 
     def _answer(self, question: q.Question, read: list[Any]) -> Any:
@@ -199,10 +200,10 @@ class ServerVariant:
                 raise ProtocolError(CONTRADICTION)
         return rows
 
-    def _counted(self, want: Any) -> Generator[Round, Replies, Any]:
+    def _counted(self, want: Want) -> Generator[Round, Replies, Any]:
         return (yield from self._round([want]))[0]
 
-    def _round(self, wants: list[Any]) -> Generator[Round, Replies, list[Any]]:
+    def _round(self, wants: Sequence[Want]) -> Generator[Round, Replies, list[Any]]:
         """Ask everybody, add up, and read the sums."""
         number = self._situation.number
         ask = m.Ask(number, 0, self._moves, [want.message(number) for want in wants])
@@ -220,240 +221,8 @@ def _move(question: q.Insert | q.Remove) -> m.Move:
     return m.Remove(question.slot)
 
 
-def _kind(wants: list[Any]) -> str:
+def _kind(wants: Sequence[Want]) -> str:
     return " and ".join(dict.fromkeys(want.kind for want in wants))
-
-
-# -- what is asked for: the words it takes, the message that asks, and how the sum is read ----------------------------
-
-
-class _Supports:
-    kind = "supports"
-
-    def __init__(self, items: int, most: int) -> None:
-        self._length = items + 1
-        self._ring = Ring.for_sums_up_to(most)
-        self.words = self._ring.words(self._length)
-
-    def message(self, _number: int) -> m.Want:
-        return m.WantSupports(self._ring.bits)
-
-    def read(self, words: Words) -> NDArray[np.int64]:
-        return self._ring.read(words, length=self._length)
-
-
-class _SupportsOf:
-    kind = "supports"
-
-    def __init__(self, itemsets: list[list[int]], most: int) -> None:
-        self._itemsets = itemsets
-        self._ring = Ring.for_sums_up_to(most)
-        self.words = self._ring.words(len(itemsets))
-
-    def message(self, _number: int) -> m.Want:
-        return m.WantSupportOf(self._itemsets, self._ring.bits)
-
-    def read(self, words: Words) -> list[int]:
-        counts: list[int] = self._ring.read(words, length=len(self._itemsets)).tolist()
-        return counts
-
-
-class _Rows:
-    """Rows of the pair matrix, packed: no co-usage is above the usage of the row's element."""
-
-    kind = "rows"
-
-    def __init__(self, slots: list[int], usages: list[int], length: int, sizes: _Sizes) -> None:
-        self._slots, self._length, self._sizes = slots, length, sizes
-        self._rings = [Ring.for_sums_up_to(usage) for usage in usages]
-        self.words = sum(ring.words(length) for ring in self._rings)
-
-    def message(self, _number: int) -> m.Want:
-        return m.WantRows(self._slots, bytes(ring.bits for ring in self._rings), self._length)
-
-    def read(self, words: Words) -> dict[int, q.SlotCounts]:
-        rows, begin = {}, 0
-        for slot, ring in zip(self._slots, self._rings, strict=True):
-            end = begin + ring.words(self._length)
-            counts = ring.read(words[begin:end], length=self._length)
-            others = np.flatnonzero(counts)
-            rows[slot] = q.SlotCounts(others.astype(np.int32), counts[others])
-            self._sizes.learn_row(slot, len(others))
-            begin = end
-        return rows
-
-
-class _SparseRow:
-    """A row of which few entries are expected."""
-
-    kind = "rows"
-
-    def __init__(self, slot: int, usage: int, length: int, entries: int, sizes: _Sizes) -> None:
-        self._slot, self._usage, self._length, self._sizes = slot, usage, length, sizes
-        self._sketch = Sketch.for_entries(entries, length)
-        self.words = self._sketch.words
-
-    def message(self, number: int) -> m.Want:
-        self._sketch = Sketch(self._sketch.per_table, self._length, number)
-        return m.WantSparseRow(self._slot, self._length, self._sketch.per_table, number)
-
-    def read(self, words: Words) -> dict[int, q.SlotCounts] | None:
-        found = self._sketch.read(words)
-        if found is None:
-            return FAILED
-        self._sizes.learn_row(self._slot, len(found[0]))
-        return {self._slot: q.SlotCounts(*found)}
-
-    def larger(self) -> _Rows:
-        return _Rows([self._slot], [self._usage], self._length, self._sizes)
-
-
-class _Trial:
-    """What would change: for each slot how many covers lose the element (even places) and win it (odd ones)."""
-
-    def __init__(self, universe: int, entries: int) -> None:
-        self._entries = entries
-        self._sketch = Sketch.for_entries(entries, universe)
-
-    @property
-    def words(self) -> int:
-        return self._sketch.words
-
-    def sketch_for(self, number: int) -> Sketch:
-        """The same size, with the number of the round as its seed."""
-        self._sketch = Sketch(self._sketch.per_table, self._sketch.universe, number)
-        return self._sketch
-
-    def found(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
-        """What the sum holds."""
-        return self._sketch.read(words)
-
-    def more_entries(self) -> int:
-        """For how many the next sketch is made; one with room for all there are and more does not fail by chance."""
-        if self._entries > MORE * self._sketch.universe:
-            raise ProtocolError(CONTRADICTION)
-        return MORE * self._entries
-
-
-class _Insertion(_Trial):
-    kind = "insertion"
-
-    def __init__(self, asked: tuple[int, tuple[int, ...], int, int, bool], sizes: _Sizes, entries: int = 0) -> None:
-        super().__init__(2 * asked[3], entries or sizes.insertion.guess())
-        self._asked, self._sizes = asked, sizes
-
-    def message(self, number: int) -> m.Want:
-        slot, itemset, entry, length, keep = self._asked
-        return m.WantInsertion(slot, list(itemset), entry, length, self.sketch_for(number).per_table, number, keep)
-
-    def withdrawal(self) -> list[m.Move]:
-        """The moves that make it possible to ask again."""
-        return [m.Remove(self._asked[0])] if self._asked[4] else []
-
-    def read(self, words: Words) -> q.Change | None:
-        found = self.found(words)
-        if found is None:
-            return FAILED
-        self._sizes.insertion.learn(len(found[0]))
-        return _change(*found)
-
-    def larger(self) -> _Insertion:
-        return _Insertion(self._asked, self._sizes, self.more_entries())
-
-
-class _Removals(_Trial):
-    kind = "removals"
-
-    def __init__(self, slots: tuple[int, ...], length: int, sizes: _Sizes, entries: int | None = None) -> None:
-        super().__init__(2 * length * len(slots), entries or sizes.removal.guess(len(slots)))
-        self._slots, self._length, self._sizes = slots, length, sizes
-
-    def message(self, number: int) -> m.Want:
-        return m.WantRemovals(list(self._slots), self._length, self.sketch_for(number).per_table, number)
-
-    def read(self, words: Words) -> tuple[q.Change, ...] | None:
-        found = self.found(words)
-        if found is None:
-            return FAILED
-        places, counts = found
-        self._sizes.removal.learn(len(places), len(self._slots))
-        span = 2 * self._length
-        cuts = np.searchsorted(places, np.arange(1, len(self._slots)) * span)
-        parts = zip(np.split(places, cuts), np.split(counts, cuts), strict=True)
-        return tuple(_change(own - k * span, its) for k, (own, its) in enumerate(parts))
-
-    def larger(self) -> _Removals:
-        return _Removals(self._slots, self._length, self._sizes, self.more_entries())
-
-
-def _change(places: NDArray[Any], counts: NDArray[np.int64]) -> q.Change:
-    """Lost and won, by slot, from entries in ascending order of places."""
-    slots, where = np.unique(places >> 1, return_inverse=True)
-    both = np.zeros((2, len(slots)), np.int64)
-    both[places & 1, where] = counts
-    return q.Change(slots.astype(np.int32), both[0], both[1])
-
-
-class _Guess:
-    """How many entries the next trial will have, going by the last ones: too few cost a round, too many bytes."""
-
-    def __init__(self, first: float) -> None:
-        self._mean, self._spread = first, first / 2
-
-    def guess(self, trials: int = 1) -> int:
-        """For so many trials."""
-        return int(trials * self._mean + 3.0 * trials**0.5 * self._spread) + 1
-
-    def learn(self, entries: int, trials: int = 1) -> None:
-        """So many it were."""
-        each = entries / trials
-        self._spread += (abs(each - self._mean) - self._spread) / 16
-        self._mean += (each - self._mean) / 16
-
-
-class _Sizes:
-    """What is known of how full answers are: it decides how they are asked for, never what they say."""
-
-    def __init__(self) -> None:
-        self.insertion = _Guess(4.0)
-        self.removal = _Guess(6.0)
-        self._rows: dict[int, int] = {}  # how many entries the row of a slot had when it was last seen
-        self._first: dict[int, _Guess] = {}  # and how many new ones have, by the number of bits of their usage
-        self._new: dict[int, int] = {}  # the bits of those that are being asked for the first time
-
-    def rows_for(self, slots: tuple[int, ...], usages: list[int], length: int) -> list[_Rows | _SparseRow]:
-        """Each row in the way that takes fewer words: packed, or sketched for somewhat more entries than last time."""
-        packed: list[tuple[int, int]] = []
-        wants: list[_Rows | _SparseRow] = []
-        for slot, usage in zip(slots, usages, strict=True):
-            words = -(-length // (64 // max(1, usage.bit_length())))
-            entries = self._entries(slot, usage)
-            if 4 * entries < words:
-                sparse = _SparseRow(slot, usage, length, entries + entries // 8 + 4, self)
-                if sparse.words < words:
-                    wants.append(sparse)
-                    continue
-            packed.append((slot, usage))
-        if packed:
-            wants.append(_Rows([slot for slot, _ in packed], [usage for _, usage in packed], length, self))
-        return wants
-
-    def _entries(self, slot: int, usage: int) -> int:
-        """How many entries to be prepared for."""
-        if (seen := self._rows.get(slot)) is not None:
-            return min(seen, usage * 8)
-        self._new[slot] = bits = usage.bit_length()
-        return self._first.setdefault(bits, _Guess(4.0 * usage)).guess()
-
-    def learn_row(self, slot: int, entries: int) -> None:
-        """So many it were."""
-        if (bits := self._new.pop(slot, None)) is not None:
-            self._first[bits].learn(entries)
-        self._rows[slot] = entries
-
-    def forget_row(self, slot: int) -> None:
-        """Another element is going to be in this slot."""
-        self._rows.pop(slot, None)
 
 
 # -- a client -----------------------------------------------------------------------------------------------------
