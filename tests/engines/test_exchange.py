@@ -117,6 +117,7 @@ def test_a_site_that_dies_is_named_and_the_best_so_far_is_kept(tmp_path, hospita
     assert record["ending"] == "member lost"
     assert "'west'" in record["reason"]
     assert len(sites.table()) == record["itemsets"] > 0
+    assert load_run(tmp_path / "out").settings["not_told"] == ["west"]
     assert any("'west' stayed away" in told for told in sites.told if told.startswith("the run is over"))
 
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fedslim.engines.exchange import JOIN, WORKING
-from fedslim.engines.kit import KitTrust
+from fedslim.engines.kit import KitCheck, KitTrust
 from fedslim.engines.simulator import prepare_folder
 from fedslim.engines.site import SiteMember
 from fedslim.engines.sitefile import SiteFile, write_site_file
@@ -169,6 +169,14 @@ def trusts(kits, place):
 def test_a_kits_signature_is_believed_by_the_others(trusts):
     north, south = trusts["north"], trusts["south"]
     south.check("north", b"key", north.certificate, north.sign(b"key"))
+
+
+def test_a_server_checks_keys_as_the_members_will(trusts, kits, place, tmp_path):
+    north, server = trusts["north"], KitCheck.read(kits / "server", place.federation)
+    server.check("north", b"key", north.certificate, north.sign(b"key"))
+    with pytest.raises(UntrustedError, match="the signature of 'north'"):
+        server.check("north", b"another", north.certificate, north.sign(b"key"))
+    assert KitCheck.read(tmp_path / "nothing", place.federation) is None
 
 
 def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):

@@ -85,6 +85,7 @@ class Exchange:
         self._outbox: dict[str, deque[bytes]] = {name: deque([JOIN]) for name in session.members}
         self._asked = dict.fromkeys(session.members, clock())  # when each was last told something new
         self._away: dict[str, tuple[float, str]] = {}  # since when, and why
+        self.untold: set[str] = set()  # who has not heard how it ended
         self._outcome: Outcome | None = None
         self._failed: Failed | None = None
 
@@ -99,6 +100,7 @@ class Exchange:
                 self._step()
         except Broken as error:
             # An engine that notices a dead site before we do ends the run without naming it.
+            self.untold = set(self.session.members)
             missing = ", ".join(sorted(error.unanswered | self._away.keys()))
             raise RunError(f"{error}; no answer from {missing}" if missing else str(error)) from None
         if self._outcome is None:
@@ -152,7 +154,8 @@ class Exchange:
 
     def _miss(self, name: str, why: str) -> None:
         if self.session.over:
-            return  # it has not heard the end, and need not
+            self.untold.add(name)
+            return
         if name not in self._away:
             self._tell(f"{name} is away: {why}")
             self._away[name] = (self._clock(), why)
@@ -170,6 +173,7 @@ class Exchange:
             elif self._clock() - since >= self._grace:
                 self._act(self.session.lose(name, f"member {name!r} stayed away for {self._grace:g} s: {why}"))
         if self.session.over:
+            self.untold |= self._away.keys()
             self._away.clear()
 
     # -- what the session says ----------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class Exchange:
                     for name in to:
                         self._account(type(message).__name__, "down", name, frame.data, frame.plain)
                         self._outbox[name].append(frame.data)
-                case RoundEnded(number, kind, _):
+                case RoundEnded(number, kind):
                     self._trace(RoundPassed(number, kind))
                 case Began():
                     self._tell("everybody is here")

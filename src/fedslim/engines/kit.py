@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from fedslim.data.textstream import told_as_data_errors
+from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import CertificateError, UntrustedError
 from fedslim.transport.trust import Statement
 
@@ -43,50 +43,19 @@ _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtens
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class KitTrust:
-    """Signs this site's agreement keys and checks those of the others: see `protocol.client.Trust`."""
+class KitCheck:
+    """Checks members' agreement keys; at the server as the members will, so that a bad one ends nobody else's part."""
 
-    name: str
     members: tuple[str, ...]
     federation: bytes
     root: x509.Certificate
-    own: x509.Certificate
-    _key: RSAPrivateKey
 
     @classmethod
-    def load(cls, folder: Path, file: FederationFile, name: str) -> KitTrust:
-        """Load a site's startup kit.
-
-        Raises:
-            CertificateError: A file of it is not there, or cannot be used.
-        """
-        root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
-        try:
-            key = load_pem_private_key(_content(folder / KEY), None)
-        except _UNREADABLE:
-            msg = f"{folder / KEY}: this is no private key of a startup kit; it must not have a passphrase"
-            raise CertificateError(msg) from None
-        if not isinstance(key, RSAPrivateKey) or key.public_key() != own.public_key():
-            msg = f"{folder / KEY}: this is not the RSA key of the certificate beside it; provision the site again"
-            raise CertificateError(msg)
-        # Whoever has another file speaks of another federation: nobody believes its keys.
-        federation = bytes.fromhex(file.federation.id) + file.digest()
-        made = cls(name, file.federation.members, federation, root, own, key)
-        try:
-            made.check(name, b"", made.certificate, made.sign(b""))
-        except UntrustedError as error:
-            msg = f"{folder}: the others would not believe this startup kit: {error}"
-            raise CertificateError(msg) from None
-        return made
-
-    @property
-    def certificate(self) -> bytes:
-        """The site's own, as it goes into messages."""
-        return self.own.public_bytes(Encoding.DER)
-
-    def sign(self, key: bytes) -> bytes:
-        """A signature of the site's agreement key."""
-        return self._key.sign(self._said(self.name, key), _PADDING, _SHA)
+    def read(cls, folder: Path, file: FederationFile) -> KitCheck | None:
+        """What a server's startup kit can check; nothing where there is none, as in the simulator."""
+        if not is_file(folder / ROOT):
+            return None
+        return cls(file.federation.members, _federation(file), _certificate(folder / ROOT))
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
         """Check that this key is that member's.
@@ -127,6 +96,53 @@ class KitTrust:
 
     def _said(self, name: str, key: bytes) -> bytes:
         return PURPOSE + Statement.agreement_key(self.federation, name, key).encoded
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class KitTrust(KitCheck):
+    """Signs this site's agreement keys and checks those of the others: see `protocol.client.Trust`."""
+
+    name: str
+    own: x509.Certificate
+    _key: RSAPrivateKey
+
+    @classmethod
+    def load(cls, folder: Path, file: FederationFile, name: str) -> KitTrust:
+        """Load a site's startup kit.
+
+        Raises:
+            CertificateError: A file of it is not there, or cannot be used.
+        """
+        root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
+        try:
+            key = load_pem_private_key(_content(folder / KEY), None)
+        except _UNREADABLE:
+            msg = f"{folder / KEY}: this is no private key of a startup kit; it must not have a passphrase"
+            raise CertificateError(msg) from None
+        if not isinstance(key, RSAPrivateKey) or key.public_key() != own.public_key():
+            msg = f"{folder / KEY}: this is not the RSA key of the certificate beside it; provision the site again"
+            raise CertificateError(msg)
+        made = cls(file.federation.members, _federation(file), root, name, own, key)
+        try:
+            made.check(name, b"", made.certificate, made.sign(b""))
+        except UntrustedError as error:
+            msg = f"{folder}: the others would not believe this startup kit: {error}"
+            raise CertificateError(msg) from None
+        return made
+
+    @property
+    def certificate(self) -> bytes:
+        """The site's own, as it goes into messages."""
+        return self.own.public_bytes(Encoding.DER)
+
+    def sign(self, key: bytes) -> bytes:
+        """A signature of the site's agreement key."""
+        return self._key.sign(self._said(self.name, key), _PADDING, _SHA)
+
+
+def _federation(file: FederationFile) -> bytes:
+    """Whoever has another file speaks of another federation: nobody believes its keys."""
+    return bytes.fromhex(file.federation.id) + file.digest()
 
 
 def _content(path: Path) -> bytes:

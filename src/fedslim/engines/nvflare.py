@@ -21,6 +21,7 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
+from fedslim.engines.kit import KitCheck
 from fedslim.engines.serving import Serving
 from fedslim.engines.site import CANNOT, SiteMember
 from fedslim.errors import RunError
@@ -55,7 +56,8 @@ class FedslimServer:
         context, workspace = collab.fl_ctx, collab.workspace
         job = context.get_job_id()
         file = FederationFile.read(Path(workspace.get_app_config_dir(job)) / FEDERATION)
-        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=log.info)
+        keys = KitCheck.read(Path(workspace.get_startup_kit_dir()), file)
+        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=log.info, keys=keys)
         _commands(context.get_engine(), serving)
         serving.serve(_call)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedslim.engines.exchange import Collected
     from fedslim.federated.accounting import Served
     from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.server import KeyCheck
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
 
@@ -41,7 +42,9 @@ STATUS_EVERY, SAY_EVERY = 0.5, 5.0
 class Serving:
     """Serves one run of a federation over the calls of an engine."""
 
-    def __init__(self, file: FederationFile, folder: Path, *, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, file: FederationFile, folder: Path, *, tell: Callable[[str], None], keys: KeyCheck | None = None
+    ) -> None:
         self._file, self._folder, self._tell = file, folder, tell
         self._stop = Stop()
         self._session = ServerSession(
@@ -51,6 +54,7 @@ class Serving:
             policy=file.policy(),
             max_time=file.limits.max_time,
             max_rounds=file.limits.max_rounds,
+            keys=keys,
             vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
         )
         self._account = Account(self._session)
@@ -110,13 +114,13 @@ class Serving:
                 self._write_status(str(error))
                 raise
             outcome, lost = best, error
-        served = self._save(outcome, lost)
+        served = self._save(outcome, lost, tuple(sorted(exchange.untold)))
         if lost is not None:
             raise lost
         return served
 
-    def _save(self, outcome: Outcome, lost: RunError | None) -> Served:
-        served = served_by(self._session, outcome, self._account, lost)
+    def _save(self, outcome: Outcome, lost: RunError | None, untold: tuple[str, ...]) -> Served:
+        served = served_by(self._session, outcome, self._account, lost, untold)
         running = self._last - self._first if self._first is not None else 0.0
         more = {"seconds_in_rounds": running, **{f"tally_{name}": n for name, n in asdict(outcome.tally).items()}}
         save_served(served, self._file, self._folder, more)

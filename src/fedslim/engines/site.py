@@ -22,7 +22,7 @@ from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.kit import KitTrust
 from fedslim.engines.sitefile import SiteFile
-from fedslim.errors import FedslimError, ProtocolError
+from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.federated.simulation import prepare
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -96,9 +96,11 @@ class SiteMember:
         try:
             message = self._joined() if frame == JOIN else self._received(frame)
         except FedslimError as error:
-            # A site's own errors may name its data: only what is about the server's messages leaves it.
+            # A site's own errors may name its data: only what is about the server's messages, or another member's key,
+            # leaves it.
             self.note(str(error))
-            message = m.Abort(str(error)[:2000] if isinstance(error, ProtocolError) else CANNOT)
+            public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
+            message = m.Abort(str(error)[:2000] if public else CANNOT)
         if message is None:
             return b""
         reply = framing.to_bytes(message)
