@@ -22,7 +22,8 @@ from fedslim.data.fimi import write_fimi
 from fedslim.federated.loopback import free_port
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.config import ABOUT, SECTIONS, template
+from fedslim.transport.config import ABOUT, SECTIONS
+from fedslim.transport.keyed import template
 
 pytestmark = pytest.mark.skipif(
     find_spec("nvflare") is None,

@@ -39,7 +39,8 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.search import Tally
 from fedslim.metrics import Communication
-from fedslim.transport.config import ABOUT, SECTIONS, FederationFile, template
+from fedslim.transport.config import ABOUT, SECTIONS, FederationFile
+from fedslim.transport.keyed import template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedslim.data.atomic import creating, make_folder_for
-from fedslim.data.textstream import is_file, real_path, told_as_data_errors
+from fedslim.data.textstream import is_file, real_path
 from fedslim.protocol.variant import VARIANTS
 from fedslim.transport import values
-from fedslim.transport.config import LARGEST, MOST_BYTES, key, parsed, template
+from fedslim.transport.config import LARGEST
+from fedslim.transport.keyed import key, parsed, read, template
 
 if TYPE_CHECKING:
     import os
@@ -156,9 +157,7 @@ class SiteFile:
             ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
         """
         path = real_path(path)
-        with told_as_data_errors(path), path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        return cls(path=path, **parsed(data, path, SECTIONS, WHAT, BEGIN))
+        return cls(path=path, **read(path, SECTIONS, WHAT, BEGIN))
 
     @classmethod
     def find(cls, folder: Path, name: str) -> SiteFile:

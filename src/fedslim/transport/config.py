@@ -11,37 +11,29 @@ that `write_template` makes is written from these declarations.
 
 from __future__ import annotations
 
-import difflib
 import json
 import secrets
-import tomllib
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedslim.data.atomic import creating, make_folder_for
-from fedslim.data.textstream import real_path, told_as_data_errors
+from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.errors import ConfigurationError
 from fedslim.protocol.messages import MOST_MEMBERS, Settings
 from fedslim.protocol.variant import VARIANTS
 from fedslim.transport import values
-from fedslim.transport.values import Check, Wrong, described, spelled
+from fedslim.transport.keyed import key, parsed, read, template, unknown
+from fedslim.transport.keyed import value as value_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.mdl.search import Policy
-
-MOST_BYTES = 1 << 19
-"""Room for the longest list of members, and comments."""
-
-MOST_DOTS = 100
-"""In a line. The time that Python's reader of TOML takes grows with the square of the parts of a key."""
 
 ID_BYTES = 16
 FEWEST_MEMBERS = 2
@@ -58,29 +50,12 @@ UNMASKED = "so"
 """The variant in which the server sees the counts of every member."""
 
 AGREEMENT = b"fedslim fed 1"
-BEGIN = "fedslim federation init"
+WHAT, BEGIN = "a federation's file", "fedslim federation init"
 ABOUT = (
     "A federation, as all its members and its server agreed on it. Everybody has a copy of this file; nothing in it is "
     "secret. Where it says that everybody must have the same, `fedslim federation check` prints a digest to compare. "
     "Keys behind a # are left out, and hold as the comment says once the # is gone."
 )
-_WIDTH = 118
-_CLOSE = 0.6
-_LONGEST_GUESS = 100
-_MOST_NAMED = 20
-
-
-def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = None) -> Any:
-    """A key of the file. One without a default must be there; one whose default is None may be left out.
-
-    Args:
-        check: Turns what the file has into what the program uses.
-        comment: For people who fill in the file.
-        default: What holds where the key is left out.
-        example: What the comment shows for a key that is left out.
-    """
-    metadata = {"check": check, "comment": comment, "example": example}
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,14 +259,16 @@ class FederationFile:
             ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
         """
         path = real_path(path)
-        with told_as_data_errors(path), path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        return cls.parse(data, path)
+        return cls._made(path, read(path, SECTIONS, WHAT, BEGIN))
 
     @classmethod
     def parse(cls, data: bytes, path: Path) -> FederationFile:
         """The same for the content of a file that is, or will be, at `path`."""
-        made = cls(path=path, **parsed(data, path, SECTIONS))
+        return cls._made(path, parsed(data, path, SECTIONS, WHAT, BEGIN))
+
+    @classmethod
+    def _made(cls, path: Path, tables: dict[str, Any]) -> FederationFile:
+        made = cls(path=path, **tables)
         made._check_variant()
         return made
 
@@ -343,7 +320,7 @@ class FederationFile:
         """
         if name not in self.federation.members:
             what = f"federation.members: {name!r:.65} is not among them"
-            raise _unknown(self.path, what, name, list(self.federation.members))
+            raise unknown(self.path, what, name, list(self.federation.members))
 
     def check_items(self, secret: ItemSecret, vocabulary: Vocabulary | None) -> None:
         """Check that a member's secret and vocabulary are those that were agreed on; the file may leave both open.
@@ -366,90 +343,6 @@ class FederationFile:
                 "all members and this file must have the same one, or none"
             )
             raise ConfigurationError(msg)
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def parsed(
-    data: bytes, path: Path, kinds: Mapping[str, Any], what: str = "a federation's file", begin: str = BEGIN
-) -> dict[str, Any]:
-    """The tables of a file of ours, each by its declaration; `what` it is called, and what writes one to `begin` with.
-
-    Raises:
-        ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
-    """
-    given = _tables(data, path, what, begin)
-    for name in given:
-        if name not in kinds:
-            wrong = "is no table" if isinstance(given[name], dict) else "is no key outside of a table"
-            raise _unknown(path, f"{name:.60}: this {wrong} of {what}", name, list(kinds))
-    return {name: _section(path, name, kind, given.get(name, {})) for name, kind in kinds.items()}
-
-
-def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
-    if len(data) > MOST_BYTES:
-        msg = f"{path}: it is larger than {MOST_BYTES:,} bytes, so it is not {what}; name another"
-        raise ConfigurationError(msg)
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if line.count(b".") > MOST_DOTS and not line.lstrip().startswith(b"#"):
-            msg = f"{path}: line {number} has more than {MOST_DOTS} dots, and no key of {what} has two"
-            raise ConfigurationError(msg)
-    try:
-        return tomllib.loads(data.decode().removeprefix("\ufeff"))
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        msg = f"{path}: line {number} is not UTF-8; save the file as UTF-8"
-    except RecursionError:
-        msg = f"{path}: there are too many brackets in brackets in it; see `{begin}` for what it can hold"
-    except ValueError as error:  # also numbers and dates that Python refuses
-        msg = f"{path}: this is not TOML: {error}; `{begin}` writes a file to begin with"
-    raise ConfigurationError(msg) from None
-
-
-def _section(path: Path, name: str, kind: Any, given: Any) -> Any:
-    if not isinstance(given, dict):
-        msg = f"{path}: {name}: {described(given)} cannot be used; write a table: [{name}] and its keys below"
-        raise ConfigurationError(msg)
-    known = {declared.name: declared for declared in fields(kind)}
-    for each in given:
-        if each not in known:
-            raise _unknown(path, f"{name}.{each:.60}: there is no such key", each, list(known))
-    return kind(
-        **{each: _value(path, f"{name}.{each}", declared, given) for each, declared in known.items() if each in given}
-        | {each: _left_out(path, name, declared) for each, declared in known.items() if each not in given}
-    )
-
-
-def _value(path: Path, dotted: str, declared: Field[Any], given: dict[str, Any]) -> Any:
-    try:
-        return _complete(declared.metadata["check"](given[declared.name]), path)
-    except Wrong as error:
-        msg = f"{path}: {dotted}: {error}"
-        raise ConfigurationError(msg) from None
-
-
-def _left_out(path: Path, section: str, declared: Field[Any]) -> Any:
-    if declared.default is MISSING:
-        msg = f"{path}: {section}.{declared.name}: it is missing; write {declared.name} = … below [{section}]"
-        raise ConfigurationError(msg)
-    return _complete(declared.default, path)
-
-
-def _complete(value: Any, path: Path) -> Any:
-    """A path with the folder of the file in front, so that it means the same wherever the program was started."""
-    return path.absolute().parent / value if isinstance(value, Path) else value
-
-
-def _unknown(path: Path, what: str, name: str, known: list[str]) -> ConfigurationError:
-    """About a name that is none: those it is close to, or some that there are."""
-    close = difflib.get_close_matches(name[:_LONGEST_GUESS], known, n=3, cutoff=_CLOSE)
-    more = ", …" if len(known) > _MOST_NAMED else ""
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known[:_MOST_NAMED])}{more}"
-    return ConfigurationError(f"{path}: {what}; {hint}")
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def write_template(  # noqa: PLR0913  # what a new file needs to be told
@@ -489,28 +382,10 @@ def write_template(  # noqa: PLR0913  # what a new file needs to be told
     for dotted, value in chosen.items():
         section, _, each = dotted.partition(".")
         declared = next(one for one in fields(SECTIONS[section]) if one.name == each)
-        _value(path, dotted, declared, {each: value})
+        value_of(path, dotted, declared, {each: value})
     text = template(SECTIONS, chosen, ABOUT)
     made = FederationFile.parse(text.encode(), path)
     make_folder_for(path)
     with creating(path, private=False) as stream:
         stream.write(text.encode())
     return made
-
-
-def template(kinds: Mapping[str, Any], chosen: Mapping[str, Any], about: str) -> str:
-    """A file with every key there is; `chosen` has values by dotted key."""
-    lines = _comment(about)
-    for section, kind in kinds.items():
-        lines += ["", "", *_comment(kind.HEADING), f"[{section}]"]
-        for declared in fields(kind):
-            lines += ["", *_comment(declared.metadata["comment"])]
-            value = chosen.get(f"{section}.{declared.name}", declared.default)
-            example = declared.metadata["example"]
-            given, off = (value, "") if value is not None else (example, "# ")
-            lines.append(f"{off}{declared.name} = {spelled(given)}")
-    return "\n".join(lines) + "\n"
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in wrap(text, _WIDTH, break_on_hyphens=False)]
