@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
 RESULTS ?= results
+REFERENCES ?= $(wildcard ../shared/reference)
 NVFLARE := .venv-nvflare
 
 .DEFAULT_GOAL := help
@@ -54,9 +55,9 @@ bench: $(READY) ## the engine beside scikit-mine and the published figures
 	@$(BIN)/python bench/run.py
 
 results: $(READY) ## the paper's experiments run again as far as data are at hand (hours from nothing), and docs/results.md
-	@for name in iid gap uneven noniid scalability budget; do \
-	  $(BIN)/fedslim experiment run $$name --jobs $(JOBS) --results $(RESULTS) || exit 1; done
-	@$(BIN)/fedslim experiment document --results $(RESULTS)
+	@failed=0; for name in iid gap uneven noniid scalability budget; do \
+	  $(BIN)/fedslim experiment run $$name --jobs $(JOBS) --results $(RESULTS) $(REFERENCES:%=--references %) || failed=1; \
+	  done; $(BIN)/fedslim experiment document --results $(RESULTS) && exit $$failed
 
 clean: ## remove the environment and caches
 	@rm -rf $(VENV) .venv-* out fedslim-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

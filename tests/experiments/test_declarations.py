@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fedslim.cli.experiment import Name
@@ -57,11 +59,27 @@ def test_data_that_are_not_at_hand_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDSLIM_CACHE", str(tmp_path / "cache"))
     resolved = resolve(["chess", "encounters", "accidents", "wide-sparse:100"])
     assert resolved.names == ("encounters", STAND_INS[1], "wide-sparse:100")
-    first, second = resolved.remarks
-    assert first.startswith("chess is left out")
-    assert second.startswith(f"{STAND_INS[1]} stand in for Accidents")
+    (remark,) = resolved.remarks
+    assert remark.startswith("chess is left out")
+    shown = resolve(["chess", "accidents"], kept={"chess", STAND_INS[0]})
+    assert (shown.names, shown.remarks) == (("chess", *STAND_INS), ())
 
 
 def test_data_that_nobody_knows_are_refused():
-    with pytest.raises(ParameterError, match="'chezz'"):
-        resolve(["chezz"])
+    for name in ("chezz", "accidents-like:../../evil", "accidents-like:", "encounters:5"):
+        with pytest.raises(ParameterError, match=re.escape(repr(name))):
+            resolve([name])
+
+
+def test_what_is_named_twice_is_run_once():
+    assert resolve(["encounters", "encounters", "wide-sparse:9", "wide-sparse:9"]).names == (
+        "encounters",
+        "wide-sparse:9",
+    )
+
+
+@pytest.mark.parametrize("name", ["scalability", "uneven", "noniid"])
+def test_figures_of_accidents_stand_beside_no_other_data(name):
+    experiment = EXPERIMENTS[name]
+    assert all(experiment.paper(cell) is None for cell in experiment.cells(["chess", "encounters"]))
+    assert any(experiment.paper(cell) is not None for cell in experiment.cells([STAND_INS[1]]))

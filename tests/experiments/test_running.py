@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fedslim.errors import InputError
@@ -56,8 +57,10 @@ def test_the_centralised_table_is_kept_and_is_the_right_one(ran, tmp_path):
     from fedslim.data import load
 
     store, _ = ran
-    assert store.centralised("encounters") == mine(load("encounters")).table
-    assert Store(tmp_path).centralised("encounters") is None
+    database = load("encounters")
+    assert store.centralised("encounters", database.digest()) == mine(database).table
+    assert store.centralised("encounters", load("wide-sparse:100").digest()) is None
+    assert Store(tmp_path).centralised("encounters", database.digest()) is None
 
 
 def test_a_cell_that_fails_does_not_stop_the_rest(tmp_path):
@@ -141,8 +144,60 @@ def test_a_process_that_is_killed_fails_its_cells_and_only_those(tmp_path, monke
     state = Runner(store).run([doomed, CELLS[1]])
     assert killed
     assert (state.done, state.failed) == (1, 1)
-    assert "killed by signal 9" in store.failure(doomed)
+    assert store.failure(doomed).endswith("was killed by signal 9")
     assert store.load(CELLS[1]) is not None
+
+
+def test_the_others_of_a_killed_process_are_run_by_another(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    real = Runner._start
+    started = []
+
+    def start(runner, cells):
+        job = real(runner, cells)
+        started.append([cell.variant for cell in cells])
+        if len(started) == 1:
+            job.process.kill()
+        return job
+
+    monkeypatch.setattr(Runner, "_start", start)
+    said = []
+    state = Runner(store).run(CELLS, tell=lambda _, text: said.append(text))
+    assert started == [["sa", "so", "x"], ["so", "x"]]
+    assert (state.done, state.failed) == (2, 1)
+    assert [store.done(cell) for cell in CELLS] == [False, True, True]
+    assert sum("was killed by signal 9" in (text or "") for text in said) == 1
+
+
+def test_a_runner_does_not_load_what_lies_about(tmp_path, monkeypatch):
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('this is not msgspec')")
+    monkeypatch.chdir(tmp_path)
+    assert Runner(Store(tmp_path / "results")).run(CELLS[1:2]).done == 1
+
+
+def test_a_damaged_record_is_run_again(ran, tmp_path):
+    store = Store(tmp_path)
+    store.save(CELLS[1], ran[0].load(CELLS[1]))
+    whole = store.path(CELLS[1]).read_bytes()
+    for torn in (b"", whole[: len(whole) // 2]):
+        store.path(CELLS[1]).write_bytes(torn)
+        assert not store.done(CELLS[1])
+        (row,) = tabulate(EXPERIMENTS["uneven"], CELLS[1:2], store).rows
+        assert row[3].startswith(f"failed: {store.path(CELLS[1])} is not the record of a run")
+        assert Runner(store).run(CELLS[1:2]).done == 1
+        assert store.done(CELLS[1])
+
+
+def test_references_that_come_later_are_added(ran, tmp_path):
+    store, folder = Store(tmp_path / "results"), tmp_path / "reference"
+    store.save(CELLS[2], ran[0].load(CELLS[2]))
+    folder.mkdir()
+    table = {"dataset": "encounters", "system": "s", "itemsets": [{"items": ["fever", "cough"], "usage": 3}]}
+    (folder / "encounters.other.json").write_text(json.dumps(table))
+    assert Runner(store, references=folder).run(CELLS[2:]).kept == 1
+    record = store.load(CELLS[2])
+    assert [agreement.reference for agreement in record.agreements] == ["centralised", "other"]
+    assert record.figures == ran[0].load(CELLS[2]).figures
 
 
 def test_kill_9_loses_only_what_was_running(tmp_path):
@@ -161,7 +216,7 @@ def test_kill_9_loses_only_what_was_running(tmp_path):
     lines = []
     for line in runner.stderr:
         lines.append(line)
-        if sum(".seed0." in each for each in lines) == 3:
+        if sum("GRR" in each for each in lines) == 3:  # said of those that are done
             break
     time.sleep(1.0)  # the fourth cell is at work now
     workers = children(runner.pid)
@@ -202,6 +257,29 @@ def test_a_table_says_what_is_missing_and_what_failed(tmp_path):
     store.fail(cells[0], "Traceback\nValueError: no luck")
     table = tabulate(EXPERIMENTS["iid"], cells, store)
     assert [row[2] for row in table.rows] == ["failed: ValueError: no luck", "not run", "not run"]
+
+
+def test_seeds_are_averaged_and_the_table_says_so(tmp_path):
+    store = Store(tmp_path)
+    cells = [Cell("encounters", Setting(clients=2), seed, "so") for seed in (0, 1)]
+    for cell in cells:
+        run_cells([cell], store)
+    values = [store.load(cell).figures["L_percent"] for cell in cells]
+    assert values[0] != values[1]
+    table = tabulate(EXPERIMENTS["iid"], cells, store)
+    assert table.rows[-1][3] == f"{sum(values) / 2:.2f}"
+    assert "each figure is the mean over 2 seeds" in table.remarks
+
+
+def test_stand_ins_and_other_versions_are_remarked_upon(ran, tmp_path):
+    store = Store(tmp_path)
+    cell = Cell("accidents_head", Setting("dirichlet"), 0, "so")
+    record = ran[0].load(CELLS[1])
+    settings, versions = record.settings | {"cell": cell.as_dict()}, record.versions | {"fedslim": "0.0.1"}
+    store.save(cell, msgspec.structs.replace(record, settings=settings, versions=versions))
+    remarks = tabulate(EXPERIMENTS["uneven"], [cell], store).remarks
+    assert any(each.startswith("accidents_head stands in for Accidents") for each in remarks)
+    assert any(each.startswith("accidents_head, dirichlet, SO: made by fedslim 0.0.1") for each in remarks)
 
 
 def test_a_table_has_ours_the_papers_and_the_difference(ran, monkeypatch):

@@ -98,3 +98,23 @@ def test_every_variant_and_message_has_its_words():
     }
     within = {name for name in sent if name.startswith("Want")} | {"Insert", "Remove"}
     assert set(phrases.KINDS) == sent - within
+
+
+def test_runs_are_sorted_by_numbers_not_by_their_words(records):
+    """477 kB is less than 2.99 MB."""
+    for record, row in zip(records, view(records).overview, strict=True):
+        values = dict(zip(view(records).columns, row.values, strict=True))
+        assert values["sent"] == record.figures["bytes_total"]
+        assert values["time"] == record.figures["seconds"]
+        assert values["rounds"] == record.figures["rounds"]
+
+
+def test_what_is_counted_is_counted_before_it_is_cut(records, monkeypatch):
+    whole = view(records)
+    monkeypatch.setattr(room, "MOST_ROWS", 10)
+    monkeypatch.setattr(room, "FEWEST_ROWS", 10)
+    for full, cut in zip(whole.runs, view(records).runs, strict=True):
+        assert len(cut.table.items) == 10
+        (one,), (other,) = full.agreements, cut.agreements
+        assert (one.matched, one.extra, one.differing) == (other.matched, other.extra, other.differing)
+    assert whole.runs[0].agreements[0].differing == 0 < whole.runs[1].agreements[0].differing

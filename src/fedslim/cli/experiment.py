@@ -12,6 +12,7 @@ import typer
 from fedslim.cli import options
 from fedslim.cli.options import whole
 from fedslim.cli.output import grid
+from fedslim.cli.saving import check_place
 from fedslim.cli.simulate import Variant
 from fedslim.cli.stream import is_terminal, print_json, print_rich, print_text, say
 from fedslim.cli.text import count, duration
@@ -127,11 +128,14 @@ def show(
     """Show what there is of an experiment beside the paper's figures, cell by cell, with the difference."""
     from fedslim.experiments.tables import as_markdown, tabulate  # noqa: PLC0415  # see fedslim.cli
 
-    experiment, cells, remarks, store = _chosen(name, datasets, variants, seeds, results, from_)
+    experiment, cells, remarks, store = _chosen(name, datasets, variants, seeds, results, from_, shown=True)
+    table = tabulate(experiment, cells, store)
+    said = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
-        print_json({"experiment": name.value, "cells": [_told(experiment, cell, store) for cell in cells]})
+        told = [_told(experiment, cell, store) for cell in cells]
+        print_json({"experiment": name.value, "cells": told, "remarks": said})
     elif markdown:
-        print_text(as_markdown(tabulate(experiment, cells, store)))
+        print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in said) + "\n")
     else:
         _print(experiment, cells, store, remarks)
 
@@ -148,8 +152,7 @@ def document(
     from_: options.From = None,
 ) -> None:
     """Write the document of all results from the records that there are."""
-    from fedslim.cli.saving import check_place  # noqa: PLC0415  # see fedslim.cli
-    from fedslim.data.atomic import make_folder_for, replacing  # noqa: PLC0415
+    from fedslim.data.atomic import make_folder_for, replacing  # noqa: PLC0415  # see fedslim.cli
     from fedslim.experiments import Store  # noqa: PLC0415
     from fedslim.experiments.document import document as written  # noqa: PLC0415
 
@@ -165,18 +168,26 @@ def document(
 
 
 def _chosen(  # noqa: PLR0917  # what three commands have in common
-    name: Name, datasets: str | None, variants: str | None, seeds: int, results: Path, folder: str | None
+    name: Name,
+    datasets: str | None,
+    variants: str | None,
+    seeds: int,
+    results: Path,
+    folder: str | None,
+    *,
+    shown: bool = False,
 ) -> tuple["Experiment", list["Cell"], tuple[str, ...], "Store"]:
     from fedslim.experiments import EXPERIMENTS, Store, resolve  # noqa: PLC0415  # see fedslim.cli
 
     experiment = EXPERIMENTS[name.value]
     wanted = experiment.datasets if datasets is None else _words("--datasets", datasets)
     chosen = [v.value for v in (Variant.sa, Variant.so, Variant.x)] if variants is None else _variants(variants)
-    resolved = resolve(wanted, folder)
+    store = Store(results)
+    resolved = resolve(wanted, folder, store.datasets() if shown else ())  # what was run can be shown without its data
     if not resolved.names:
         msg = f"none of the data are at hand: {'; '.join(resolved.remarks)}"
         raise ParameterError(msg)
-    return experiment, experiment.cells(resolved.names, chosen, seeds), resolved.remarks, Store(results)
+    return experiment, experiment.cells(resolved.names, chosen, seeds), resolved.remarks, store
 
 
 def _variants(text: str) -> list[str]:
@@ -200,6 +211,7 @@ def _check_room(results: Path) -> None:
     if results.exists() and not results.is_dir():
         msg = f"--results {results}: this is a file; name a folder"
         raise ParameterError(msg)
+    check_place(results / "record.json")
 
 
 # -- what is shown ---------------------------------------------------------------------------------------------------

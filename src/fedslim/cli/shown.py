@@ -69,7 +69,7 @@ def _spread(supports: Sequence[int]) -> str:
 
 def _traffic(run: RunView) -> Table | None:
     rows = [
-        (row.direction, f"{row.messages:,}", size(row.bytes), size(row.bytes_uncompressed), row.kind)
+        (row.direction, f"{row.messages:,}", size(row.bytes), size(row.bytes_uncompressed), shown_label(row.kind))
         for row in run.traffic
     ]
     return grid(("way", "messages", "sent", "before compression", "message"), rows, left=1, right=4) if rows else None
@@ -100,7 +100,10 @@ def _facts(run: RunView) -> list[tuple[str, str]]:
     lines += [(name, headline[name]) for name in ("rounds", "sent") if name in headline]
     lines += [("agrees", _agrees(each)) for each in run.agreements]
     if run.gap is not None:
-        lines.append(("gap", f"{headline['found by no site alone']}; itemsets that no site finds alone"))
+        found = headline["found by no site alone"]
+        lines.append(
+            ("gap", f"{found}; itemsets that no site finds alone" if run.gap.total else "none: some site finds each")
+        )
     if run.table.sites is None:
         lines.append(("usages", run.usages_note))
     lines += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "made"}]

@@ -10,8 +10,10 @@ from fedslim.errors import DataError, ParameterError
 from fedslim.experiments import paper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    PaperFigures = Callable[["Cell"], Mapping[str, float] | None]
 
 VARIANTS = ("sa", "so", "x")
 CLIENTS = 10
@@ -126,7 +128,7 @@ class Experiment:
     datasets: tuple[str, ...]
     settings: tuple[Setting, ...] = (Setting(),)
     columns: tuple[Column, ...] = FOUND
-    paper: Callable[[Cell], Mapping[str, float] | None] = _no_figures
+    paper: PaperFigures = _no_figures
 
     def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
         """All its cells, the cheap ones of each data set first."""
@@ -142,6 +144,11 @@ class Experiment:
 def standing_for(data: str) -> str:
     """The name that the paper has for the data: that of Accidents for what stands in for it."""
     return ACCIDENTS if data in STAND_INS else data
+
+
+def _of_accidents(figures: PaperFigures) -> PaperFigures:
+    """The paper ran these on Accidents only."""
+    return lambda cell: figures(cell) if standing_for(cell.data) == ACCIDENTS else None
 
 
 SETS = ("ionosphere", "chess", "mushroom", "pendigits", "letter", "adult", "connect", ACCIDENTS)
@@ -162,7 +169,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "What does it do to the result that the data are in many hands? (Table 3)",
             (ACCIDENTS,),
             tuple(Setting(clients=2**k) for k in range(1, 8)),
-            paper=lambda cell: paper.SCALABILITY.get((cell.setting.clients, cell.variant)),
+            paper=_of_accidents(lambda cell: paper.SCALABILITY.get((cell.setting.clients, cell.variant))),
         ),
         Experiment(
             "uneven",
@@ -170,7 +177,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "Does it matter that some have much and some little? (Table 5; Dirichlet 0.5, and the paper's own sizes)",
             (ACCIDENTS,),
             (Setting("dirichlet"), Setting("paper-sizes")),
-            paper=lambda cell: paper.UNEVEN.get(cell.variant),
+            paper=_of_accidents(lambda cell: paper.UNEVEN.get(cell.variant)),
         ),
         Experiment(
             "noniid",
@@ -182,7 +189,9 @@ EXPERIMENTS: Mapping[str, Experiment] = {
                 for scheme in ("support-skew", "support-quantity-skew")
                 for size in (3, 4)
             ),
-            paper=lambda cell: paper.NONIID.get((cell.setting.scheme, cell.setting.min_dominant, cell.variant)),
+            paper=_of_accidents(
+                lambda cell: paper.NONIID.get((cell.setting.scheme, cell.setting.min_dominant, cell.variant))
+            ),
         ),
         Experiment(
             "gap",
@@ -205,14 +214,19 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The data that can be run, and a sentence about each that cannot, or for which others stand in."""
+    """The data that can be run or shown, and a sentence about each that cannot."""
 
     names: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
-def resolve(datasets: Iterable[str], folder: str | Path | None = None) -> Resolved:
+def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Collection[str] = ()) -> Resolved:
     """Which of the data are at hand; Accidents is replaced by its stand-ins where it is not.
+
+    Args:
+        datasets: The names of data.
+        folder: Where public sets are, besides the usual places.
+        kept: Data of which there are records: these need not be at hand to be shown.
 
     Raises:
         ParameterError: There are no data of such a name.
@@ -221,23 +235,23 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None) -> Resolv
     remarks: list[str] = []
     public = {record.name for record in public_sets()}
     for name in datasets:
-        if name.partition(":")[0] in KINDS or (name not in public and name in data_names()):
+        if name in public and not (name in kept or _at_hand(name, folder)):
+            if name != ACCIDENTS:
+                remarks.append(f"{name} is left out: it is not at hand (fedslim data get {name}, or --from FOLDER)")
+                continue
+            names += [each for each in STAND_INS if each not in public or each in kept or _at_hand(each, folder)]
+        elif name in public or name in data_names() or _made(name):
             names.append(name)
-        elif name not in public:
+        else:
             msg = f"there are no data called {name!r}; choose from `fedslim data list`"
             raise ParameterError(msg)
-        elif _at_hand(name, folder):
-            names.append(name)
-        elif name == ACCIDENTS:
-            there = [each for each in STAND_INS if each not in public or _at_hand(each, folder)]
-            names += [each for each in there if each not in names]
-            remarks.append(
-                f"{' and '.join(there)} stand in for Accidents, which is not at hand in full: the paper's figures "
-                "beside them are those of Accidents and are to be read as such"
-            )
-        else:
-            remarks.append(f"{name} is left out: it is not at hand (fedslim data get {name}, or --from FOLDER)")
-    return Resolved(tuple(names), tuple(remarks))
+    return Resolved(tuple(dict.fromkeys(names)), tuple(remarks))
+
+
+def _made(name: str) -> bool:
+    """Whether such data are made, not read: a kind, or a kind and a size."""
+    kind, colon, size = name.partition(":")
+    return kind in KINDS and (not colon or (size.isascii() and size.isdecimal()))
 
 
 def _at_hand(name: str, folder: str | Path | None) -> bool:

@@ -19,6 +19,9 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from fedslim.errors import WriteError
+from fedslim.experiments.references import add_references
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -102,16 +105,18 @@ class Runner:
         groups: dict[Any, list[Cell]] = {}
         for cell in cells:
             if self._store.done(cell):
+                add_references(cell, self._store, self._told["references"])
                 state.kept += 1
             else:
                 groups.setdefault(cell.group, []).append(cell)
-        waiting = deque(groups.values())
+        waiting: deque[list[Cell]] = deque(groups.values())
         running: list[_Job] = []
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     running.append(self._start(waiting.popleft()))
-                self._listen(running, state, tell)
+                if rest := self._listen(running, state, tell):
+                    waiting.appendleft(rest)
         finally:
             for job in running:
                 job.process.kill()
@@ -121,7 +126,7 @@ class Runner:
 
     def _start(self, cells: list[Cell]) -> _Job:
         process = subprocess.Popen(
-            [sys.executable, "-m", "fedslim.experiments.worker"],
+            [sys.executable, "-P", "-m", "fedslim.experiments.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -148,16 +153,18 @@ class Runner:
                 job.said.append(line.rstrip())
         self._events.put((job, None))
 
-    def _listen(self, running: list[_Job], state: State, tell: Callable[[State, str | None], None]) -> None:
+    def _listen(self, running: list[_Job], state: State, tell: Callable[[State, str | None], None]) -> list[Cell]:
+        """Hear one thing; returns cells that have lost their process and are still to be run."""
         try:
             job, event = self._events.get(timeout=0.5)
         except Empty:
             tell(state, None)
-            return
-        said = None
+            return []
+        said: str | None = None
+        rest: list[Cell] = []
         if event is None:
             running.remove(job)
-            said = self._over(job, state)
+            said, rest = self._over(job, state)
         elif event["state"] == "running":
             state.running[event["cell"]] = event["doing"]
         else:
@@ -170,21 +177,25 @@ class Runner:
                 state.failed += 1
                 said = f"{event['cell']}: failed: {event['doing']}"
         tell(state, said)
+        return rest
 
-    def _over(self, job: _Job, state: State) -> str | None:
-        """A process has ended; whatever it had not finished has failed."""
+    def _over(self, job: _Job, state: State) -> tuple[str | None, list[Cell]]:
+        """A process has ended. What it was at has failed; what it had not begun is for another."""
         code = job.end()
-        said = None
-        for cell in job.cells:
-            if cell.key not in job.open:
-                continue
-            state.running.pop(cell.key, None)
-            state.failed += 1
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            reason = "\n".join([f"the process that ran it {how}", *job.said])
-            self._store.fail(cell, reason)
-            said = f"{cell.key}: failed: the process that ran it {how}"
-        return said
+        left = [cell for cell in job.cells if cell.key in job.open]
+        if not left:
+            return None, []
+        cell, *rest = left
+        state.running.pop(cell.key, None)
+        if self._store.done(cell):  # it died between keeping the record and saying so
+            state.done += 1
+            return f"{cell.key}: done", rest
+        state.failed += 1
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        reason = f"the process that ran it {how}"
+        with suppress(WriteError):  # the disk may be what it died of
+            self._store.fail(cell, "\n".join([*job.said, reason]))
+        return f"{cell.key}: failed: {reason}", rest
 
 
 def _keep(job: _Job) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedslim import __version__
+from fedslim.data import KINDS
 from fedslim.data.atomic import make_folder_for, replacing
 from fedslim.errors import CodeTableError, InputError
 from fedslim.federated.records import load_run, save_run
@@ -38,8 +39,11 @@ class Store:
         return self.folder / f"{cell.key}.json"
 
     def done(self, cell: Cell) -> bool:
-        """Whether the cell was run to its end."""
-        return self.path(cell).is_file()
+        """Whether the cell was run to its end, and its record can be read."""
+        try:
+            return self.load(cell) is not None
+        except InputError:
+            return False
 
     def load(self, cell: Cell) -> RunRecord | None:
         """The record of a cell; None if it was not run.
@@ -69,12 +73,17 @@ class Store:
             stream.write(reason[-_LONGEST_REASON:].encode(errors="replace") + b"\n")
 
     def failure(self, cell: Cell) -> str | None:
-        """Why a cell failed when it was last tried; None if it did not, or was not."""
+        """Why a cell failed when it was last tried, or why its record cannot be read; None if neither is so."""
+        try:
+            if self.load(cell) is not None:
+                return None
+        except InputError as error:
+            return str(error)
         path = self._failed(cell)
-        if self.done(cell) or not path.is_file():
+        if not path.is_file():
             return None
         with path.open("rb") as stream:
-            return stream.read(2 * _LONGEST_REASON).decode(errors="replace").strip()
+            return stream.read(2 * _LONGEST_REASON).decode(errors="replace").strip() or "nobody knows why"
 
     def _failed(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}.failed.txt"
@@ -85,18 +94,29 @@ class Store:
         files = [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
         return [path for path in files if path.name.rsplit(".", _PARTS)[1] in settings]
 
+    def datasets(self) -> set[str]:
+        """The data of which there are records."""
+        files = [path.name for path in self.folder.glob("*.json") if path.name.count(".") >= _PARTS]
+        return {_named(name.rsplit(".", _PARTS)[0]) for name in files}
+
     # -- what several cells need ------------------------------------------------------------------------------------
 
-    def centralised(self, data: str) -> CodeTable | None:
-        """The table of all the data in one place, if it was kept by this version."""
+    def centralised(self, data: str, digest: str) -> CodeTable | None:
+        """The table of all the data in one place, if this version kept it of data with this digest."""
         try:
-            return CodeTable.load(self._centralised(data))
+            return CodeTable.load(self._centralised(data, digest))
         except CodeTableError:
             return None
 
-    def keep_centralised(self, data: str, table: CodeTable) -> None:
+    def keep_centralised(self, data: str, digest: str, table: CodeTable) -> None:
         """Keep the table of all the data in one place."""
-        table.save(self._centralised(data))
+        table.save(self._centralised(data, digest))
 
-    def _centralised(self, data: str) -> Path:
-        return self.folder / "centralised" / f"{data.replace(':', '-')}.{__version__}.json"
+    def _centralised(self, data: str, digest: str) -> Path:
+        return self.folder / "centralised" / f"{data.replace(':', '-')}.{digest[:16]}.{__version__}.json"
+
+
+def _named(data: str) -> str:
+    """What data are called whose name was written without a colon; see `Cell.key`."""
+    kind, dash, size = data.rpartition("-")
+    return f"{kind}:{size}" if dash and kind in KINDS and size.isdecimal() else data

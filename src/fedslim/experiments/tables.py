@@ -10,18 +10,23 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fedslim import __version__
+from fedslim.errors import InputError
 from fedslim.experiments import paper
-from fedslim.experiments.declarations import FOUND, standing_for
+from fedslim.experiments.declarations import BUDGET, FOUND, STAND_INS, Setting, standing_for
 from fedslim.words import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fedslim.experiments.declarations import Cell, Column, Experiment, Setting
+    from fedslim.experiments.declarations import Cell, Column, Experiment
     from fedslim.experiments.store import Store
     from fedslim.federated.records import RunRecord
 
 OURS, PAPERS, DIFFERENCE = "ours", "paper", "difference"
+CENTRALISED = "centralised"
+"""What records call our own table of all data in one place."""
+
 NAMES = {"sa": "SA", "so": "SO", "x": "X"}
 
 
@@ -55,6 +60,13 @@ class Outcome:
             return None
         return f"failed: {self.failures[0].splitlines()[-1]}" if self.failures else "not run"
 
+    @property
+    def name(self) -> str:
+        """What remarks call the line."""
+        cell = self.cells[0]
+        setting = "" if cell.setting == Setting() else f", {_setting(cell.setting)}"
+        return f"{cell.data}{setting}, {NAMES[cell.variant]}"
+
 
 def outcomes(cells: Iterable[Cell], store: Store) -> list[Outcome]:
     """The cells that differ only in their seed, together."""
@@ -63,10 +75,19 @@ def outcomes(cells: Iterable[Cell], store: Store) -> list[Outcome]:
         lines.setdefault((cell.data, cell.setting, cell.variant), []).append(cell)
     found = []
     for line in lines.values():
-        records = tuple(record for cell in line if (record := store.load(cell)) is not None)
-        failures = tuple(reason for cell in line if (reason := store.failure(cell)) is not None)
+        looked = [_look(cell, store) for cell in line]
+        records = tuple(each for each in looked if each is not None and not isinstance(each, str))
+        failures = tuple(each for each in looked if isinstance(each, str))
         found.append(Outcome(tuple(line), records, failures))
     return found
+
+
+def _look(cell: Cell, store: Store) -> RunRecord | str | None:
+    """The record of a cell, why there is none, or nothing if it was not run."""
+    try:
+        return store.load(cell) or store.failure(cell)
+    except InputError as error:
+        return str(error)
 
 
 def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> ResultTable:
@@ -76,6 +97,7 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
     labels = ["data", *(["setting"] if several else []), "variant", ""]
     table = ResultTable([*labels, *(column.head for column in columns)], len(labels))
     seen: set[str] = set()
+    table.remarks += _about(experiment, cells)
     for outcome in outcomes(cells, store):
         cell = outcome.cells[0]
         name = [cell.data, *([_setting(cell.setting)] if several else []), NAMES[cell.variant]]
@@ -113,17 +135,39 @@ def _add(
     table.rows.append([*same, DIFFERENCE, *(_difference(c, ours.get(c.name), papers.get(c.name)) for c in columns)])
 
 
+def _about(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
+    """What one must know to read the table."""
+    remarks = []
+    beside = [cell for cell in cells if experiment.paper(cell) is not None]
+    there = list(dict.fromkeys(cell.data for cell in beside if cell.data in STAND_INS))
+    if there:
+        verb = "stands" if len(there) == 1 else "stand"
+        remarks.append(
+            f"{' and '.join(there)} {verb} in for Accidents: the paper's figures beside are those of Accidents, and "
+            "the differences are to be read as such"
+        )
+    if beside and experiment.columns is not BUDGET:
+        remarks.append(
+            "agreement and gap are ours against our own table of all data in one place, the paper's against "
+            "scikit-mine's"
+        )
+    if (seeds := len({cell.seed for cell in cells})) > 1:
+        remarks.append(f"each figure is the mean over {seeds} seeds")
+    return remarks
+
+
 def _remarks(outcome: Outcome) -> list[str]:
-    cell = outcome.cells[0]
     remarks = []
     if len(outcome.records) < len(outcome.cells):
         remarks.append(
-            f"{cell.data}, {NAMES[cell.variant]}: {len(outcome.records)} of {len(outcome.cells)} seeds; "
-            f"{len(outcome.failures)} failed"
+            f"{outcome.name}: {len(outcome.records)} of {len(outcome.cells)} seeds; {len(outcome.failures)} failed"
         )
     early = sorted({str(r.figures["ending"]) for r in outcome.records if not r.figures["converged"]})
     if early:
-        remarks.append(f"{cell.data}, {NAMES[cell.variant]}: ended {', '.join(early)}, not converged")
+        remarks.append(f"{outcome.name}: ended {', '.join(early)}, not converged")
+    others = sorted({r.versions.get("fedslim", "?") for r in outcome.records} - {__version__})
+    if others:
+        remarks.append(f"{outcome.name}: made by fedslim {', '.join(others)}, and this is {__version__}")
     return remarks
 
 
@@ -133,13 +177,16 @@ def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
     for outcome in outcomes(cells, store):
         if not outcome.records:
             continue
-        for agreement in outcome.records[0].agreements:
-            if agreement.reference == "centralised":
-                continue
-            f = agreement.figures
-            scores = [f"{f[name]:.3f}" for name in ("f1", "wr50", "wr100", "rho")]
-            row = [outcome.cells[0].data, agreement.reference, NAMES[outcome.cells[0].variant]]
-            table.rows.append([*row, f"{f['matched']:,.0f}", *scores])
+        systems = dict.fromkeys(each.reference for record in outcome.records for each in record.agreements)
+        for system in systems.keys() - {CENTRALISED}:
+            found = [
+                each.figures for record in outcome.records for each in record.agreements if each.reference == system
+            ]
+            scores = [f"{fmean(f[name] for f in found):.3f}" for name in ("f1", "wr50", "wr100", "rho")]
+            row = [outcome.cells[0].data, system, NAMES[outcome.cells[0].variant]]
+            table.rows.append([*row, f"{fmean(f['matched'] for f in found):,.0f}", *scores])
+    order = list(dict.fromkeys(row[0] for row in table.rows))
+    table.rows.sort(key=lambda row: (order.index(row[0]), row[1]))
     return table
 
 

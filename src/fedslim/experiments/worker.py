@@ -10,28 +10,27 @@ import os
 import sys
 import time
 import traceback
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data import load
 from fedslim.experiments.declarations import BUDGETS, Cell
+from fedslim.experiments.references import reference_tables
 from fedslim.experiments.store import Store
 from fedslim.federated import compare, divide, mine_alone, simulate
 from fedslim.federated.records import simulation_record
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
 from fedslim.mdl.worth import worth
-from fedslim.metrics import load_reference, predict_gap
+from fedslim.metrics import predict_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from fedslim.data import Partition
     from fedslim.federated import Simulation
     from fedslim.federated.comparison import Alone
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import Table
 
     Tell = Callable[[Cell, str, str], None]
 
@@ -75,6 +74,7 @@ class _Group:
         self._store, self._doing = store, doing
         doing(f"reading {cell.data}")
         self._database = load(cell.data, folder=folder)
+        self._digest = self._database.digest()
         self._centralised = self._table_of_all(cell.data)
         self._partition = self._dealt(cell)
         doing("mining each site alone")
@@ -84,14 +84,14 @@ class _Group:
         doing("weighing the itemsets of the table of all data")
         gains = worth(self._database, self._centralised)
         self._predicted = predict_gap(self._centralised, gains, self._alone.gap).as_dict()
-        self._others = _references(references, cell.data)
+        self._others = reference_tables(references, cell.data)
 
     def _table_of_all(self, data: str) -> CodeTable:
-        table = self._store.centralised(data)
-        if table is None or table.transactions != len(self._database):
+        table = self._store.centralised(data, self._digest)
+        if table is None:
             self._doing("mining all data in one place")
             table = mine(self._database).table
-            self._store.keep_centralised(data, table)
+            self._store.keep_centralised(data, self._digest, table)
         return table
 
     def _dealt(self, cell: Cell) -> Partition:
@@ -127,19 +127,11 @@ class _Group:
                 **self._predicted,
                 **_at_budgets(simulation),
             },
-            settings={"cell": cell.as_dict()},
+            settings={"cell": cell.as_dict(), "data_digest": self._digest},
         )
         self._store.save(cell, record)
         f = record.figures
         return f"L% {f['L_percent']:.2f}, F1 {f['f1']:.3f}, GRR {f['grr']:.3f}, {f['seconds']:.1f} s"
-
-
-def _references(folder: str | None, data: str) -> Mapping[str, Table]:
-    """The tables of other systems: files SET.SYSTEM.json."""
-    if folder is None:
-        return {}
-    found = sorted(Path(folder).glob(f"{data}.*.json"))
-    return {path.name.removeprefix(f"{data}.").removesuffix(".json"): load_reference(path) for path in found}
 
 
 def _at_budgets(simulation: Simulation) -> dict[str, float]:

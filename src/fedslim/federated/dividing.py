@@ -8,6 +8,7 @@ data in one place give, which is why this is not in the data room.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedslim.data.partition import (
@@ -79,4 +80,4 @@ def _paper_sizes(database: TransactionDatabase, clients: int, seed: int) -> Part
     if checked_clients(database, clients) > len(PAPER_UNEVEN_SIZES):
         msg = f"the paper has the sizes of {len(PAPER_UNEVEN_SIZES)} clients, not of {clients}; ask for fewer"
         raise ParameterError(msg)
-    return sized(database, PAPER_UNEVEN_SIZES[:clients], seed=seed)
+    return replace(sized(database, PAPER_UNEVEN_SIZES[:clients], seed=seed), scheme="paper-sizes")

@@ -11,6 +11,7 @@ saw; a simulation knows more, and `kind` says which it is.
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -200,6 +201,15 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     )
 
 
+def with_agreements(record: RunRecord, others: Mapping[str, Table]) -> RunRecord:
+    """The same record, its table compared with more tables."""
+    from fedslim.metrics import fidelity  # noqa: PLC0415  # see simulation_record
+
+    table = record.code_table
+    more = [_agreement(name, fidelity(other, table).as_dict(), other, table) for name, other in others.items()]
+    return msgspec.structs.replace(record, agreements=[*record.agreements, *more])
+
+
 def served_record(served: Served, file: FederationFile, more: Mapping[str, Any] | None = None) -> RunRecord:
     """The record of a real server: what it was told, and no more."""
     told = {**served.as_dict(file), **(more or {})}
@@ -308,8 +318,32 @@ def load_run(path: str | Path) -> RunRecord:
     return record
 
 
+NUMBERS = (
+    *("clients", "transactions", "items", "itemsets", "candidates", "rounds", "messages", "seconds", "L_percent"),
+    *("bits_total", "bytes_total", "bytes_up", "bytes_down", "f1", "precision", "recall", "wr50", "wr100", "rho"),
+    *("gap", "gap_recovered", "grr"),
+)
+"""Figures that are numbers wherever they are known."""
+
+MOST_PERCENT = 1e6
+"""No table makes the data so much longer."""
+
+
 def _check(record: RunRecord, path: Path) -> None:
     """What a report relies on beyond the shape of the file."""
+    for name in NUMBERS:
+        value = record.figures.get(name)
+        if value is not None and (isinstance(value, (str, bool)) or not math.isfinite(value)):
+            raise _bad(path, f"figures.{name} is {value!r:.40}, not a number")
+    dealt = record.settings.get("partition")
+    if dealt is not None and not (isinstance(dealt, dict) and isinstance(dealt.get("parameters", {}), dict)):
+        raise _bad(path, "settings.partition does not say how the data were dealt out")
+    if any(not 0 <= step.L_percent <= MOST_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
+        raise _bad(path, "its history has a step with an impossible L_percent or time")
+    _check_lengths(record, path)
+
+
+def _check_lengths(record: RunRecord, path: Path) -> None:
     n = len(code_table_of(bytes(record.table), path))
     for site in record.sites:
         if site.usages is not None and len(site.usages) != n:

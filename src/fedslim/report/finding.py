@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from fedslim.federated.records import RunRecord
 
-_OURS = re.compile(rb'\s*\{\s*"format"\s*:\s*"' + FORMAT.encode() + b'"')
-_HEAD = 200
-"""Bytes that tell what a file is. A folder may hold large files that are no records, and these are not read."""
+_OURS = f'"{FORMAT}"'.encode()
+_HEAD = 1 << 20
+"""Bytes that tell what a file is: ours say so at the start, and JSON that others have sorted in time."""
 
 
 def find_records(paths: Sequence[str | Path]) -> list[RunRecord]:
@@ -67,6 +67,6 @@ def is_record(path: Path) -> bool:
     """Whether a file says of itself that it is the record of a run."""
     try:
         with path.open("rb") as stream:
-            return _OURS.match(stream.read(_HEAD)) is not None
+            return _OURS in stream.read(_HEAD)
     except OSError:
         return False

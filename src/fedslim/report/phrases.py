@@ -90,6 +90,14 @@ def cells(record: RunRecord, table: CodeTable) -> list[str]:
     ]
 
 
+def values(record: RunRecord, table: CodeTable) -> list[float | None]:
+    """The same as numbers, to be sorted by."""
+    found = None if record.gap is None else sum(row.recovered for row in record.gap)
+    figures = [record.figures.get(name) for name in ("f1", "rounds", "bytes_total", "seconds")]
+    f1, rounds, sent, seconds = (value if isinstance(value, int | float) else None for value in figures)
+    return [table.compression.L_percent, len(table), f1, found, rounds, sent, seconds]
+
+
 def lead(record: RunRecord, table: CodeTable) -> str:
     """What came of a run, for somebody who reads nothing else."""
     percent = table.compression.L_percent
@@ -178,6 +186,7 @@ def configuration(record: RunRecord) -> list[Fact]:
     if (dealt := settings.pop("partition", None)) is not None:
         chosen = ", ".join(f"{name} {_plain(value)}" for name, value in (dealt.get("parameters") or {}).items())
         facts.append(Fact("dealt out", str(dealt.get("scheme")), f"{chosen}; seed {dealt.get('seed')}"))
+    settings.pop("cell", None)  # what an experiment calls the run: all of it is said already
     facts += [Fact(name.replace("_", " "), _plain(value)) for name, value in settings.items() if value is not None]
     if (ending := record.figures.get("ending")) is not None:
         facts.append(Fact("ended", str(ending)))

@@ -84,6 +84,7 @@ class AgreementView(msgspec.Struct, frozen=True):
     matched: int
     missed: int
     extra: int
+    differing: int  # of the matched, those that are used more often here, or less
     usages: list[int | None]
     missed_items: list[list[int]]
     missed_usage: list[int]
@@ -137,6 +138,7 @@ class Row(msgspec.Struct, frozen=True):
 
     name: str
     cells: list[str]
+    values: list[float | None]  # the same to be sorted by
 
 
 class View(msgspec.Struct, frozen=True):
@@ -173,7 +175,8 @@ def view(records: Sequence[RunRecord], *, title: str | None = None) -> View:
         version=__version__,
         columns=list(phrases.COLUMNS),
         overview=[
-            Row(name, phrases.cells(record, table)) for name, record, table in zip(called, records, tables, strict=True)
+            Row(name, phrases.cells(record, table), phrases.values(record, table))
+            for name, record, table in zip(called, records, tables, strict=True)
         ],
         runs=[_run(name, record, table, most) for name, record, table in zip(called, records, tables, strict=True)],
     )
@@ -201,7 +204,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
         curve=_curve(record.history),
         table=_table(record, table, shown, places, labels),
         gap=None if record.gap is None else _gap(record.gap, labels, most),
-        agreements=[_agreement(each, places, labels, most) for each in record.agreements],
+        agreements=[_agreement(each, table, places, labels, most) for each in record.agreements],
         traffic=[
             TrafficView(row.kind, phrases.KINDS.get(row.kind, ""), *msgspec.structs.astuple(row)[1:])
             for row in sorted(record.traffic, key=lambda row: (-row.bytes, row.kind))
@@ -278,7 +281,9 @@ def _gap(rows: Sequence[GapRow], labels: _Labels, most: int) -> GapView:
     )
 
 
-def _agreement(agreement: Agreement, places: Sequence[int], labels: _Labels, most: int) -> AgreementView:
+def _agreement(
+    agreement: Agreement, table: CodeTable, places: Sequence[int], labels: _Labels, most: int
+) -> AgreementView:
     extra = agreement.usages.count(None)
     missed = agreement.missed[:most]
     return AgreementView(
@@ -287,6 +292,10 @@ def _agreement(agreement: Agreement, places: Sequence[int], labels: _Labels, mos
         matched=len(agreement.usages) - extra,
         missed=len(agreement.missed),
         extra=extra,
+        differing=sum(
+            there is not None and there != row.usage
+            for there, row in zip(agreement.usages, table.itemsets, strict=True)
+        ),
         usages=[agreement.usages[k] for k in places],
         missed_items=[labels.places(row.items) for row in missed],
         missed_usage=[row.usage for row in missed],

@@ -107,10 +107,11 @@ function agreement(run) {
       },
       { title: "usage there", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
     ];
-    const off = points.filter(([there, here]) => there !== here).length;
+    const off = each.differing;
     const usual = off
-      ? `${whole(off)} of ${plural(points.length, "matched itemset")} are used more often here, or less.`
+      ? `${whole(off)} of ${plural(each.matched, "matched itemset")} are used more often here, or less.`
       : "Every matched itemset is used equally often in both.";
+    const cut = points.length < each.matched ? ` Drawn: the ${whole(points.length)} that are in the table above.` : "";
     const extra =
       each.extra && each === run.agreements[0]
         ? make(
@@ -126,7 +127,7 @@ function agreement(run) {
                   document.getElementById("table").scrollIntoView();
                 },
               },
-              `Show the ${whole(each.extra)} extra in the code table`,
+              `Show the ${whole(each.usages.filter((there) => there === null).length)} extra in the code table`,
             ),
           )
         : null;
@@ -139,7 +140,7 @@ function agreement(run) {
       make(
         "div",
         { class: "beside" },
-        points.length ? dotChart("Usage here and there", usual, points) : null,
+        points.length ? dotChart("Usage here and there", usual + cut, points) : null,
         make(
           "div",
           {},

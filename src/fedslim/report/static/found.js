@@ -11,14 +11,10 @@ function overview() {
     value: (row) => row.name,
     show: (row) => make("div", {}, pick(row), " ", make("small", {}, view.runs[row.number].meaning)),
   };
-  const figure = (text) => {
-    const found = /^[\d,.]+/.exec(text);
-    return found ? Number(found[0].replaceAll(",", "")) : null;
-  };
   const columns = view.columns.map((title, k) => ({
     title,
     number: true,
-    value: (row) => figure(row.cells[k]),
+    value: (row) => row.values[k],
     show: (row) => row.cells[k],
   }));
   const shown = grid({

@@ -1,0 +1,32 @@
+"""The tables of other systems, files SET.SYSTEM.json in a folder, and what they say about records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedslim.federated.records import with_agreements
+from fedslim.metrics import load_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedslim.experiments.declarations import Cell
+    from fedslim.experiments.store import Store
+    from fedslim.metrics.labelled import Table
+
+
+def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, Table]:
+    """The tables that other systems found in these data, by system."""
+    if folder is None:
+        return {}
+    found = sorted(Path(folder).glob(f"{data}.*.json"))
+    return {path.name.removeprefix(f"{data}.").removesuffix(".json"): load_reference(path) for path in found}
+
+
+def add_references(cell: Cell, store: Store, folder: str | Path | None) -> None:
+    """Compare a record that was made without these tables with them as well."""
+    record = store.load(cell)
+    tables = reference_tables(folder, cell.data)
+    if record is not None and (missing := tables.keys() - {each.reference for each in record.agreements}):
+        store.save(cell, with_agreements(record, {name: tables[name] for name in sorted(missing)}))
