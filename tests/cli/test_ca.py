@@ -352,7 +352,7 @@ def test_a_passphrase_that_is_asked_for(fine, refused, monkeypatch):
     fine("ca", "crl")
     answers[:] = [WORDS, WORDS + "!"]
     assert "the two passphrases are different; nothing was made" in refused("enroll", "--name", "a", "--passphrase")
-    answers[:] = ["short", "short"]
+    answers[:] = ["short"]  # and it is not asked for again
     assert "it needs 12 characters or more" in refused("enroll", "--name", "a", "--passphrase")
 
 

@@ -28,3 +28,4 @@ def test_a_folder_without_records_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no record of a run in this folder or below it") as error:
         find_records([tmp_path])
     assert str(tmp_path) in str(error.value)
+    assert "a member has a table, codetable.json, and no record" in str(error.value)

@@ -34,17 +34,18 @@ def for_new_key(file: Path | None, *, ask: bool) -> str | None:
     Raises:
         InputError: It was asked for where nobody can answer, or two answers were different.
     """
-    found = _given(file)
-    if found is None and ask:
-        found = _asked("Passphrase for the new key: ")
-        if _asked("The same again: ") != found:
-            msg = "the two passphrases are different; nothing was made, so try again"
-            raise InputError(msg)
-    if found is None:
-        return None
     from fedslim.transport.trust.keys import checked_passphrase  # noqa: PLC0415  # see fedslim.cli
 
-    return checked_passphrase(found)
+    given = _given(file)
+    if given is not None:
+        return checked_passphrase(given)
+    if not ask:
+        return None
+    found = checked_passphrase(_asked("Passphrase for the new key: "))
+    if _asked("The same again: ") != found:
+        msg = "the two passphrases are different; nothing was made, so try again"
+        raise InputError(msg)
+    return found
 
 
 def for_key(key: Path, file: Path | None) -> str | None:

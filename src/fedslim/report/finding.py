@@ -48,7 +48,8 @@ def _files(path: Path) -> list[Path]:
     if not files:
         msg = (
             f"{path}: there is no record of a run in this folder or below it; "
-            "name the folder that `fedslim simulate --out` or `fedslim experiment run` has written"
+            "name the folder that `fedslim simulate --out`, `fedslim experiment run` or `fedslim server` has written "
+            "(a member has a table, codetable.json, and no record)"
         )
         raise InputError(msg)
     return files
