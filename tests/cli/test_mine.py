@@ -305,3 +305,13 @@ def test_no_folder_for_temporary_files_is_survived(fedslim, baskets, tmp_path, m
     ran = fedslim("mine", baskets, "--json", "--out", tmp_path / "table.json")
     assert (ran.code, json.loads(ran.out)["out"]) == (1, None)
     assert ran.only_line.endswith("folder for temporary files either")
+
+
+def test_a_long_table_is_recognised_and_a_hint_given(fedslim, tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("visit,item\n" + "".join(f"{v},{i}\n" for v in range(20) for i in ("fever", "cough")))
+    ran = fedslim("mine", path)
+    assert ran.code == 0
+    assert "--transaction-column and --item-column (item, visit)" in ran.err
+    named = fedslim("mine", path, "--transaction-column", "visit", "--item-column", "item")
+    assert "--transaction-column" not in named.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.interrupts import interrupts_kept
+from fedslim.cli.stream import say
 from fedslim.cli.text import shown_label
 
 if TYPE_CHECKING:
@@ -24,13 +25,31 @@ ENDINGS = {
 }
 """How a run ended, for people."""
 
+PAIR = 2
+
 
 def prepared(reading: Reading, report: Reporter) -> TransactionDatabase:
     """The data read and the kernels compiled: all that takes time before mining."""
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
+    if hint := _looks_long(reading, database):
+        say(hint)
     compiled(report, _engine)
     return database
+
+
+def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
+    """A hint where a table of two columns was taken for one transaction a row: it may have one pair a row."""
+    columns = {label.partition("=")[0] for label in database.vocabulary if "=" in label}
+    named = reading.transaction_column is not None or reading.item_column is not None
+    if named or len(columns) != PAIR or any("=" not in label for label in database.vocabulary):
+        return None
+    one, other = sorted(columns)
+    how = f"--transaction-column and --item-column ({shown_label(one)}, {shown_label(other)})"
+    return (
+        f"fedslim: {shown_label(reading.source)} was read with each row as a transaction; if each row is a transaction "
+        f"and one of its items, say so with {how}"
+    )
 
 
 def compiled(report: Reporter, prepare: Callable[[], None]) -> None:

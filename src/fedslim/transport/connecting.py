@@ -18,7 +18,7 @@ from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
 from fedslim.transport.serving import Patience
 from fedslim.transport.trust import explained
-from fedslim.transport.wire import hang_up, is_refusal, keep_alive, read_frame, write_frame
+from fedslim.transport.wire import hang_up, is_refusal, keep_alive, read_frame, unreached_because, write_frame
 
 if TYPE_CHECKING:
     import ssl
@@ -76,7 +76,7 @@ class NetworkClient:
                     # Waiting does not make a certificate better.
                     raise explained(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
-                    msg = f"the server at {host}:{port} cannot be reached: {error}"
+                    msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
                     raise RunError(msg) from error
                 if reached:
                     self._tell(f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import LineError, RunError
 from fedslim.transport.trust import explained
-from fedslim.transport.wire import hang_up, write_frame
+from fedslim.transport.wire import hang_up, unreached_because, write_frame
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -61,7 +61,8 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
     except ssl.SSLError as error:
         raise explained(error, where) from error
     except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
-        msg = f"{where} does not say how it is: {error or type(error).__name__}; is it running?"
+        why = unreached_because(error) if isinstance(error, OSError) else f"{error or type(error).__name__}"
+        msg = f"{where} does not say how it is: {why}"
         raise RunError(msg) from error
     if not isinstance(status, dict):
         msg = f"{where} says something that is no status"

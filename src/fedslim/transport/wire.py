@@ -98,3 +98,12 @@ def keep_alive(writer: StreamWriter, every: float) -> None:
     ):
         if (number := getattr(socket, option, None)) is not None:  # not everywhere
             line.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+def unreached_because(error: OSError) -> str:
+    """Why nobody was reached, in words that say what to look at."""
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there; is the server running, and past its preparations?"
+    if isinstance(error, TimeoutError):
+        return "no answer; is there a firewall between, or another machine at this address?"
+    return error.strerror or str(error)
