@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,18 @@ def test_the_table_is_that_of_our_own_transport(tmp_path, hospitals, native, var
     assert not (tmp_path / "out" / "best.json").exists()
     told = CodeTable.load(tmp_path / "sites" / "north" / "j1" / "codetable.json")
     assert len(told) == len(sites.table()) or variant == "so"
+
+
+def test_sites_that_all_refuse_end_the_run(tmp_path, hospitals):
+    """Each is told how it ended, and none answers that: nobody would have the last word."""
+    sites = Sites(tmp_path, hospitals)
+    for name in sites.members:
+        path = tmp_path / "workspace" / "local" / f"fedslim-site.{name}.toml"
+        path.write_text(re.sub(r"(?m)^variants = .*$", 'variants = ["so"]', path.read_text("utf-8")), "utf-8")
+    with pytest.raises(RunError, match="this site allows so, not x"):
+        sites.run()
+    assert sites.calls < 10
+    assert sites.serving.status()["over"]
 
 
 def test_budgets_hold(tmp_path, hospitals):

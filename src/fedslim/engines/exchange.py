@@ -148,6 +148,8 @@ class Exchange:
             self._account(type(message).__name__, "up", name, data)
             self._act(self.session.receive(name, message, self._clock()))
         except ProtocolError as error:
+            if self.session.over:
+                return  # it has been told that it is over, and why; an answer to its answer would go on for ever
             # There is nobody at the site to mend it while the job runs: better a clear end than a wait.
             self._outbox[name].append(framing.to_bytes(m.Abort(str(error)[:2000])).data)
             self._act(self.session.lose(name, f"member {name!r}: {error}"))

@@ -119,6 +119,8 @@ class SiteMember:
 
     def _received(self, frame: bytes) -> m.FromClient | None:
         session = self._session
+        if session is None and isinstance(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]), m.Abort):
+            return None  # this site took no part, which it has said
         if session is None:
             msg = "the server sent something before it asked this site to join; it is refused"
             raise ProtocolError(msg)
