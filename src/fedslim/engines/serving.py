@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
 
+AGAIN = "fedslim nvflare export FEDERATION.toml --out JOB, and submit that"
 STATUS, BEST, STOP = "status.json", "best.json", "stop"
 STATUS_EVERY, SAY_EVERY = 0.5, 5.0
 """Seconds between two records of how far the run is, and between two lines and tables of it."""
@@ -123,7 +124,7 @@ class Serving:
         served = served_by(self._session, outcome, self._account, lost, untold)
         running = self._last - self._first if self._first is not None else 0.0
         more = {"seconds_in_rounds": running, **{f"tally_{name}": n for name, n in asdict(outcome.tally).items()}}
-        save_served(served, self._file, self._folder, more)
+        save_served(served, self._file, self._folder, more, command=AGAIN)
         (self._folder / BEST).unlink(missing_ok=True)
         self._write_status(None if lost is None else str(lost))
         self._tell(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 CODE_TABLE, RECORD = "codetable.json", "run.json"
 """What a server leaves in its folder."""
 
+SERVING = "fedslim server FEDERATION.toml"
+
 
 def figures(  # noqa: PLR0913  # what a run comes to, by keyword
     table: CodeTable, said: Communication, *, tally: Tally, ending: Ending, clients: int, seconds: float
@@ -170,9 +172,14 @@ def _numbers(table: m.Table) -> tuple[str, ...]:
 
 
 def save_served(
-    served: Served, file: FederationFile, folder: Path, more: Mapping[str, Any] = MappingProxyType({})
+    served: Served,
+    file: FederationFile,
+    folder: Path,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    command: str = SERVING,
 ) -> None:
-    """Save what a server leaves; `more` goes into the record of the run, as figures.
+    """Save what a server leaves; `more` goes into the record of the run as figures, `command` is how to run it again.
 
     Raises:
         WriteError: It cannot be written.
@@ -180,7 +187,7 @@ def save_served(
     from fedslim.federated.records import save_run, served_record  # noqa: PLC0415  # only for whoever keeps records
 
     served.table.save(folder / CODE_TABLE)
-    save_run(served_record(served, file, more), folder / RECORD)
+    save_run(served_record(served, file, more, command=command), folder / RECORD)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

@@ -210,7 +210,9 @@ def with_agreements(record: RunRecord, others: Mapping[str, Table]) -> RunRecord
     return msgspec.structs.replace(record, agreements=[*record.agreements, *more])
 
 
-def served_record(served: Served, file: FederationFile, more: Mapping[str, Any] | None = None) -> RunRecord:
+def served_record(
+    served: Served, file: FederationFile, more: Mapping[str, Any] | None = None, *, command: str
+) -> RunRecord:
     """The record of a real server: what it was told, and no more."""
     told = {**served.as_dict(file), **(more or {})}
     traffic = told.pop("by_kind")
@@ -221,7 +223,7 @@ def served_record(served: Served, file: FederationFile, more: Mapping[str, Any] 
         kind="server",
         data=federation.name,
         variant=federation.variant,
-        command="fedslim server FEDERATION.toml",
+        command=command,
         settings={
             "federation_id": federation.id,
             "digest": file.digest().hex(),
