@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.federated.records import save_run, served_record
 from fedslim.metrics import Communication
 from fedslim.protocol.outcome import code_table
 from fedslim.transport.memory import FrameSent, RoundPassed
@@ -184,8 +185,6 @@ def save_served(
     Raises:
         WriteError: It cannot be written.
     """
-    from fedslim.federated.records import save_run, served_record  # noqa: PLC0415  # only for whoever keeps records
-
     served.table.save(folder / CODE_TABLE)
     save_run(served_record(served, file, more, command=command), folder / RECORD)
 
