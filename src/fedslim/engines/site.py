@@ -22,7 +22,7 @@ from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.kit import KitTrust
 from fedslim.engines.sitefile import SiteFile
-from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
+from fedslim.errors import FedslimError, FrameError, KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.federated.simulation import prepare
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -119,7 +119,7 @@ class SiteMember:
 
     def _received(self, frame: bytes) -> m.FromClient | None:
         session = self._session
-        if session is None and isinstance(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]), m.Abort):
+        if session is None and _is_abort(frame):
             return None  # this site took no part, which it has said
         if session is None:
             msg = "the server sent something before it asked this site to join; it is refused"
@@ -169,6 +169,13 @@ class SiteMember:
             trust=trust,
         )
         return ClientSession(self.name, site)
+
+
+def _is_abort(frame: bytes) -> bool:
+    try:
+        return isinstance(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]), m.Abort)
+    except FrameError:
+        return False
 
 
 def _reading(own: SiteFile) -> dict[str, Any]:
