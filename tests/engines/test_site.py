@@ -98,10 +98,12 @@ def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, k
 
 def test_nothing_is_answered_before_the_site_was_asked_to_join(place):
     member = place.member()
-    said = framing.from_client(member.answer(framing.to_bytes(m.Abort("over")).data)[4:])
+    said = framing.from_client(member.answer(framing.to_bytes(m.AskUsages(1)).data)[4:])
+    end = member.answer(framing.to_bytes(m.Abort("over")).data)
     member.close()
     assert isinstance(said, m.Abort)
     assert "before it asked this site to join" in said.reason
+    assert end == b""  # that it is over needs no answer: the server would answer that
 
 
 @pytest.mark.parametrize("frame", [b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5hello", WORKING])
