@@ -130,12 +130,12 @@ class Deployment:
                     break
         return job
 
-    def fedslim(self, *arguments):
+    def fedslim(self, *arguments, unless=None):
         """A command of ours, in a process of its own: NVFlare keeps its sessions for as long as one lives."""
         done = subprocess.run(
             [sys.executable, "-m", "fedslim", *arguments], env=self.env, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0 or (unless is not None and unless in done.stderr), done.stderr
         return done.stdout
 
     def results(self, job, *, check=True):
@@ -196,11 +196,14 @@ def test_a_site_that_does_not_allow_the_variant_says_so_and_nothing_runs(deploye
 
 def test_an_admin_can_ask_how_far_a_run_is_and_end_it_with_the_best_so_far(deployed):
     job = deployed.begun("sa")
-    assert json.loads(deployed.fedslim("nvflare", "status", job, "--kit", str(deployed.admin), "--json"))["rounds"] > 0
-    deployed.fedslim("nvflare", "stop", job, "--kit", str(deployed.admin))
+    kit = ("--kit", str(deployed.admin))
+    over = "is not running"  # where the machine was faster than the admin
+    told = deployed.fedslim("nvflare", "status", job, *kit, "--json", unless=over)
+    assert not told or json.loads(told)["rounds"] > 0
+    stopped = deployed.fedslim("nvflare", "stop", job, *kit, unless=over)
     results, _ = deployed.results(job)
     record = load_run(results).figures
-    assert record["ending"] in {"interrupted", "converged"}  # the latter where the machine was faster than the admin
+    assert record["ending"] in ({"interrupted", "converged"} if stopped else {"converged"})
     told = CodeTable.load(deployed.local("west") / "fedslim" / job / "codetable.json")
     assert len(told) == record["itemsets"] > 0
 
