@@ -152,15 +152,13 @@ def document(
     from_: options.From = None,
 ) -> None:
     """Write the document of all results from the records that there are."""
-    from fedslim.data.atomic import make_folder_for, replacing  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.data.atomic import write_whole  # noqa: PLC0415  # see fedslim.cli
     from fedslim.experiments import Store  # noqa: PLC0415
     from fedslim.experiments.document import document as written  # noqa: PLC0415
 
     check_place(out)
     text = written(Store(results), prose, folder=from_, seeds=seeds)
-    make_folder_for(out)
-    with replacing(out) as (stream, _):
-        stream.write(text.encode())
+    write_whole(out, text.encode())
     print_text(f"{out}\n")
 
 
@@ -211,7 +209,7 @@ def _check_room(results: Path) -> None:
     if results.exists() and not results.is_dir():
         msg = f"--results {results}: this is a file; name a folder"
         raise ParameterError(msg)
-    check_place(results / "record.json")
+    check_place(results / "record.json", option="--results")
 
 
 # -- what is shown ---------------------------------------------------------------------------------------------------

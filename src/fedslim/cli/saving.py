@@ -6,9 +6,8 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedslim.cli.stream import json_text
 from fedslim.errors import FedslimError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -23,13 +22,16 @@ class Saved:
     failure: FedslimError | None = None
 
 
-def check_place(path: Path, *, besides: str | Path | None = None, what: str = "the data") -> None:
+def check_place(
+    path: Path, *, besides: str | Path | None = None, what: str = "the data", option: str = "--out"
+) -> None:
     """Check that a file can be written there, and that it would not replace the file it is made from.
 
     Args:
-        path: What was given as --out.
+        path: What was given, or a file in the folder that was.
         besides: The file, or name of data, that it is made from.
         what: And what to call that.
+        option: The option that it was given with.
 
     Raises:
         InputError: It cannot; better now than after an hour of mining.
@@ -39,7 +41,7 @@ def check_place(path: Path, *, besides: str | Path | None = None, what: str = "t
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error}); name another file"
     if problem:
-        msg = f"--out {path}: {problem}"
+        msg = f"{option} {path}: {problem}"
         raise InputError(msg)
 
 
@@ -57,19 +59,6 @@ def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"the folder {folder} is not yours to write to; name another"
     return None
-
-
-def save_record(record: dict[str, Any], path: Path) -> None:
-    """Write one JSON object to a file, which appears whole or not at all.
-
-    Raises:
-        WriteError: It cannot be written.
-    """
-    from fedslim.data.atomic import make_folder_for, replacing  # noqa: PLC0415  # see fedslim.cli
-
-    make_folder_for(path)
-    with replacing(path) as (stream, _):
-        stream.write(json_text(record).encode())
 
 
 def save(table: CodeTable, path: Path | None) -> Saved:

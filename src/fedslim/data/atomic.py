@@ -99,6 +99,17 @@ def _move_to_free_place(partial: Path, path: Path) -> None:
         partial.rename(path)
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, its folder included, that appears whole or not at all.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    make_folder_for(path)
+    with replacing(path) as (stream, _):
+        stream.write(content)
+
+
 def make_folder_for(path: Path) -> None:
     """Make the folder that a file will be in, with those above it."""
     try:

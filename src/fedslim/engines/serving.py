@@ -22,6 +22,7 @@ from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.memory import RoundPassed
+from fedslim.transport.status import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,20 +72,15 @@ class Serving:
         """How the run is: what an admin may know."""
         session, said = self._session, self._account.communication
         search = None if session.variant is None else session.variant.search
-        standard = 0.0 if search is None else search.bits_standard.total
         return {
-            "variant": session.settings.variant,
+            **of_session(session),
+            "rounds": said.rounds,  # that have ended, as the log counts them
             "members": {name: session.state_of(name).value for name in session.members},
-            "waiting_for": list(session.waiting_for()),
-            "rounds": said.rounds,
-            "itemsets": 0 if search is None else search.itemsets,
             "accepted": 0 if search is None else search.tally.accepted,
             "candidates": 0 if search is None else search.tally.candidates,
-            "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
             "bytes_up": said.bytes_up,
             "bytes_down": said.bytes_down,
             "seconds": self._account.seconds,
-            "over": session.over,
             "reason": None,
         }
 

@@ -131,7 +131,7 @@ class Experiment:
     paper: PaperFigures = _no_figures
 
     def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
-        """All its cells, the cheap ones of each data set first."""
+        """All its cells, those of one data set and setting together."""
         return [
             Cell(data, setting, seed, variant)
             for data in datasets

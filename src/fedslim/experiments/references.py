@@ -26,7 +26,7 @@ def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, Table
 
 def add_references(cell: Cell, store: Store, folder: str | Path | None) -> None:
     """Compare a record that was made without these tables with them as well."""
-    record = store.load(cell)
     tables = reference_tables(folder, cell.data)
+    record = store.load(cell) if tables else None
     if record is not None and (missing := tables.keys() - {each.reference for each in record.agreements}):
         store.save(cell, with_agreements(record, {name: tables[name] for name in sorted(missing)}))

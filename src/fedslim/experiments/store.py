@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedslim import __version__
 from fedslim.data import KINDS
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 from fedslim.errors import CodeTableError, InputError
 from fedslim.federated.records import load_run, save_run
 from fedslim.mdl.codetable import CodeTable
@@ -67,10 +67,7 @@ class Store:
 
     def fail(self, cell: Cell, reason: str) -> None:
         """Keep why a cell failed."""
-        path = self._failed(cell)
-        make_folder_for(path)
-        with replacing(path) as (stream, _):
-            stream.write(reason[-_LONGEST_REASON:].encode(errors="replace") + b"\n")
+        write_whole(self._failed(cell), reason[-_LONGEST_REASON:].encode(errors="replace") + b"\n")
 
     def failure(self, cell: Cell) -> str | None:
         """Why a cell failed when it was last tried, or why its record cannot be read; None if neither is so."""

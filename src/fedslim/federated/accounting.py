@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 from fedslim.federated.records import save_run, served_record
 from fedslim.metrics import Communication
 from fedslim.protocol.outcome import code_table
@@ -191,6 +191,4 @@ def save_served(
 
 def write_record(record: dict[str, Any], path: Path) -> None:
     """Write one JSON object, which appears whole or not at all."""
-    make_folder_for(path)
-    with replacing(path) as (stream, _):
-        stream.write((json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    write_whole(path, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())

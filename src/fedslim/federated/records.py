@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from fedslim import __version__
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import InputError
 from fedslim.federated.environment import machine, versions
@@ -295,10 +295,7 @@ def save_run(record: RunRecord, path: str | Path) -> None:
     Raises:
         WriteError: It cannot be written.
     """
-    path = Path(path)
-    make_folder_for(path)
-    with replacing(path) as (stream, _):
-        stream.write(msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
+    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
 
 
 def load_run(path: str | Path) -> RunRecord:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
@@ -71,10 +71,7 @@ def save_code_table(table: CodeTable, path: str | Path) -> None:
     lines = ["{"]
     lines += [f"  {_json(key)}: {_json(value)}," for key, value in document.items()]
     lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
-    path = Path(path)
-    make_folder_for(path)
-    with replacing(path) as (stream, _):
-        stream.write("\n".join(lines).encode())
+    write_whole(Path(path), "\n".join(lines).encode())
 
 
 def code_table_document(table: CodeTable) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 
 if TYPE_CHECKING:
     from fedslim.report.view import View
@@ -34,10 +34,7 @@ def write_page(view: View, path: str | Path) -> None:
     Raises:
         WriteError: It cannot be written.
     """
-    path = Path(path)
-    make_folder_for(path)
-    with replacing(path) as (stream, _):
-        stream.write(page(view).encode())
+    write_whole(Path(path), page(view).encode())
 
 
 def page(view: View) -> str:

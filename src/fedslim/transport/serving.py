@@ -173,23 +173,16 @@ class NetworkServer:
     def status(self) -> dict[str, Any]:
         """How the run is: what anybody may know who is allowed to ask."""
         session = self.session
-        search = None if session.variant is None else session.variant.search
-        standard = 0.0 if search is None else search.bits_standard.total
         return {
-            "variant": session.settings.variant,
+            **status.of_session(session),
             "members": {
                 name: {"here": name in self._lines, "state": session.state_of(name).value} for name in session.members
             },
-            "waiting_for": list(session.waiting_for()),
             "members_here": len(self._lines),
             "members_awaited": len(session.waiting_for()),
-            "rounds": session.rounds,
-            "itemsets": 0 if search is None else search.itemsets,
-            "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
             "bytes_up": sum(one.sent for one in self._traffic.values() if one.direction == "up"),
             "bytes_down": sum(one.sent for one in self._traffic.values() if one.direction == "down"),
             "seconds": time.monotonic() - self._began,
-            "over": session.over,
         }
 
     def untold(self) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import AsyncIterator, Callable
 
+    from fedslim.protocol.server import ServerSession
+
     Status = Callable[[], dict[str, Any]]
 
 TAKING_PART, ASKING = "fedslim/1", "fedslim-status/1"
@@ -30,6 +32,20 @@ PREFIX_BYTES = 4
 MOST_STATUS = 1 << 20
 MOST_REQUEST = 4096
 WITHIN = 5.0
+
+
+def of_session(session: ServerSession) -> dict[str, Any]:
+    """What any server may tell of a run, whatever carries it."""
+    search = None if session.variant is None else session.variant.search
+    standard = 0.0 if search is None else search.bits_standard.total
+    return {
+        "variant": session.settings.variant,
+        "waiting_for": list(session.waiting_for()),
+        "rounds": session.rounds,
+        "itemsets": 0 if search is None else search.itemsets,
+        "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
+        "over": session.over,
+    }
 
 
 async def tell(writer: StreamWriter, status: dict[str, Any]) -> None:

@@ -1,0 +1,27 @@
+"""Fixtures of the tests of trust."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedslim.transport.trust import (
+    Authority,
+    make_trial,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from trusting import NOW
+
+
+@pytest.fixture
+def trial(tmp_path):
+    """A federation of two members and a server."""
+    return make_trial(tmp_path / "try", ["north", "south"], now=NOW)
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority.create(tmp_path / "ca", "Heart Study CA", now=NOW)
