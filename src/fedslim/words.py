@@ -1,6 +1,15 @@
-"""Numbers for people, in words that the terminal and the report share: counts, bytes, durations."""
+"""Numbers for people, in words that the terminal and the report share: counts, bytes, durations, ids of items."""
 
 from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ID = re.compile(r"#[0-9a-f]{32}")
+_SHORTEST_ID = 7
 
 
 def number(value: float, digits: int = 0) -> str:
@@ -37,3 +46,13 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours:,} h {minutes:02} min"
+
+
+def brief(labels: Sequence[str]) -> tuple[str, ...]:
+    """Labels for people: ids, which stand where a server is not told names, are as short as tells them apart."""
+    ids = {label for label in labels if _ID.fullmatch(label)}
+    for length in range(_SHORTEST_ID, 33):
+        short = {label: label[:length] for label in ids}
+        if len({*short.values(), *labels}) == len(set(labels)) + len(ids):
+            return tuple(short.get(label, label) for label in labels)
+    return tuple(labels)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedslim.cli.text import MOST_SHOWN, count, duration, number, printable, shown_items, shown_label, size
+from fedslim.cli.text import MOST_SHOWN, brief, count, duration, number, printable, shown_items, shown_label, size
 
 
 @given(st.text(st.characters(codec=None)))
@@ -34,6 +34,19 @@ def test_a_label_without_end_is_cut():
 def test_items_with_commas_are_told_apart():
     assert shown_items(("a", "b c")) == "a, b c"
     assert shown_items(("age=[20, 30)", "b")) == "age=[20, 30) | b"
+
+
+def test_ids_are_as_short_as_tells_them_apart():
+    one, two, far = "#" + "ab" * 16, "#" + "ab" * 15 + "cd", "#" + "0123456789abcdef" * 2
+    assert brief((one, "#1 seller", far)) == ("#ababab", "#1 seller", "#012345")
+    assert brief((one, two)) == (one[:32], two[:32])
+    assert brief((one, "#ababab")) == ("#abababa", "#ababab")
+    assert brief(("a", "#" + "ab" * 15, "#" + "AB" * 16)) == ("a", "#" + "ab" * 15, "#" + "AB" * 16)
+
+
+@given(st.lists(st.text("#a0", max_size=9) | st.text("a0", min_size=32, max_size=32).map("#".__add__), unique=True))
+def test_brief_labels_are_as_different_as_labels(labels):
+    assert len(set(brief(labels))) == len(labels)
 
 
 def test_numbers():

@@ -13,10 +13,10 @@ import pytest
 from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
-from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError
+from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError, WriteError
 from fedslim.federated import simulate
 from fedslim.federated.accounting import save_served
-from fedslim.federated.deployed import SERVER_JOURNAL, KeyTrust, Member, MemberTrust, Server
+from fedslim.federated.deployed import MEMBER_JOURNAL, SERVER_JOURNAL, KeyTrust, Member, MemberTrust, Server
 from fedslim.federated.records import load_run
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
@@ -24,6 +24,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.secagg import AgreementKey
 from fedslim.transport.audit import AuditLog, summary
 from fedslim.transport.config import write_template
+from fedslim.transport.journal import Journal
 from fedslim.transport.serving import Patience
 from fedslim.transport.trust import install_list, make_trial
 
@@ -55,27 +56,33 @@ def identity(trial, name):
     return next(member for member in trial.members if member.name == name)
 
 
-async def played(file, trial, sites, out, *, members=MEMBERS, vocabulary=None, audits=()):
-    """Server and members, each as a task; what the server has, and what each member received."""
-    (out / "server").mkdir(exist_ok=True)
-    server = Server(file, trial.server, out / "server", tell=lambda _text: None)
-    serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
+async def listening(file, trial, folder, *, resume=False, port=0):
+    """A server in a folder, once it listens, and its run as a task."""
+    folder.mkdir(exist_ok=True)
+    server = Server(file, trial.server, folder, tell=lambda _text: None)
+    serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
         await asyncio.sleep(0.005)
-    running = []
-    for name in members:
-        (out / name).mkdir(exist_ok=True)
-        member = Member(
-            file,
-            identity(trial, name),
-            sites[name],
-            SECRET,
-            vocabulary,
-            out / name,
-            audit=next((audit for who, audit in audits if who == name), None),
-            tell=lambda _text: None,
+    return server, serving
+
+
+def taking_part(file, trial, sites, folder, port, *, vocabulary=None, audit=None):
+    """The run of the member that a folder is named after, as a task."""
+    folder.mkdir(exist_ok=True)
+    mine = (identity(trial, folder.name), sites[folder.name], SECRET, vocabulary, folder)
+    member = Member(file, *mine, audit=audit, tell=lambda _text: None)
+    return asyncio.create_task(member.run(host="localhost", port=port))
+
+
+async def played(file, trial, sites, out, *, members=MEMBERS, vocabulary=None, audits=()):
+    """Server and members, each as a task; what the server has, and what each member received."""
+    server, serving = await listening(file, trial, out / "server")
+    running = [
+        taking_part(
+            file, trial, sites, out / name, server.network.port, vocabulary=vocabulary, audit=dict(audits).get(name)
         )
-        running.append(asyncio.create_task(member.run(host="localhost", port=server.network.port)))
+        for name in members
+    ]
     try:
         served = await serving
         return served, await asyncio.gather(*running)
@@ -126,25 +133,9 @@ def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept
     file = replace(file, timeouts=replace(file.timeouts, grace=0.5))
 
     async def act():
-        (tmp_path / "server").mkdir()
-        server = Server(file, trial.server, tmp_path / "server", tell=lambda _text: None)
-        serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
-        while server.network is None or not server.network.port:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        tasks = {}
-        for name in MEMBERS:
-            (tmp_path / name).mkdir()
-            member = Member(
-                file,
-                identity(trial, name),
-                sites[name],
-                SECRET,
-                None,
-                tmp_path / name,
-                audit=None,
-                tell=lambda _t: None,
-            )
-            tasks[name] = asyncio.create_task(member.run(host="localhost", port=server.network.port))
+        server, serving = await listening(file, trial, tmp_path / "server")
+        port = server.network.port
+        tasks = {name: taking_part(file, trial, sites, tmp_path / name, port) for name in MEMBERS}
         while server.session.rounds < 12:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         tasks["south"].cancel()
@@ -161,19 +152,11 @@ def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept
 
 async def broken_off(file, trial, sites, out, *, at):
     """A run whose server is ended after each of these numbers of rounds, and resumed; what the last one has."""
-    (out / "server").mkdir()
     port, tasks, earlier = 0, [], []
     for number in (*at, None):
-        server = Server(file, trial.server, out / "server", tell=lambda _text: None)
-        serving = asyncio.create_task(server.run(resume=bool(earlier), host="127.0.0.1", port=port))
-        while server.network is None or not server.network.port:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        server, serving = await listening(file, trial, out / "server", resume=bool(earlier), port=port)
         port = server.network.port
-        for name in () if tasks else MEMBERS:
-            (out / name).mkdir()
-            mine = (identity(trial, name), sites[name], SECRET, None, out / name)
-            member = Member(file, *mine, audit=None, tell=lambda _text: None)
-            tasks.append(asyncio.create_task(member.run(host="localhost", port=port)))
+        tasks = tasks or [taking_part(file, trial, sites, out / name, port) for name in MEMBERS]
         if number is None:
             break
         while server.session.rounds < number:  # noqa: ASYNC110
@@ -184,6 +167,83 @@ async def broken_off(file, trial, sites, out, *, at):
     served = await serving
     await asyncio.gather(*tasks)
     return served, earlier
+
+
+class SmallDisk:
+    """A file on a disk with little room: what is too large does not fit, and what is small enough still does."""
+
+    def __init__(self, file, room):
+        self._file, self._room = file, room
+
+    def write(self, data):
+        if self._file.tell() + len(data) > self._room:
+            raise OSError(28, "No space left on device")
+        return self._file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+@pytest.fixture
+def small_disk(monkeypatch):
+    """Have journals of a name stand on a disk with little room, until told that there is room again."""
+
+    def begin(name, room):
+        create = Journal.create.__func__
+
+        def small(cls, path, header):
+            journal = create(cls, path, header)
+            if path.match(name):
+                journal._file = SmallDisk(journal._file, room)
+            return journal
+
+        monkeypatch.setattr(Journal, "create", classmethod(small))
+
+    return begin
+
+
+FULL = "No space left on device; what is there can be resumed"
+
+
+@pytest.mark.parametrize("room", [20_000, 60_000])
+def test_a_server_whose_disk_is_full_ends_clearly_and_can_be_resumed(file, trial, sites, tmp_path, small_disk, room):
+    (tmp_path / "calm").mkdir()
+    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
+
+    async def main():
+        small_disk(f"server/{SERVER_JOURNAL}", room)
+        server, serving = await listening(file, trial, tmp_path / "server")
+        port = server.network.port
+        tasks = [taking_part(file, trial, sites, tmp_path / name, port) for name in MEMBERS]
+        with pytest.raises(WriteError, match=FULL):
+            await serving
+        _, serving = await listening(file, trial, tmp_path / "server", resume=True, port=port)
+        return await serving, await asyncio.gather(*tasks)
+
+    served, received = asyncio.run(main())
+    assert served.table == calm.table
+    assert served.lost is None
+    assert all(each.table is not None for each in received)
+
+
+def test_a_member_whose_disk_is_full_ends_clearly_and_can_come_back(file, trial, sites, tmp_path, small_disk):
+    (tmp_path / "calm").mkdir()
+    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
+
+    async def main():
+        small_disk(f"{MEMBERS[0]}/{MEMBER_JOURNAL}", 8_000)
+        server, serving = await listening(file, trial, tmp_path / "server")
+        port = server.network.port
+        first, *rest = [taking_part(file, trial, sites, tmp_path / name, port) for name in MEMBERS]
+        with pytest.raises(WriteError, match=FULL):
+            await first
+        again = taking_part(file, trial, sites, tmp_path / MEMBERS[0], port)
+        return await asyncio.gather(serving, again, *rest)
+
+    served, *received = asyncio.run(main())
+    assert served.table == calm.table
+    assert served.lost is None
+    assert all(each.table is not None for each in received)
 
 
 def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):

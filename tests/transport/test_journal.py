@@ -137,6 +137,32 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path, monkey
     assert records_in(path) == [b"first"]
 
 
+def test_nothing_is_written_after_what_did_not_fit(tmp_path, monkeypatch):
+    """A smaller record may fit where a larger one did not; it would stand in the place of the one that is missing."""
+    path = written(tmp_path / "run.journal", b"first")
+    journal, _, _ = Journal.reopen(path)
+    write = journal._file.write
+
+    class Small:
+        def write(self, data):
+            if len(data) > 100:
+                raise OSError(28, "No space left on device")
+            return write(data)
+
+        def __getattr__(self, name):
+            return getattr(kept, name)
+
+    kept = journal._file
+    monkeypatch.setattr(journal, "_file", Small())
+    journal.append(b"second")
+    with pytest.raises(WriteError, match="No space left"):
+        journal.append(bytes(1000))
+    with pytest.raises(WriteError, match="No space left"):
+        journal.append(b"fourth")
+    journal.close()
+    assert records_in(path) == [b"first", b"second"]
+
+
 # -- records --------------------------------------------------------------------------------------------------------
 
 

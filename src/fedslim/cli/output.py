@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
 from fedslim.cli.stream import is_terminal, print_rich
-from fedslim.cli.text import count, number, printable, shown_items
+from fedslim.cli.text import brief, count, number, printable, shown_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,6 +60,9 @@ def print_code_table(
     between: Iterable[RenderableType] = (),
 ) -> None:
     """Show the itemsets that save most and a summary, which `more` may add lines to; other tables go between them."""
+    if (names := brief(table.vocabulary)) != table.vocabulary:
+        more = [*more, ("items", "known here by their ids; the tables of the members have the names")]
+        table = replace(table, vocabulary=names)
     c = table.compression
     digits = 0 if c.before.total >= MANY_BITS else 1
     rows = [

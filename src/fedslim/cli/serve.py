@@ -190,10 +190,11 @@ def _teller(federation: "FederationFile") -> Callable[[str], None]:
     log = logging.getLogger("fedslim")
     log.setLevel(federation.log.level.upper())
     log.propagate = False
+    handler: logging.Handler = logging.NullHandler()  # with none at all, warnings would be shown a second time
     if federation.log.file is not None:
         handler = logging.FileHandler(federation.log.file, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        log.handlers = [handler]
+    log.handlers = [handler]
 
     def tell(text: str) -> None:
         say(text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from fedslim.words import count, duration, number, size
+from fedslim.words import brief, count, duration, number, size
 
-__all__ = ["MOST_SHOWN", "count", "duration", "number", "printable", "shown_items", "shown_label", "size"]
+__all__ = ["MOST_SHOWN", "brief", "count", "duration", "number", "printable", "shown_items", "shown_label", "size"]
 
 MOST_SHOWN = 500
 """Characters of one label that a table shows; no label that was meant to be read is longer."""

@@ -87,7 +87,7 @@ class PairLedger:
     """The counts of many pairs of numbered elements, kept up to date by what changes.
 
     A pair has a place of its own while its count is not 0. Who makes the same changes in the same order has the same
-    places, so they can be spoken of.
+    places, and walks through them in the same order, so they can be spoken of.
     """
 
     def __init__(self) -> None:
@@ -111,11 +111,11 @@ class PairLedger:
         return counts
 
     def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The places of all pairs with one of these elements, ascending."""
+        """The places of all pairs with one of these elements, each once, in the same order for all who share places."""
         known = elements[elements < len(self._pairs.first)]
-        numbers = np.empty(2 * len(self._pairs.count), np.int64)
-        n = kernel.around(known, self._pairs, numbers)
-        return np.unique(numbers[:n])
+        numbers = np.empty(len(self._pairs.count), np.int64)
+        n = kernel.around(known, self._pairs, numbers, np.zeros(len(self._pairs.first), np.uint8))
+        return numbers[:n]
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The elements x < y of the pairs at these places."""

@@ -8,8 +8,8 @@ that the table does not list for the state is refused with an error that names s
     client:  joining → running a variant → finished
 
 When a member has come back, everybody gets a new roster, and the round that was going on is asked again. Answers that
-were on their way then come before the member is ready again: they are legal, and dropped. Abort may come at any time
-before the end, from either side, and Heard only after it.
+were on their way then come before the member is ready again: they are legal, and dropped, as is what was on its way
+when the run ended. Abort may come at any time from a member, from the server before the end; Heard only after it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
     **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
     (M.SEATED, m.Ready): M.SEATED,
-    (M.FINISHED, m.Heard): M.FINISHED,
+    **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Ready, m.Abort, m.Heard)},
     **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
 }
 

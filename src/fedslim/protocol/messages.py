@@ -18,7 +18,7 @@ from fedslim.errors import ProtocolError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever an old peer would misunderstand a new one."""
 
 ID_BYTES = 16

@@ -186,6 +186,8 @@ class ServerSession:
         if isinstance(message, m.Join) and self._farewell is not None:
             return [Send((member,), self._farewell)]  # it was away when the run ended
         after = at_server(state, message, member)
+        if state is MemberState.FINISHED:
+            return []  # it was on its way when the run ended; that Heard came matters to whoever carries messages
         if isinstance(message, m.Abort):
             return self._fail(f"member {member!r} gave up: {message.reason}", member)
         if isinstance(message, m.Join):
@@ -193,8 +195,6 @@ class ServerSession:
             self._states[member] = after
             self._joined[member] = message
             return self._gather(member)
-        if isinstance(message, m.Heard):
-            return []  # it matters to whoever carries messages, and may go now
         if isinstance(message, m.Ready):
             return self._take_ready(member, message, after, now)
         if after is state:

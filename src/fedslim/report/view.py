@@ -18,6 +18,7 @@ from fedslim.errors import InputError
 from fedslim.report import phrases
 from fedslim.report.naming import names, title_of
 from fedslim.report.phrases import Fact  # noqa: TC001  # msgspec looks at the types of fields
+from fedslim.words import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -213,7 +214,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
         usages_note=phrases.usages_note(record),
         configuration=phrases.configuration(record),
         command=record.command,
-        labels=labels.all,  # last: it has grown by what only others found
+        labels=list(brief(labels.all)),  # last: it has grown by what only others found
     )
 
 

@@ -12,7 +12,15 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from fedslim.errors import FedslimError, KeyAgreementError, LineError, ProtocolError, RunError, UntrustedError
+from fedslim.errors import (
+    FedslimError,
+    KeyAgreementError,
+    LineError,
+    ProtocolError,
+    RunError,
+    UntrustedError,
+    WriteError,
+)
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
@@ -126,6 +134,8 @@ class NetworkClient:
                 reply = await self._answer(message)
                 if isinstance(message, m.Finish) and self._journal is not None:
                     self._journal.append(told_record(message))  # whoever is killed now has it
+            except WriteError:
+                raise  # our disk is full: we are away, as if killed, and may come back once there is room
             except FedslimError as error:
                 # A member's own errors may name its data: only what is about the server's messages, or another
                 # member's key, leaves the site.

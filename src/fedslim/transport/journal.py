@@ -38,6 +38,7 @@ class Journal:
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
         self._file = file
+        self._failure: str | None = None  # why nothing more is written
         self._synced = time.monotonic()
 
     @classmethod
@@ -79,7 +80,8 @@ class Journal:
         """Write a record; when this returns, a killed process does not lose it.
 
         Raises:
-            WriteError: The disk is full or gone; what was written before still counts.
+            WriteError: The disk is full or gone; what was written before still counts. Nothing is written after that,
+                even where it would fit: there would be a record missing before it.
         """
         self._write(len(record).to_bytes(4, "big") + zlib.crc32(record).to_bytes(4, "big") + record)
         if time.monotonic() - self._synced >= SYNC_EVERY:
@@ -87,6 +89,8 @@ class Journal:
             os.fdatasync(self._file.fileno())
 
     def _write(self, data: bytes) -> None:
+        if self._failure is not None:
+            raise WriteError(self._failure)
         at = self._file.tell()
         rest = memoryview(data)
         try:
@@ -95,8 +99,10 @@ class Journal:
         except OSError as error:
             self._file.truncate(at)
             self._file.seek(at)
-            msg = f"{self.path}: the journal cannot be written: {error.strerror}; what is there can be resumed"
-            raise WriteError(msg) from error
+            self._failure = (
+                f"{self.path}: the journal cannot be written: {error.strerror}; what is there can be resumed"
+            )
+            raise WriteError(self._failure) from error
 
     def close(self) -> None:
         """Force everything to the disk and close."""

@@ -133,6 +133,7 @@ class NetworkServer:
         self._over: asyncio.Future[Outcome] | None = None
         self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
         self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
+        self._broken = False  # whether the run was broken off: nothing is said or heard any more
         self._told: set[str] = set()  # whom the end was sent to
         self._heard = set(heard)  # who has said that it was told the result
         self.port = 0
@@ -164,8 +165,9 @@ class NetworkServer:
                 self.port = self._door.port
                 self.listening.set()
                 self._tell(f"listening on {host}:{self.port}; waiting for {', '.join(self.session.members)}")
-                await asyncio.wait([self._over])  # whoever breaks it off here says no farewell: it can be resumed
-                await self._say_farewell()
+                await asyncio.wait([self._over])  # whoever is cancelled here says no farewell: it can be resumed
+                if not self._broken:
+                    await self._say_farewell()
                 return self._over.result()
         finally:
             watch.cancel()
@@ -292,8 +294,10 @@ class NetworkServer:
             await write_frame(line.writer, framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
 
     def _break_off(self, error: FedslimError) -> None:
+        """End here, as if killed. Who comes back meets a server that resumes, never one whose journal stands still."""
         assert self._over is not None  # noqa: S101
         if not self._over.done():
+            self._broken = True
             self._over.set_exception(error)
 
     async def _send_all(self, line: Line) -> None:
@@ -312,6 +316,8 @@ class NetworkServer:
     # -- what the session says ----------------------------------------------------------------------------------
 
     def _act(self, outputs: list[ServerOutput]) -> None:
+        if self._broken:
+            return
         for output in outputs:
             match output:
                 case RoundEnded():
@@ -365,9 +371,11 @@ class NetworkServer:
 
     def _end(self, output: Ended | Failed) -> None:
         assert self._over is not None  # noqa: S101
+        if self._over.done():
+            return
         if isinstance(output, Failed):
-            self._break_off(RunError(output.reason))
-        elif not self._over.done():
+            self._over.set_exception(RunError(output.reason))
+        else:
             self._over.set_result(output.outcome)
 
     def _account(

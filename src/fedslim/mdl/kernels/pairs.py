@@ -248,15 +248,21 @@ def replace(xs: np.ndarray, ys: np.ndarray, counts: np.ndarray, begin: int, pair
 
 
 @njit
-def around(elements: np.ndarray, pairs: Pairs, numbers: np.ndarray) -> int:
-    """The numbers of all pairs with one of these elements; those with two of them come twice. Returns how many."""
+def around(elements: np.ndarray, pairs: Pairs, numbers: np.ndarray, done: np.ndarray) -> int:
+    """The numbers of all pairs with one of these elements, each once. Returns how many there are.
+
+    `done` says of each element whether it was walked through: of none, to begin with.
+    """
     n = NONE
     for k in range(len(elements)):
-        end = np.int64(pairs.first[elements[k]])
+        element = elements[k]
+        end = NOT if done[element] else np.int64(pairs.first[element])
         while end >= 0:
-            numbers[n] = end >> 1
-            n += 1
+            if not done[pairs.element[end ^ 1]]:
+                numbers[n] = end >> 1
+                n += 1
             end = np.int64(pairs.following[end])
+        done[element] = 1
     return n
 
 
