@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -381,7 +382,10 @@ def joins(**sites):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"protocol": 1}, r"member 'c2' speaks protocol 1 \(fedslim .*\), this server 2; install the same version"),
+        (
+            {"protocol": 1},
+            rf"member 'c2' speaks protocol 1 \(fedslim .*\), this server {m.PROTOCOL}; install the same version",
+        ),
         ({"digest": bytes(32)}, "members 'c1' and 'c2' do not have the same vocabulary; merge them"),
         ({"digest": b"", "ids": bytes(80)}, "members 'c1' and 'c2' do not have the same vocabulary"),
         ({"items": 6}, "members 'c1' and 'c2' do not have the same vocabulary"),
@@ -402,7 +406,7 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
 def test_whoever_comes_first_does_not_say_what_was_agreed():
     """A server that knows it from the federation's file refuses the liar, not those who come after it."""
     server, first, second = joins()
-    server._vocabulary = first.digest
+    server._rules = replace(server._rules, vocabulary=first.digest)
     for digest, ids in ((bytes(32), b""), (b"", bytes(80))):
         with pytest.raises(ProtocolError, match=r"member 'c1' has vocabulary .* and this federation agreed on"):
             server.receive("c1", msgspec.structs.replace(first, digest=digest, ids=ids), 0.0)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from fedslim.engines.exchange import Collected
     from fedslim.federated.accounting import Served
+    from fedslim.protocol.joining import KeyCheck
     from fedslim.protocol.outcome import Outcome
-    from fedslim.protocol.server import KeyCheck
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
 

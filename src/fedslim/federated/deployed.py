@@ -191,7 +191,7 @@ class KeyTrust:
         self._federation = bytes.fromhex(file.federation.id) + file.digest()
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.client.Trust` and `protocol.server.KeyCheck`."""
+        """See `protocol.client.Trust` and `protocol.joining.KeyCheck`."""
         statement = Statement.agreement_key(self._federation, name, key)
         self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
 

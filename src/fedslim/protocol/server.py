@@ -17,33 +17,27 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from fedslim.errors import FedslimError, KeyAgreementError, ParameterError, ProtocolError, UntrustedError
+from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.mdl.search import Policy
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
+from fedslim.protocol.joining import JoinRules
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.variant import Replies, Round, Situation, server_side
-from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from fedslim.protocol.events import ServerOutput
+    from fedslim.protocol.joining import KeyCheck
     from fedslim.protocol.outcome import Ending
     from fedslim.protocol.variant import ServerSide
 
 
 WORD_BYTES = 8
 MOST_EPOCHS = 1 << 16
-
-
-class KeyCheck(Protocol):
-    """Checks members' agreement keys as the other members will: see `transport/trust`."""
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """Raise `UntrustedError` unless this key is that member's."""
 
 
 class Kept(Protocol):
@@ -89,8 +83,7 @@ class ServerSession:
         self._policy = policy or Policy()
         self._max_time = max_time
         self._max_rounds = max_rounds
-        self._vocabulary = vocabulary  # the digest that members agreed on, if the server was told; empty: on none
-        self._keys = keys  # without it (in one process) keys are passed on as they come
+        self._rules = JoinRules(settings, vocabulary, keys)
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
         self._joined: dict[str, m.Join] = {}
         self._began = 0.0
@@ -274,57 +267,14 @@ class ServerSession:
     # -- coming together ----------------------------------------------------------------------------------------
 
     def _check_join(self, member: str, join: m.Join) -> None:
-        if join.protocol != m.PROTOCOL:
-            msg = (
-                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), this server "
-                f"{m.PROTOCOL}; install the same version everywhere"
-            )
-            raise ProtocolError(msg)
-        if self._vocabulary is not None and join.digest != self._vocabulary:
-            msg = (
-                f"member {member!r} has vocabulary {join.digest.hex() or '(none)'}, and this federation agreed on "
-                f"{self._vocabulary.hex() or 'none'}; hand it the vocabulary that the others have"
-            )
-            raise ProtocolError(msg)
-        first = next(iter(self._joined.items()), None)
-        if first is not None and (first[1].digest, first[1].items if join.digest else 0) != (
-            join.digest,
-            join.items if join.digest else 0,
-        ):
-            msg = (
-                f"members {first[0]!r} and {member!r} do not have the same vocabulary; "
-                "merge them (fedslim vocabulary merge) and hand the result to every member"
-            )
-            raise ProtocolError(msg)
+        self._rules.check_version(member, join)
+        self._rules.check_items(member, join, self._joined)
         if (join.run, join.epoch, join.position) != (b"", 0, 0) or self._epoch >= 0:
             self._check_return(member, join)
         if self._epoch_known and join.epoch > self._epoch + 1:
             msg = f"member {member!r} comes back from epoch {join.epoch - 1}, and there was none after {self._epoch}"
             raise ProtocolError(msg)
-        # With an agreed vocabulary ids are needed only to say what the labels belong to.
-        needed = bool(join.labels) or not join.digest
-        if len(join.ids) != m.ID_BYTES * join.items and (needed or join.ids):
-            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) / m.ID_BYTES:g}"
-            raise ProtocolError(msg)
-        if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
-            msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
-            raise ProtocolError(msg)
-        self._check_key(member, join)
-
-    def _check_key(self, member: str, join: m.Join) -> None:
-        """Whether the others will take this member's key: one that they refuse would end the run in their name."""
-        twin = next((name for name, other in self._joined.items() if name != member and other.key == join.key), None)
-        try:
-            if self._keys is not None:
-                self._keys.check(member, join.key, join.certificate, join.signature)
-            if self.settings.masked:
-                check_usable(member, join.key)
-        except (KeyAgreementError, UntrustedError) as error:
-            msg = f"member {member!r} joins with a key that nobody would take: {error}"
-            raise ProtocolError(msg) from error
-        if self.settings.masked and twin is not None:
-            msg = f"member {member!r} joins with the key of {twin!r}; it is refused"
-            raise ProtocolError(msg)
+        self._rules.check_key(member, join, self._joined)
 
     def _check_return(self, member: str, join: m.Join) -> None:
         """Whether a member that comes back is where it was, or one round further if its answer was lost."""
