@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fedslim.cli import ca, passphrases
+from fedslim.transport.config import FederationFile
 from fedslim.transport.trust import Identity, client_context, read_trust, server_context
 
 WORDS = "seven purple hedgehogs"
@@ -62,12 +63,12 @@ def later(monkeypatch):
 def federation(fine):
     """A CA, a server and a member, made as in docs/deploy.md."""
     fingerprint = re.search(DIGITS, fine("ca", "init", "--name", "Heart Study CA")).group()
-    fine("enroll", "--name", "fed", "--host", "fed.example.org", "--host", "10.0.0.7")
-    fine("enroll", "--name", "hospital-a")
+    fine("enroll", "--name", "fed", "--out", "fed", "--host", "fed.example.org", "--host", "10.0.0.7")
+    fine("enroll", "--name", "hospital-a", "--out", "hospital-a")
     fine("ca", "sign", "fed/fed.csr", "--role", "server")
     fine("ca", "sign", "hospital-a/hospital-a.csr")
-    fine("enroll", "install", "fed/fed.pem", "--fingerprint", fingerprint)
-    fine("enroll", "install", "hospital-a/hospital-a.pem", "--fingerprint", fingerprint)
+    fine("enroll", "install", "fed/fed.pem", "--out", "fed", "--fingerprint", fingerprint)
+    fine("enroll", "install", "hospital-a/hospital-a.pem", "--out", "hospital-a", "--fingerprint", fingerprint)
     return fingerprint
 
 
@@ -158,6 +159,18 @@ def test_the_folder_of_the_ca_may_be_in_the_environment(fine, monkeypatch):
     assert fact(fine("ca", "list"), "signed") == "0 certificates"
 
 
+def test_keys_are_where_a_new_federation_looks_for_them(fine, tmp_path):
+    fine("ca", "init")
+    fine("enroll", "--name", "fed", "--host", "localhost")
+    fine("ca", "sign", "certificates/fed.csr", "--role", "server", "--out", "fed.pem")
+    fine("enroll", "install", "fed.pem", "--ca", "ca/ca.pem")
+    fine("federation", "init", "federation.toml")
+    assert FederationFile.read(tmp_path / "federation.toml").server.certificates == tmp_path / "certificates"
+    assert fine("enroll", "show") == fine("enroll", "show", "certificates")
+    fine("enroll", "install", "ca/crl.pem")
+    fine("enroll", "renew")
+
+
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -165,7 +178,7 @@ def test_the_folder_of_the_ca_may_be_in_the_environment(fine, monkeypatch):
 def test_nothing_is_overwritten(refused, tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert "there is a CA in this folder already, and it is kept" in refused("ca", "init")
-    assert "there is a key already, and it is kept" in refused("enroll", "--name", "fed")
+    assert "there is a key already, and it is kept" in refused("enroll", "--name", "fed", "--out", "fed")
     for out, told in [
         ("ca/ca.key", "there is something else than a certificate, and it is kept"),
         ("fed/fed.csr", "this is the request, which would be lost"),
@@ -177,7 +190,7 @@ def test_nothing_is_overwritten(refused, tmp_path):
 
 def test_a_request_with_hosts_is_not_signed_by_accident(fine, refused):
     fine("ca", "init")
-    fine("enroll", "--name", "fed", "--host", "localhost")
+    fine("enroll", "--name", "fed", "--out", "fed", "--host", "localhost")
     told = refused("ca", "sign", "fed/fed.csr")
     assert told.endswith("say which it is to be with --role server or --role member")
     assert "--role: 'boss' is none; give member or server" in refused("ca", "sign", "fed/fed.csr", "--role", "boss")
@@ -186,7 +199,9 @@ def test_a_request_with_hosts_is_not_signed_by_accident(fine, refused):
 
 def test_names_and_hosts_are_checked_first(refused, tmp_path):
     assert "--name: 'Hospital A' cannot be the name of a member" in refused("enroll", "--name", "Hospital A")
-    assert "host: '*.example.org' is neither" in refused("enroll", "--name", "fed", "--host", "*.example.org")
+    assert "host: '*.example.org' is neither" in refused(
+        "enroll", "--name", "fed", "--out", "fed", "--host", "*.example.org"
+    )
     assert "--name is for making a request" in refused("enroll", "--name", "a", "show", "a")
     assert list(tmp_path.iterdir()) == []
 
@@ -194,20 +209,20 @@ def test_names_and_hosts_are_checked_first(refused, tmp_path):
 def test_where_there_is_no_ca(refused, fine):
     assert "there is no CA in this folder; name another with --ca" in refused("ca", "list")
     assert "there is no CA in this folder" in refused("ca", "revoke", "hospital-a")
-    fine("enroll", "--name", "a")
+    fine("enroll", "--name", "a", "--out", "a")
     assert "there is no CA in this folder" in refused("ca", "sign", "a/a.csr")
     assert "there is no such file" in refused("ca", "sign", "nothing.csr")
 
 
 def test_whose_word_it_is(fine, refused):
     fine("ca", "init")
-    fine("enroll", "--name", "a")
+    fine("enroll", "--name", "a", "--out", "a")
     fine("ca", "sign", "a/a.csr")
-    assert "a/a.pem: whose word is this?" in refused("enroll", "install", "a/a.pem")
-    wrong = refused("enroll", "install", "a/a.pem", "--fingerprint", "00" * 32)
+    assert "a/a.pem: whose word is this?" in refused("enroll", "install", "a/a.pem", "--out", "a")
+    wrong = refused("enroll", "install", "a/a.pem", "--out", "a", "--fingerprint", "00" * 32)
     assert "there is no CA with the fingerprint" in wrong
     assert "the certificate has not come yet" in refused("enroll", "show", "a")
-    fine("enroll", "install", "a/a.pem", "--ca", "ca/ca.pem", "--crl", "ca/crl.pem")
+    fine("enroll", "install", "a/a.pem", "--out", "a", "--ca", "ca/ca.pem", "--crl", "ca/crl.pem")
 
 
 @pytest.mark.usefixtures("federation")
@@ -243,7 +258,7 @@ def test_a_damaged_key_is_not_shown(fedslim, tmp_path, debug):
 def test_revoking_and_telling_everybody(fine, refused, fedslim):
     told = fine("ca", "revoke", "hospital-a")
     assert told == "hospital-a: revoked 1 certificate; give ca/crl.pem to the server and all members\n"
-    assert "say with --out DIR which folder it is for" in refused("enroll", "install", "ca/crl.pem")
+    assert "certificates/ca.pem: there is no such file" in refused("enroll", "install", "ca/crl.pem")
     assert (
         fine("enroll", "install", "ca/crl.pem", "--out", "fed") == "fed: has revocation list 4 of Heart Study CA now\n"
     )
@@ -273,7 +288,7 @@ def test_renewal_with_the_same_key(fine, fedslim, later):
     assert json.loads(fedslim("enroll", "show", "fed", "--json").out)["warnings"]
     fine("enroll", "renew", "fed")
     fine("ca", "sign", "fed/fed.csr", "--role", "server")
-    fine("enroll", "install", "fed/fed.pem")
+    fine("enroll", "install", "fed/fed.pem", "--out", "fed")
     after = Identity.load("fed")
     assert (after.name, after.hosts) == (before.name, before.hosts)
     assert after.expires > before.expires
@@ -286,7 +301,7 @@ def test_renewal_with_a_new_key(fine, refused, tmp_path):
     assert "sign it with --renew, which revokes the other" in refused("ca", "sign", "hospital-a/hospital-a.csr")
     told = fine("ca", "sign", "hospital-a/hospital-a.csr", "--renew")
     assert fact(told, "revoked").startswith("1 certificate of the older key")
-    fine("enroll", "install", "hospital-a/hospital-a.pem")
+    fine("enroll", "install", "hospital-a/hospital-a.pem", "--out", "hospital-a")
     states = [each["state"] for each in json.loads(fine("ca", "list", "--json"))["certificates"]]
     assert states == ["valid", "superseded", "valid"]
     assert stat.S_IMODE((tmp_path / "hospital-a" / "key.pem").stat().st_mode) == 0o600
@@ -294,7 +309,7 @@ def test_renewal_with_a_new_key(fine, refused, tmp_path):
 
 def test_a_ca_that_ends_is_told_in_time(fine, fedslim, later):
     fine("ca", "init", "--days", "60")
-    fine("enroll", "--name", "a")
+    fine("enroll", "--name", "a", "--out", "a")
     later(50)
     assert "warning: the CA 'fedslim CA' ends in 9 days" in fedslim("ca", "sign", "a/a.csr").only_line
     later(61)
@@ -313,9 +328,9 @@ def written(path, text, mode=0o600):
 def test_a_passphrase_from_the_environment(fine, refused, monkeypatch, tmp_path):
     monkeypatch.setenv("FEDSLIM_PASSPHRASE", WORDS)
     assert fact(fine("ca", "init"), "key") == "ca/ca.key, under a passphrase"
-    fine("enroll", "--name", "a")
+    fine("enroll", "--name", "a", "--out", "a")
     fine("ca", "sign", "a/a.csr")
-    fine("enroll", "install", "a/a.pem", "--ca", "ca/ca.pem")
+    fine("enroll", "install", "a/a.pem", "--out", "a", "--ca", "ca/ca.pem")
     fine("enroll", "renew", "a", "--new-key")
     assert (tmp_path / "a" / "next-key.pem").read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
     monkeypatch.setenv("FEDSLIM_PASSPHRASE", "some other words")
@@ -351,9 +366,11 @@ def test_a_passphrase_that_is_asked_for(fine, refused, monkeypatch):
     answers[:] = [WORDS]
     fine("ca", "crl")
     answers[:] = [WORDS, WORDS + "!"]
-    assert "the two passphrases are different; nothing was made" in refused("enroll", "--name", "a", "--passphrase")
+    assert "the two passphrases are different; nothing was made" in refused(
+        "enroll", "--name", "a", "--out", "a", "--passphrase"
+    )
     answers[:] = ["short"]  # and it is not asked for again
-    assert "it needs 12 characters or more" in refused("enroll", "--name", "a", "--passphrase")
+    assert "it needs 12 characters or more" in refused("enroll", "--name", "a", "--out", "a", "--passphrase")
 
 
 def test_a_passphrase_that_is_no_text(refused, monkeypatch, tmp_path):
@@ -363,7 +380,7 @@ def test_a_passphrase_that_is_no_text(refused, monkeypatch, tmp_path):
 
 
 def test_there_is_no_argument_for_it(refused):
-    for command in (("ca", "init"), ("enroll", "--name", "a")):
+    for command in (("ca", "init"), ("enroll", "--name", "a", "--out", "a")):
         told = refused(*command, f"--passphrase={WORDS}")
         assert "does not take a value" in told
         assert WORDS not in told

@@ -444,6 +444,35 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tm
     assert any("its certificate was revoked" in line for line in lines)
 
 
+def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, sites, tmp_path):
+    trial = make_trial(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
+    file = replace(file, timeouts=replace(file.timeouts, grace=0.6))
+    lines = []
+
+    async def act():
+        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        port = server.network.port
+        north, west = (
+            asyncio.create_task(member_of(file, trial, sites, tmp_path, name).run(host="localhost", port=port))
+            for name in ("north", "west")
+        )
+        while len(server.network._lines) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        trial.authority.revoke("west", now=datetime.now(UTC))
+        install_list(trial.folder / "server", (trial.folder / "ca" / "crl.pem").read_bytes())
+        with pytest.raises(UntrustedError, match="it says that our certificate was revoked"):
+            await west
+        assert list(server.network._lines) == ["north"]  # nobody else is disturbed
+        for task in (north, serving):
+            assert not task.done()
+            task.cancel()
+        await asyncio.gather(north, serving, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(act(), 60))
+    assert sum("refused 'west': the certificate of 'west' was revoked" in line for line in lines) == 1
+    assert "west is away: its line was cut" in lines
+
+
 def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
     """Its line may have been there before the list."""
     trial = make_trial(tmp_path / "own", MEMBERS, now=datetime.now(UTC))

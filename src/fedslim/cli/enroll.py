@@ -11,14 +11,17 @@ from fedslim.cli.ca import Hosts, day, moment
 from fedslim.cli.output import summary
 from fedslim.cli.stream import print_json, print_rich, print_text, say
 from fedslim.cli.text import printable
-from fedslim.errors import InputError, ParameterError
+from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from fedslim.transport.trust import Identity, Requested
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="The folder with the key.")]
+CERTIFICATES = Path("certificates")
+"""Where a new federation's file has them."""
+
+Folder = Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder with the key.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -30,9 +33,7 @@ def enroll(
         typer.Option(metavar="NAME", show_default=False, help="Of this member or server, such as hospital-a."),
     ] = None,
     host: Hosts = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", show_default=False, help="Where the key stays.  [default: ./NAME]")
-    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the key stays.")] = CERTIFICATES,
     passphrase: passphrases.Ask = False,
     passphrase_file: passphrases.File = None,
 ) -> None:
@@ -55,17 +56,14 @@ def enroll(
     checked_name(name, "--name")
     checked_hosts(host or ())  # before somebody is asked for a passphrase
     words = passphrases.for_new_key(passphrase_file, ask=passphrase)
-    _print_request(make_request(name, Path(name) if out is None else out, hosts=host or (), passphrase=words))
+    _print_request(make_request(name, out, hosts=host or (), passphrase=words))
 
 
 @app.command(short_help="Install what the CA has sent: a certificate or a revocation list.")
 def install(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What the CA has sent.")],
     *,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default=False, help="The folder with the key.  [default: ./NAME]"),
-    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the key.")] = CERTIFICATES,
     fingerprint: Annotated[
         str | None,
         typer.Option(metavar="HEX", show_default=False, help="Of the CA, as its keeper told you; for the first time."),
@@ -93,20 +91,17 @@ def install(
     data = read_public(file, MOST_LIST)
     name = name_in(data, file)
     if name is None:
-        if out is None:
-            msg = f"{file}: this is a revocation list; say with --out DIR which folder it is for"
-            raise InputError(msg)
         trust = install_list(out, data, where=file)
         print_text(printable(f"{out}: has revocation list {trust.number} of {trust.name} now") + "\n")
         return
-    folder = Path(checked_name(name, f"{file}: name")) if out is None else out
+    checked_name(name, f"{file}: name")
     identity = put(
-        folder,
+        out,
         data,
         None if ca is None else read_public(ca),
         None if crl is None else read_public(crl, MOST_LIST),
         fingerprint=fingerprint,
-        passphrase=passphrases.for_key(folder / "key.pem", passphrase_file),
+        passphrase=passphrases.for_key(out / "key.pem", passphrase_file),
         where=file,
         now=moment(),
     )
@@ -115,7 +110,7 @@ def install(
 
 @app.command(short_help="Make a request for the next certificate.")
 def renew(
-    folder: Folder,
+    folder: Folder = CERTIFICATES,
     *,
     new_key: Annotated[bool, typer.Option("--new-key", help="With a new key; the CA signs it with --renew.")] = False,
     host: Hosts = None,
@@ -134,7 +129,7 @@ def renew(
 
 @app.command(short_help="Say whose certificate it is, and until when.")
 def show(
-    folder: Folder,
+    folder: Folder = CERTIFICATES,
     *,
     json: options.Json = False,
     passphrase_file: passphrases.File = None,

@@ -139,7 +139,7 @@ class Server:
             tell=self._tell,
             so_far=so_far,
             heard=heard,
-            before_handshake=listed.look,
+            listed=listed,
         )
         lost: RunError | None = None
         try:

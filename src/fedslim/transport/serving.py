@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.server import ServerSession
     from fedslim.transport.journal import Journal
     from fedslim.transport.memory import Trace
+    from fedslim.transport.trust import Watched
 
 MOST_WAITING = 16
 """Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
@@ -110,7 +111,7 @@ class NetworkServer:
         returns: int = RETURNS,
         so_far: Figures = NOTHING,
         heard: Iterable[str] = (),
-        before_handshake: Callable[[], None] | None = None,
+        listed: Watched | None = None,
     ) -> None:
         self.session = session
         context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
@@ -128,7 +129,7 @@ class NetworkServer:
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
         self._returned: Counter[str] = Counter()  # how often it did since the last round ended
         self._most_strangers, self._most_returns = strangers, returns
-        self._before_handshake = before_handshake
+        self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
         self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
@@ -155,7 +156,7 @@ class NetworkServer:
             self._accept,
             handshake=self._patience.handshake,
             strangers=self._most_strangers,
-            before=self._before_handshake,
+            before=None if self._listed is None else self._listed.look,
         )
         watch = asyncio.create_task(self._watch())
         if self.session.outcome is not None:  # it was killed when all was said but the end
@@ -400,6 +401,7 @@ class NetworkServer:
         """End the run if a member stays away, or is there and does not answer."""
         while True:
             await asyncio.sleep(min(1.0, max(0.05, self._patience.grace / 4)))
+            self._cut_revoked()
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
             away = [name for name in waiting if name not in self._lines]
@@ -410,6 +412,22 @@ class NetworkServer:
             elif self.session.gathered and waiting and not away and passed > self._patience.answer:
                 silent = waiting[0]
                 self._act(self.session.lose(silent, f"member {silent!r} has not answered for {passed:.0f} s"))
+
+    def _cut_revoked(self) -> None:
+        """Hang up on members whose certificates a new list has: a line that is there is no better than a new one."""
+        if self._listed is None:
+            return
+        self._listed.look()
+        if self._listed.trust.number == self._list:
+            return
+        self._list = self._listed.trust.number
+        for line in list(self._lines.values()):
+            try:
+                self._listed.check(line.writer.get_extra_info("ssl_object"))
+            except UntrustedError as error:
+                self._tell(f"refused {line.name!r}: {error}")
+                self._drop(line, "its line was cut")
+                line.writer.transport.abort()
 
     def _fruitless(self) -> bool:
         """End the run if a member that comes and goes keeps a round from ending."""

@@ -3,14 +3,19 @@
 listed = Watched(identity, context, tell=print)
 listed.look()                # before each handshake; costs one look at the file's date
 listed.trust                 # with the newest list
+listed.check(connection)     # raises UntrustedError if it is not good any more
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from cryptography import x509
 
 from fedslim.errors import FedslimError
 from fedslim.transport.trust.keys import MOST_LIST, read_public
+from fedslim.transport.trust.names import Role
 from fedslim.transport.trust.tls import refresh
 
 if TYPE_CHECKING:
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
     from fedslim.transport.trust.anchor import Trust
     from fedslim.transport.trust.identity import Identity
+    from fedslim.transport.trust.tls import Connection
 
 
 class Watched:
@@ -50,3 +56,13 @@ class Watched:
             refresh(self._context, newer)
             self.trust = newer
             self._tell(f"revocation list {newer.number} counts from now on")
+
+    def check(self, connection: Connection) -> None:
+        """Check a member's certificate on a line that was made earlier, with what is known now.
+
+        Raises:
+            UntrustedError: It was revoked meanwhile, or has expired.
+        """
+        shown = connection.getpeercert(binary_form=True)
+        assert isinstance(shown, bytes)  # noqa: S101  # there is no line without one
+        self.trust.check(x509.load_der_x509_certificate(shown), Role.MEMBER, datetime.now(UTC))
