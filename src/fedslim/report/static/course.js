@@ -60,13 +60,26 @@ function compression(run) {
         log: true,
       }),
     ),
-    make(
-      "details",
-      {},
-      make("summary", {}, "Some of these figures as a table"),
-      grid({ columns, rows, page: 200, called: "step" }).node,
-    ),
+    ...folded("steps", "Some of these figures as a table", grid({ columns, rows, page: 200, called: "step" }).node),
   ];
+}
+
+// A part that a button opens. It is not <details>: what is closed must be open on paper, and only a style sheet is in
+// time for that.
+function folded(id, title, content) {
+  const part = make("div", { class: "folded", id }, content);
+  const open = make(
+    "button",
+    {
+      type: "button",
+      class: "fold",
+      "aria-expanded": "false",
+      "aria-controls": id,
+      onclick: () => open.setAttribute("aria-expanded", String(!part.classList.toggle("folded"))),
+    },
+    title,
+  );
+  return [open, part];
 }
 
 function agreement(run) {

@@ -23,7 +23,7 @@ function overview() {
     page: 1000,
     called: "run",
     current: (row) => row.number === chosen,
-    long: rows.length > 12,
+    long: rows.length > 24,
     still: rows.length < 5,
   });
   return [make("p", { class: "note pick-hint" }, "Choose a run to see it below."), shown.node];

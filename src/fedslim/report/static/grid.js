@@ -61,9 +61,10 @@ function grid({
     });
   }
   function turn(by) {
-    state.first = Math.max(0, state.first + by * page);
+    const first = state.first + by * page;
+    if (first < 0 || first >= state.rows.length) return;
+    state.first = first;
     paint();
-    if ((by < 0 ? back : next).disabled) (by < 0 ? next : back).focus();
   }
   function paint() {
     heads.forEach((head, k) => {
@@ -79,10 +80,11 @@ function grid({
       : all
         ? plural(n, called)
         : `${whole(state.first + 1)}–${whole(state.first + shown.length)} of ${plural(n, called)}`;
-    pager.hidden = all && n > 0 && (still || current !== null);
+    pager.hidden = all && n > 0 && (still || (current !== null && !long));
     back.hidden = next.hidden = all;
-    back.disabled = state.first === 0;
-    next.disabled = state.first + page >= n;
+    // Not `disabled`: the button that was pressed keeps the focus.
+    back.setAttribute("aria-disabled", String(state.first === 0));
+    next.setAttribute("aria-disabled", String(state.first + page >= n));
   }
   function line(row) {
     const cells = columns.map((column) => {

@@ -85,14 +85,5 @@ function render() {
   );
 }
 
-// On paper everything is open.
-let closed = [];
-matchMedia("print").addEventListener("change", (event) => {
-  if (event.matches) {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    for (const each of closed) each.open = true;
-  } else for (const each of closed) each.open = false;
-});
-
 document.getElementById("choice").append(choice() ?? "");
 render();
