@@ -1,7 +1,8 @@
-"""Numbers for people, in words that the terminal and the report share: counts, bytes, durations, ids of items."""
+"""Texts and numbers for people, as terminal, notebook and report share them: labels, ids, counts, bytes, durations."""
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,21 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"#[0-9a-f]{32}")
 _SHORTEST_ID = 7
+
+_BLANKS = re.compile(r"[\t-\r\x85\u2028\u2029]+")
+# Control characters begin escape sequences, the marks of direction reorder what follows them, and halves of
+# surrogate pairs (from names that are not UTF-8) cannot be written at all.
+_HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """The text on one line, with everything that a terminal or browser might obey replaced by a mark."""
+    return _HARMFUL.sub("\ufffd", _BLANKS.sub(" ", text))
+
+
+def as_html(text: str) -> str:
+    """The text for a page."""
+    return html.escape(printable(text))
 
 
 def number(value: float, digits: int = 0) -> str:

@@ -52,7 +52,8 @@ def test_a_failed_cell_is_told_and_the_exit_code_says_so(fedslim, tmp_path):
     )
     assert ran.code == 1
     assert "1 cell of 2 failed" in ran.err
-    assert "failed: " in ran.out
+    assert [line.split() for line in ran.out.splitlines()][-1] == ["wide-sparse:3", "X", "failed"]
+    assert "fedslim: wide-sparse:3, X: failed: 10 clients cannot have a transaction each" in ran.err
     assert "57.41" in ran.out
 
 
@@ -76,6 +77,13 @@ def test_a_document_is_made_of_records_and_prose(fedslim, results, tmp_path):
         (("run", "iid", "--jobs", "0"), "out of range"),
         (("run", "iid", "--seeds", "0"), "out of range"),
         (("run", "iid", "--references", "/nowhere/at/all"), "there is no such folder"),
+        (("run", "iid", "--datasets", "accidents-like:0"), "there are no data called 'accidents-like:0'"),
+        (("run", "iid", "--datasets", f"accidents-like:{'9' * 5000}"), "there are no data called"),
+        (
+            ("run", "iid", "--datasets", "encounters,chess", "--from", "/nowhere"),
+            "chess is left out: it is not at hand",
+        ),
+        (("run", "iid", *SMALL, "--results", "/proc/nowhere"), "--results /proc/nowhere: records cannot be written"),
         (("show", "iid", "--datasets", "chezz"), "there are no data called 'chezz'"),
     ],
 )
@@ -101,4 +109,66 @@ def test_a_damaged_record_is_named(fedslim, results):
     ran = fedslim("experiment", "show", "iid", "--datasets", "encounters", "--results", results)
     path.unlink()
     assert ran.code == 0
-    assert f"failed: {path} is not the record of a run" in ran.out
+    assert f"encounters, SA: failed: {path} is not the record of a run" in ran.err
+
+
+def test_one_damaged_record_keeps_nobody_from_the_others(fedslim, results, tmp_path):
+    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    path = results / "encounters.iid-10.seed0.sa.json"
+    record = json.loads((results / "encounters.iid-10.seed0.so.json").read_text("utf-8"))
+    record["figures"]["candidates"] = 10**400
+    record["settings"]["cell"]["variant"] = record["variant"] = "sa"
+    path.write_text(json.dumps(record))
+    told = fedslim("experiment", "show", "iid", "--datasets", "encounters", "--results", results, "--json")
+    reported = fedslim("report", "iid", "--results", results, "--out", tmp_path / "page.html")
+    shown = fedslim("show", results)
+    named = fedslim("report", path, "--out", tmp_path / "none.html")
+    path.unlink()
+    cells = {cell["variant"]: cell for cell in json.loads(told.out)["cells"]}
+    assert [cells[variant]["state"] for variant in ("sa", "so", "x")] == ["failed", "done", "done"]
+    assert "figures.candidates is too large, which no run comes to" in cells["sa"]["failure"]
+    for ran in (reported, shown):
+        assert ran.code == 0
+        assert ran.only_line.startswith(f"fedslim: warning: left out: {path.name} is not the record of a run")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert f'<p class="remark">left out: {path.name} is not the record of a run' in page
+    assert (named.code, (tmp_path / "none.html").exists()) == (2, False)
+
+
+def test_what_is_not_there_is_hinted_at(fedslim, results, tmp_path):
+    fedslim("experiment", "run", "uneven", *SMALL, "--variants", "so", "--results", results)
+    told = fedslim("experiment", "show", "uneven", "--datasets", "wide-sparse", "--results", results).err
+    assert "there are records of other data; see them with --datasets encounters" in told
+    told = fedslim("experiment", "show", "iid", *SMALL, "--results", tmp_path / "none").err
+    assert "there is no such folder; nothing was run yet" in told
+    assert "see it with `fedslim experiment show iid`" in fedslim("show", "iid").only_line
+
+
+def test_a_reference_that_is_none_is_said_before_anything_is_run(fedslim, tmp_path):
+    (tmp_path / "encounters.skm.json").write_text("garbage")
+    ran = fedslim("experiment", "run", "iid", *SMALL, "--references", tmp_path, "--results", tmp_path / "results")
+    assert (ran.code, (tmp_path / "results").exists()) == (2, False)
+    assert "encounters.skm.json" in ran.only_line
+
+
+def test_failed_cells_are_told_of_in_reports(fedslim, results, tmp_path):
+    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    note = results / "chess.iid-10.seed0.sa.failed.txt"
+    note.write_text("no luck\n")
+    other = results / "chess.dirichlet-10.seed0.sa.failed.txt"
+    other.write_text("no luck\n")
+    ran = fedslim("report", "iid", "--results", results, "--out", tmp_path / "page.html")
+    everything = fedslim("show", results)
+    note.unlink()
+    other.unlink()
+    assert ran.only_line == "fedslim: warning: left out: 1 cell that failed: chess.iid-10.seed0.sa"
+    assert "left out: 1 cell that failed: chess.iid-10.seed0.sa" in (tmp_path / "page.html").read_text("utf-8")
+    assert "2 cells that failed" in everything.only_line
+
+
+def test_a_folder_called_like_an_experiment(fedslim, results, tmp_path, monkeypatch):
+    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "iid").mkdir()
+    assert "there is no record of a run in this folder" in fedslim("report", "iid").only_line
+    assert fedslim("report", "iid", "--results", results, "--out", "page.html").code == 0

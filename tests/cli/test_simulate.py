@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import signal
 import subprocess
 import sys
@@ -305,3 +306,12 @@ def test_the_demo_on_a_network_has_no_report(fedslim, tmp_path):
 
 def test_the_demo_is_of_all_variants():
     assert set(demo.MEANING) == set(Variant)
+
+
+def test_a_name_that_looks_like_an_option_can_be_typed_again(fedslim, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-my data.dat").write_text("1 2\n1 2\n2 3\n")
+    assert fedslim("simulate", "--clients", 2, "--no-compare", "--out", "run", "--", "-my data.dat").code == 0
+    command = load_run(tmp_path / "run").command
+    assert command == "fedslim simulate './-my data.dat' --clients 2 --no-compare"
+    assert fedslim(*shlex.split(command)[1:]).code == 0

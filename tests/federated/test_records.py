@@ -121,6 +121,8 @@ def test_a_notebook_takes_no_markup_from_names(ran):
     simulation, _, _ = ran
     hostile = simulation_record(simulation, None, data="d", command="<img src=x onerror=alert(1)>")
     assert "<img" not in hostile._repr_html_()
+    turned = simulation_record(simulation, None, data="d", command="\u202ex\x1b[2J\x00")
+    assert not {"\u202e", "\x1b", "\x00"} & set(turned._repr_html_())
 
 
 PIECES = [b"", b'"', b"null", b"-1", b"1e999", b"[", b"}", b"\xff", b"\\ud800", b"9" * 30]

@@ -4,7 +4,7 @@ import pytest
 
 from fedslim.errors import InputError
 from fedslim.federated.records import save_run
-from fedslim.report.finding import find_records, record_files
+from fedslim.report.finding import find_records
 
 
 def test_records_are_found_in_files_folders_and_below(records, tmp_path):
@@ -14,14 +14,34 @@ def test_records_are_found_in_files_folders_and_below(records, tmp_path):
     save_run(so, tmp_path / "runs" / "cell-2.json")
     (tmp_path / "runs" / "other.json").write_text('{"format": "fedslim-code-table"}')
     (tmp_path / "runs" / "broken.json").write_text("{")
-    assert [found.variant for found in find_records([tmp_path / "runs"])] == ["x", "so", "sa"]
-    assert [found.variant for found in find_records([tmp_path / "runs" / "a"])] == ["x"]
-    assert [found.variant for found in find_records([tmp_path / "runs" / "cell-2.json"])] == ["so"]
+    assert [found.variant for found in find_records([tmp_path / "runs"]).records] == ["x", "so", "sa"]
+    assert [found.variant for found in find_records([tmp_path / "runs" / "a"]).records] == ["x"]
+    assert [found.variant for found in find_records([tmp_path / "runs" / "cell-2.json"]).records] == ["so"]
 
 
 def test_a_record_that_is_named_twice_is_there_once(records, tmp_path):
     save_run(records[0], tmp_path / "a" / "run.json")
-    assert record_files([tmp_path / "a", tmp_path / "a" / "run.json", tmp_path]) == [tmp_path / "a" / "run.json"]
+    found = find_records([tmp_path / "a", tmp_path / "a" / "run.json", tmp_path])
+    assert (found.files, len(found.records), found.remarks) == ([tmp_path / "a" / "run.json"], 1, [])
+
+
+def test_what_cannot_be_used_is_left_out_with_a_word_unless_it_was_named(records, tmp_path):
+    save_run(records[0], tmp_path / "cells" / "good.json")
+    bad = tmp_path / "cells" / "bad.json"
+    bad.write_text('{"format": "fedslim-run", "version": 1}')
+    for name in [f"cell-{k:02}" for k in range(12)]:
+        (tmp_path / "cells" / f"{name}.failed.txt").write_text("no luck")
+    found = find_records([tmp_path / "cells"])
+    assert [file.name for file in found.files] == ["good.json"]
+    assert found.remarks[0].startswith("left out: bad.json is not the record of a run that fedslim can use: ")
+    assert found.remarks[1].startswith("left out: 12 cells that failed: cell-00, cell-01, ")
+    assert found.remarks[1].endswith(", cell-09, …")
+    assert find_records([], [tmp_path / "cells" / "good.json", bad]).remarks == found.remarks[:1]
+    with pytest.raises(InputError, match=r"bad\.json is not the record of a run"):
+        find_records([tmp_path / "cells", bad])
+    (tmp_path / "cells" / "good.json").unlink()
+    with pytest.raises(InputError, match=r"left out: bad\.json is not the record of a run"):
+        find_records([tmp_path / "cells"])
 
 
 def test_a_folder_without_records_is_refused(tmp_path):

@@ -63,7 +63,7 @@ RESULTS = Path("results")
 
 @app.command("list")
 def list_(json: options.Json = False) -> None:
-    """List the experiments: what each asks, of which data."""
+    """List the experiments: what each asks, and of which data."""
     from fedslim.experiments import EXPERIMENTS  # noqa: PLC0415  # see fedslim.cli
 
     experiments = EXPERIMENTS.values()
@@ -71,8 +71,8 @@ def list_(json: options.Json = False) -> None:
         told = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
         print_json({"experiments": told})
         return
-    rows = [(e.name, f"{len(e.settings) * 3}", e.asks) for e in experiments]
-    print_rich(grid(("name", "runs for each set", "asks"), rows, left=1, right=2))
+    rows = [(e.name, f"{len(e.settings) * 3}", e.asks, ", ".join(e.datasets)) for e in experiments]
+    print_rich(grid(("name", "runs for each set", "asks", "data"), rows, left=1, right=2))
 
 
 @app.command()
@@ -98,13 +98,16 @@ def run(
     What was run before is kept, so that a run that was stopped or killed goes on where it was; what failed is tried
     again. Ctrl-C loses no more than the cells that are running.
     """
-    from fedslim.experiments.running import Runner  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.experiments.references import reference_tables  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.experiments.running import Runner  # noqa: PLC0415
 
     if references is not None and not references.is_dir():
         msg = f"--references {references}: there is no such folder; name the one with the tables, or leave it out"
         raise ParameterError(msg)
     experiment, cells, remarks, store = _chosen(name, datasets, variants, seeds, results, from_)
-    _check_room(results)
+    for data in {cell.data for cell in cells}:
+        reference_tables(references, data)  # one that cannot be read is said before hours of work
+    _make_room(results)
     with _telling(experiment.name, quiet=quiet) as tell:
         state = Runner(store, from_, references).run(cells, jobs=jobs, tell=tell)
     _print(experiment, cells, store, remarks)
@@ -129,6 +132,7 @@ def show(
     from fedslim.experiments.tables import as_markdown, tabulate  # noqa: PLC0415  # see fedslim.cli
 
     experiment, cells, remarks, store = _chosen(name, datasets, variants, seeds, results, from_, shown=True)
+    remarks = (*remarks, *_elsewhere(experiment, cells, store))
     table = tabulate(experiment, cells, store)
     said = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
@@ -182,8 +186,8 @@ def _chosen(  # noqa: PLR0917  # what three commands have in common
     chosen = [v.value for v in (Variant.sa, Variant.so, Variant.x)] if variants is None else _variants(variants)
     store = Store(results)
     resolved = resolve(wanted, folder, store.datasets() if shown else ())  # what was run can be shown without its data
-    if not resolved.names:
-        msg = f"none of the data are at hand: {'; '.join(resolved.remarks)}"
+    if not resolved.names or (datasets is not None and resolved.remarks):
+        msg = "; ".join(resolved.remarks)
         raise ParameterError(msg)
     return experiment, experiment.cells(resolved.names, chosen, seeds), resolved.remarks, store
 
@@ -205,11 +209,28 @@ def _words(option: str, text: str) -> list[str]:
     return words
 
 
-def _check_room(results: Path) -> None:
+def _elsewhere(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store") -> list[str]:
+    """What somebody may look for in vain."""
+    if not store.folder.is_dir():
+        return [f"{store.folder}: there is no such folder; nothing was run yet, or --results names another"]
+    others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
+    return [f"there are records of other data; see them with --datasets {','.join(others)}"] if others else []
+
+
+def _make_room(results: Path) -> None:
+    """Make the folder, and see that records can be written to it: before hours of work, not after."""
+    from tempfile import TemporaryFile  # noqa: PLC0415
+
     if results.exists() and not results.is_dir():
         msg = f"--results {results}: this is a file; name a folder"
         raise ParameterError(msg)
-    check_place(results / "record.json", option="--results")
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=results):
+            pass
+    except OSError as error:
+        msg = f"--results {results}: records cannot be written there: {error.strerror}; name another folder"
+        raise ParameterError(msg) from error
 
 
 # -- what is shown ---------------------------------------------------------------------------------------------------
@@ -234,13 +255,14 @@ def _grid(table: "ResultTable") -> Any:
 
 
 def _told(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
-    record = store.load(cell)
+    found = store.look(cell)
+    failure = found if isinstance(found, str) else None
     beside = experiment.paper(cell)
     return {
         **cell.as_dict(),
-        "state": "done" if record is not None else "failed" if store.failure(cell) is not None else "not run",
-        "failure": store.failure(cell),
-        "figures": None if record is None else record.figures,
+        "state": "not run" if found is None else "done" if failure is None else "failed",
+        "failure": failure,
+        "figures": None if found is None or isinstance(found, str) else found.figures,
         "paper": None if beside is None else dict(beside),
     }
 

@@ -23,7 +23,7 @@ def typed(context: typer.Context) -> str:
             continue
         text = str(value.value if isinstance(value, Enum) else value)
         if parameter.param_type_name == "argument":
-            words.append(text)
+            words.append(f"./{text}" if text.startswith("-") else text)  # a file; it would be taken for an option
         else:
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], text]
     return shlex.join(words)

@@ -8,7 +8,7 @@ import typer
 
 from fedslim.cli.experiment import RESULTS
 from fedslim.cli.saving import check_place
-from fedslim.cli.stream import print_text
+from fedslim.cli.stream import print_text, say
 from fedslim.cli.text import printable
 from fedslim.errors import InputError
 
@@ -40,44 +40,44 @@ def report(
 
     The file needs no network and no other file. Several runs stand side by side, with their curves in one chart.
     """
-    from fedslim.federated.records import load_run  # noqa: PLC0415  # see fedslim.cli
-    from fedslim.report.finding import record_files  # noqa: PLC0415
+    from fedslim.experiments import EXPERIMENTS, Store  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.report.finding import find_records  # noqa: PLC0415
     from fedslim.report.page import write_page  # noqa: PLC0415
     from fedslim.report.view import view  # noqa: PLC0415
 
-    named = [file for run in runs for file in _of_experiment(run, results) or (run,)]
-    files = record_files(named)
-    place = out or _beside(runs)
-    for file in files:
+    experiments = [run for run in runs if _is_experiment(run, results)]
+    searched = [file for run in experiments for file in _of_experiment(run, results)]
+    failed = [cell for run in experiments for cell in Store(results).failed(EXPERIMENTS[str(run)])]
+    found = find_records([run for run in runs if run not in experiments], searched, failed)
+    place = out or _beside(runs, experiments)
+    for file in found.files:
         check_place(place, besides=file, what="the record of a run")
-    write_page(view([load_run(file) for file in files], title=title or _title(runs)), place)
+    of_one = EXPERIMENTS[str(experiments[0])].title if len(runs) == len(experiments) == 1 else None
+    write_page(view(found.records, title=title or of_one, remarks=found.remarks), place)
+    for remark in found.remarks:
+        say(f"fedslim: warning: {remark}")
     print_text(printable(str(place)) + "\n")
 
 
+def _is_experiment(run: Path, results: Path) -> bool:
+    """Whether an experiment is meant: a file or folder of that name counts, unless it is said where records are."""
+    from fedslim.experiments import EXPERIMENTS  # noqa: PLC0415  # see fedslim.cli
+
+    return str(run) in EXPERIMENTS and (results != RESULTS or not run.exists())
+
+
 def _of_experiment(run: Path, results: Path) -> list[Path]:
-    """The records of the experiment of that name, if it is one and no file or folder is called so."""
     from fedslim.experiments import EXPERIMENTS, Store  # noqa: PLC0415  # see fedslim.cli
 
-    experiment = EXPERIMENTS.get(str(run))
-    if experiment is None or run.exists():
-        return []
-    files = Store(results).records(experiment)
+    files = Store(results).records(EXPERIMENTS[str(run)])
     if not files:
         msg = f"{results}: there are no records of {run} in this folder; make them with `fedslim experiment run {run}`"
         raise InputError(msg)
     return files
 
 
-def _title(runs: list[Path]) -> str | None:
-    """What a page of one experiment is called."""
-    from fedslim.experiments import EXPERIMENTS  # noqa: PLC0415  # see fedslim.cli
-
-    experiment = EXPERIMENTS.get(str(runs[0]))
-    return experiment.title if experiment is not None and len(runs) == 1 and not runs[0].exists() else None
-
-
-def _beside(runs: list[Path]) -> Path:
-    """In the folder of the one run or experiment; where there are several, in that where the command was typed."""
-    if len(runs) > 1 or not runs[0].exists():
+def _beside(runs: list[Path], experiments: list[Path]) -> Path:
+    """In the folder of the one run; where there are several, or an experiment, where the command was typed."""
+    if len(runs) > 1 or experiments:
         return Path(REPORT)
     return (runs[0] if runs[0].is_dir() else runs[0].parent) / REPORT

@@ -9,7 +9,8 @@ import typer
 from fedslim.cli import options
 from fedslim.cli.output import print_code_table, table_record
 from fedslim.cli.shown import print_run, print_runs, run_record
-from fedslim.cli.stream import print_json
+from fedslim.cli.stream import print_json, say
+from fedslim.errors import ParameterError
 
 
 def show(
@@ -26,12 +27,19 @@ def show(
 
     Of a run also how it went, what no site finds alone, how well it agrees, what it cost, and how to do it again.
     """
-    from fedslim.report.finding import find_records, is_record  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.experiments import EXPERIMENTS  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.report.finding import find_records, is_record  # noqa: PLC0415
 
+    if not file.exists() and str(file) in EXPERIMENTS:
+        msg = f"{file} is an experiment; see it with `fedslim experiment show {file}`"
+        raise ParameterError(msg)
     if not (file.is_dir() or is_record(file)):
         _show_table(file, top, json=json)
         return
-    records = find_records([file])
+    found = find_records([file])
+    records = found.records
+    for remark in found.remarks:
+        say(f"fedslim: warning: {remark}")
     if json:
         shown = [{"file": str(file), **run_record(record, top)} for record in records]
         print_json(shown[0] if len(shown) == 1 else {"file": str(file), "runs": shown})

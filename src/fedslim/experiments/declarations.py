@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedslim.data import KINDS, data_names, locate, public_sets
+from fedslim.data.generators import MOST_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.experiments import paper
 
@@ -243,7 +244,7 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Col
         elif name in public or name in data_names() or _made(name):
             names.append(name)
         else:
-            msg = f"there are no data called {name!r}; choose from `fedslim data list`"
+            msg = f"there are no data called {name!r:.80}; choose from `fedslim data list`"
             raise ParameterError(msg)
     return Resolved(tuple(dict.fromkeys(names)), tuple(remarks))
 
@@ -251,7 +252,10 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Col
 def _made(name: str) -> bool:
     """Whether such data are made, not read: a kind, or a kind and a size."""
     kind, colon, size = name.partition(":")
-    return kind in KINDS and (not colon or (size.isascii() and size.isdecimal()))
+    if not colon:
+        return kind in KINDS
+    digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MOST_TRANSACTIONS))
+    return kind in KINDS and digits and 1 <= int(size) <= MOST_TRANSACTIONS
 
 
 def _at_hand(name: str, folder: str | Path | None) -> bool:

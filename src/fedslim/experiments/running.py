@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from fedslim.data import load
 from fedslim.errors import WriteError
 from fedslim.experiments.references import add_references
 
@@ -87,6 +88,7 @@ class Runner:
             "folder": None if folder is None else str(folder),
             "references": None if references is None else str(references),
         }
+        self._digests: dict[str, str] = {}
         self._events: SimpleQueue[tuple[_Job, dict[str, Any] | None]] = SimpleQueue()
 
     def run(
@@ -95,7 +97,7 @@ class Runner:
         """Run the cells.
 
         Args:
-            cells: Which; those that have a record are kept as they are.
+            cells: Which; those that have a record of the data as they are now are kept.
             jobs: How many processes at a time.
             tell: Called with how far it is, and with a sentence whenever a cell is finished.
         """
@@ -104,11 +106,14 @@ class Runner:
         state = State(len(cells))
         groups: dict[Any, list[Cell]] = {}
         for cell in cells:
-            if self._store.done(cell):
+            if not self._store.done(cell):
+                groups.setdefault(cell.group, []).append(cell)
+            elif self._outdated(cell):
+                tell(state, f"{cell.key}: the data are not those of its record any more; it is run again")
+                groups.setdefault(cell.group, []).append(cell)
+            else:
                 add_references(cell, self._store, self._told["references"])
                 state.kept += 1
-            else:
-                groups.setdefault(cell.group, []).append(cell)
         waiting: deque[list[Cell]] = deque(groups.values())
         running: list[_Job] = []
         try:
@@ -123,6 +128,13 @@ class Runner:
             for job in running:
                 job.end()
         return state
+
+    def _outdated(self, cell: Cell) -> bool:
+        """Whether the record of a cell is of other data than there are now under that name."""
+        if cell.data not in self._digests:
+            self._digests[cell.data] = load(cell.data, folder=self._told["folder"]).digest()
+        record = self._store.load(cell)
+        return record is not None and record.settings.get("data_digest") != self._digests[cell.data]
 
     def _start(self, cells: list[Cell]) -> _Job:
         process = subprocess.Popen(

@@ -2,7 +2,7 @@
 
 store = Store("results")
 store.load(cell).figures["L_percent"]      # None where it was not run
-store.failure(cell)                        # why it failed, the last time it was tried
+store.look(cell)                           # the record, or why it failed the last time it was tried, or None
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedslim import __version__
 from fedslim.data import KINDS
 from fedslim.data.atomic import write_whole
 from fedslim.errors import CodeTableError, InputError
-from fedslim.federated.records import load_run, save_run
+from fedslim.federated.records import FAILED, load_run, save_run
 from fedslim.mdl.codetable import CodeTable
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class Store:
         """Keep why a cell failed."""
         write_whole(self._failed(cell), reason[-_LONGEST_REASON:].encode(errors="replace") + b"\n")
 
-    def failure(self, cell: Cell) -> str | None:
-        """Why a cell failed when it was last tried, or why its record cannot be read; None if neither is so."""
+    def look(self, cell: Cell) -> RunRecord | str | None:
+        """The record of a cell; why it failed when it was last tried, or cannot be read; None if it was not run."""
         try:
-            if self.load(cell) is not None:
-                return None
+            if (record := self.load(cell)) is not None:
+                return record
         except InputError as error:
             return str(error)
         path = self._failed(cell)
@@ -82,19 +82,27 @@ class Store:
         with path.open("rb") as stream:
             return stream.read(2 * _LONGEST_REASON).decode(errors="replace").strip() or "nobody knows why"
 
+    def failed(self, experiment: Experiment) -> list[str]:
+        """The cells of an experiment that failed when they were last tried, whatever their data and seeds."""
+        settings = {str(setting) for setting in experiment.settings}
+        names = sorted(path.name.removesuffix(FAILED) for path in self.folder.glob(f"*{FAILED}"))
+        return [name for name in names if name.count(".") >= _PARTS - 1 and name.rsplit(".", _PARTS - 1)[1] in settings]
+
     def _failed(self, cell: Cell) -> Path:
-        return self.folder / f"{cell.key}.failed.txt"
+        return self.folder / f"{cell.key}{FAILED}"
 
     def records(self, experiment: Experiment) -> list[Path]:
         """The files of all records that belong to an experiment, whatever their data and seeds."""
         settings = {str(setting) for setting in experiment.settings}
-        files = [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
-        return [path for path in files if path.name.rsplit(".", _PARTS)[1] in settings]
+        return [path for path in self._files() if path.name.rsplit(".", _PARTS)[1] in settings]
 
-    def datasets(self) -> set[str]:
-        """The data of which there are records."""
-        files = [path.name for path in self.folder.glob("*.json") if path.name.count(".") >= _PARTS]
-        return {_named(name.rsplit(".", _PARTS)[0]) for name in files}
+    def datasets(self, experiment: Experiment | None = None) -> set[str]:
+        """The data of which there are records: of one experiment, or any."""
+        files = self._files() if experiment is None else self.records(experiment)
+        return {_named(path.name.rsplit(".", _PARTS)[0]) for path in files}
+
+    def _files(self) -> list[Path]:
+        return [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
 
     # -- what several cells need ------------------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ table.head, table.rows, table.remarks
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
-from fedslim.errors import InputError
 from fedslim.experiments import paper
 from fedslim.experiments.declarations import BUDGET, FOUND, STAND_INS, Setting, standing_for
 from fedslim.words import size
@@ -28,6 +28,8 @@ CENTRALISED = "centralised"
 """What records call our own table of all data in one place."""
 
 NAMES = {"sa": "SA", "so": "SO", "x": "X"}
+
+_PYTHON_NAME = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt): ")
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Outcome:
         """What stands in the line where there is nothing to show."""
         if self.records:
             return None
-        return f"failed: {self.failures[0].splitlines()[-1]}" if self.failures else "not run"
+        return "failed" if self.failures else "not run"
 
     @property
     def name(self) -> str:
@@ -75,19 +77,11 @@ def outcomes(cells: Iterable[Cell], store: Store) -> list[Outcome]:
         lines.setdefault((cell.data, cell.setting, cell.variant), []).append(cell)
     found = []
     for line in lines.values():
-        looked = [_look(cell, store) for cell in line]
+        looked = [store.look(cell) for cell in line]
         records = tuple(each for each in looked if each is not None and not isinstance(each, str))
         failures = tuple(each for each in looked if isinstance(each, str))
         found.append(Outcome(tuple(line), records, failures))
     return found
-
-
-def _look(cell: Cell, store: Store) -> RunRecord | str | None:
-    """The record of a cell, why there is none, or nothing if it was not run."""
-    try:
-        return store.load(cell) or store.failure(cell)
-    except InputError as error:
-        return str(error)
 
 
 def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> ResultTable:
@@ -96,19 +90,21 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
     several = len(experiment.settings) > 1
     labels = ["data", *(["setting"] if several else []), "variant", ""]
     table = ResultTable([*labels, *(column.head for column in columns)], len(labels))
+    found = outcomes(cells, store)
+    table.remarks += _about(experiment, cells, found)
     seen: set[str] = set()
-    table.remarks += _about(experiment, cells)
-    for outcome in outcomes(cells, store):
+    for outcome in found:
         cell = outcome.cells[0]
         name = [cell.data, *([_setting(cell.setting)] if several else []), NAMES[cell.variant]]
-        if columns is FOUND and cell.data not in seen and outcome.records:
+        if columns is FOUND and cell.data not in seen:
             seen.add(cell.data)
-            _add_centralised(table, outcome, several=several)
-        if outcome.missing is not None:
+            if (known := next((o for o in found if o.cells[0].data == cell.data and o.records), None)) is not None:
+                _add_centralised(table, known, several=several)
+        if outcome.missing is None:
+            ours = {column.name: outcome.mean(column.name) for column in columns}
+            _add(table, name, columns, ours, experiment.paper(cell))
+        else:
             table.rows.append([*name, outcome.missing, *([""] * len(columns))])
-            continue
-        ours = {column.name: outcome.mean(column.name) for column in columns}
-        _add(table, name, columns, ours, experiment.paper(cell))
         table.remarks += _remarks(outcome)
     return table
 
@@ -135,7 +131,7 @@ def _add(
     table.rows.append([*same, DIFFERENCE, *(_difference(c, ours.get(c.name), papers.get(c.name)) for c in columns)])
 
 
-def _about(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
+def _about(experiment: Experiment, cells: Sequence[Cell], found: Sequence[Outcome]) -> list[str]:
     """What one must know to read the table."""
     remarks = []
     beside = [cell for cell in cells if experiment.paper(cell) is not None]
@@ -151,17 +147,16 @@ def _about(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
             "agreement and gap are ours against our own table of all data in one place, the paper's against "
             "scikit-mine's"
         )
-    if (seeds := len({cell.seed for cell in cells})) > 1:
-        remarks.append(f"each figure is the mean over {seeds} seeds")
+    if any(len(outcome.records) > 1 for outcome in found):
+        remarks.append(f"figures are means over {len({cell.seed for cell in cells})} seeds, where all of them were run")
     return remarks
 
 
 def _remarks(outcome: Outcome) -> list[str]:
     remarks = []
-    if len(outcome.records) < len(outcome.cells):
-        remarks.append(
-            f"{outcome.name}: {len(outcome.records)} of {len(outcome.cells)} seeds; {len(outcome.failures)} failed"
-        )
+    if outcome.records and len(outcome.records) < len(outcome.cells):
+        remarks.append(f"{outcome.name}: {len(outcome.records)} of {len(outcome.cells)} seeds")
+    remarks += [f"{outcome.name}: failed: {_reason(why)}" for why in dict.fromkeys(outcome.failures)]
     early = sorted({str(r.figures["ending"]) for r in outcome.records if not r.figures["converged"]})
     if early:
         remarks.append(f"{outcome.name}: ended {', '.join(early)}, not converged")
@@ -169,6 +164,11 @@ def _remarks(outcome: Outcome) -> list[str]:
     if others:
         remarks.append(f"{outcome.name}: made by fedslim {', '.join(others)}, and this is {__version__}")
     return remarks
+
+
+def _reason(failure: str) -> str:
+    """The last line of why a cell failed, without the name that Python has for it."""
+    return _PYTHON_NAME.sub("", failure.splitlines()[-1])
 
 
 def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
@@ -210,9 +210,11 @@ def _difference(column: Column, ours: float | None, papers: float | None) -> str
         return ""
     if column.unit == "bytes":
         return f"{papers / ours:,.0f}× less" if ours <= papers else f"{ours / papers:,.1f}× more"
-    if abs(ours - papers) < 0.5 * 10**-column.digits:
+    # Of the figures as they are shown: a reader can do the sum.
+    difference = round(ours, column.digits) - round(papers, column.digits)
+    if abs(difference) < 0.5 * 10**-column.digits:
         return "0"
-    return f"{ours - papers:+,.{column.digits}f}".replace("-", "−")
+    return f"{difference:+,.{column.digits}f}".replace("-", "−")
 
 
 def as_markdown(table: ResultTable) -> str:

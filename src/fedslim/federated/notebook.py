@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from fedslim.words import duration, size
+from fedslim.words import as_html, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +27,8 @@ def run_html(
     }
     if len(sites) > FEW:
         told["sites"] = f"{told['sites']}, …"
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told.items() if text)
-    return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{escape(note)}</p>' if note else ''}"
+    rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in told.items() if text)
+    return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{as_html(note)}</p>' if note else ''}"
 
 
 FEW = 10

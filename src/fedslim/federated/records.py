@@ -41,6 +41,9 @@ VERSION = 1
 RUN = "run.json"
 """The name of the file in a run's folder."""
 
+FAILED = ".failed.txt"
+"""What ends the name of a file that says why there is no record."""
+
 MOST_BYTES = 1 << 29
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -320,9 +323,12 @@ def load_run(path: str | Path) -> RunRecord:
 NUMBERS = (
     *("clients", "transactions", "items", "itemsets", "candidates", "rounds", "messages", "seconds", "L_percent"),
     *("bits_total", "bytes_total", "bytes_up", "bytes_down", "f1", "precision", "recall", "wr50", "wr100", "rho"),
-    *("gap", "gap_recovered", "grr"),
+    *("gap", "gap_recovered", "grr", "centralised_L_percent", "centralised_itemsets"),
 )
 """Figures that are numbers wherever they are known."""
+
+MOST_FIGURE = 1e18
+"""No figure is larger: not the bits nor the bytes of any run."""
 
 MOST_PERCENT = 1e6
 """No table makes the data so much longer."""
@@ -330,16 +336,27 @@ MOST_PERCENT = 1e6
 
 def _check(record: RunRecord, path: Path) -> None:
     """What a report relies on beyond the shape of the file."""
-    for name in NUMBERS:
-        value = record.figures.get(name)
-        if value is not None and (isinstance(value, (str, bool)) or not math.isfinite(value)):
+    for name, value in record.figures.items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name in NUMBERS and not (value is None or is_number):
             raise _bad(path, f"figures.{name} is {value!r:.40}, not a number")
+        if is_number:
+            _check_figure(path, f"figures.{name}", value)
+    for agreement in record.agreements:
+        for name, score in agreement.figures.items():
+            _check_figure(path, f"agreements.{agreement.reference}.{name}", score)
     dealt = record.settings.get("partition")
     if dealt is not None and not (isinstance(dealt, dict) and isinstance(dealt.get("parameters", {}), dict)):
         raise _bad(path, "settings.partition does not say how the data were dealt out")
     if any(not 0 <= step.L_percent <= MOST_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
         raise _bad(path, "its history has a step with an impossible L_percent or time")
     _check_lengths(record, path)
+
+
+def _check_figure(path: Path, name: str, value: Any) -> None:
+    if not abs(value) <= MOST_FIGURE:  # nor is what is no number at all
+        shown = f"{value!r:.40}" if isinstance(value, float) else "too large"
+        raise _bad(path, f"{name} is {shown}, which no run comes to")
 
 
 def _check_lengths(record: RunRecord, path: Path) -> None:
@@ -356,7 +373,7 @@ def _check_lengths(record: RunRecord, path: Path) -> None:
 
 
 def _bad(path: str | Path, why: str) -> InputError:
-    return InputError(f"{path} is not the record of a run that fedslim can use: {why}; make it again with --out")
+    return InputError(f"{path} is not the record of a run that fedslim can use: {why}; make it again")
 
 
 FILES = Format(FORMAT, VERSION, _bad)

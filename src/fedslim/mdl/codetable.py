@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fedslim.mdl.objective import Bits, code_length, description_length, standard_length, standard_lengths
+from fedslim.words import as_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -163,10 +164,8 @@ class CodeTable:
         return frame_of(self.records(), COLUMNS)
 
     def _repr_html_(self) -> str:
-        from html import escape  # noqa: PLC0415
-
         rows = "".join(
-            f"<tr><td>{escape(', '.join(e.labels))}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
+            f"<tr><td>{as_html(', '.join(e.labels))}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
             f"<td>{e.code_length:.2f}</td><td>{e.bits_saved:,.0f}</td></tr>"
             for e in self.top(SHOWN)
         )

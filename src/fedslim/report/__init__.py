@@ -4,5 +4,5 @@ from fedslim.report.finding import find_records
 from fedslim.report.page import write_page
 from fedslim.report.view import view
 
-write_page(view(find_records(["run-x", "run-sa"])), "report.html")
+write_page(view(find_records(["run-x", "run-sa"]).records), "report.html")
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedslim.errors import InputError
-from fedslim.federated.records import FORMAT, RUN, load_run
+from fedslim.federated.records import FAILED, FORMAT, RUN, load_run
+from fedslim.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,27 +17,56 @@ if TYPE_CHECKING:
     from fedslim.federated.records import RunRecord
 
 _OURS = f'"{FORMAT}"'.encode()
+NAMED = 10
+"""Cells that are named where several failed."""
+
 _HEAD = 1 << 20
 """Bytes that tell what a file is: ours say so at the start, and JSON that others have sorted in time."""
 
 
-def find_records(paths: Sequence[str | Path]) -> list[RunRecord]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The records at some places, the files they are in, and a sentence about each thing that a reader will miss."""
+
+    records: list[RunRecord]
+    files: list[Path]
+    remarks: list[str]
+
+
+def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), failed: Sequence[str] = ()) -> Found:
     """All records at these places: files, folders of runs, and folders with records anywhere in them.
 
-    Raises:
-        InputError: A place has none, or one that cannot be used.
-    """
-    return [load_run(path) for path in record_files(paths)]
-
-
-def record_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files of all records at these places, each once, however often it is named.
+    Args:
+        paths: What somebody has named. A file that is named must be a record.
+        searched: Files that somebody else has found. As in a folder, those that cannot be used are left out.
+        failed: Cells that somebody else knows to have failed.
 
     Raises:
-        InputError: A folder has none.
+        InputError: A place has none, or none that can be used.
     """
-    found = chain.from_iterable(_files(Path(path)) for path in paths)
-    return list({file.resolve(): file for file in found}.values())
+    lenient = dict.fromkeys(searched, True)
+    failures = list(failed)
+    for place in map(Path, paths):
+        alone = not place.is_dir() or (place / RUN).is_file()
+        lenient |= dict.fromkeys(_files(place), not alone)
+        failures += [] if alone else [path.name.removesuffix(FAILED) for path in sorted(place.rglob(f"*{FAILED}"))]
+    found: dict[Path, tuple[Path, RunRecord]] = {}  # by where it really is, so that each comes once
+    remarks: list[str] = []
+    for file, may_be_left_out in lenient.items():
+        if file.resolve() in found:
+            continue
+        try:
+            found[file.resolve()] = file, load_run(file)
+        except InputError as error:
+            if not may_be_left_out:
+                raise
+            remarks.append(f"left out: {str(error).replace(str(file), file.name)}")  # a page may travel; paths need not
+    if not found:
+        raise InputError(remarks[0])
+    if failures:
+        names = ", ".join(failures[:NAMED]) + (", …" if len(failures) > NAMED else "")
+        remarks.append(f"left out: {count(len(failures), 'cell')} that failed: {names}")
+    return Found([record for _, record in found.values()], [file for file, _ in found.values()], remarks)
 
 
 def _files(path: Path) -> list[Path]:

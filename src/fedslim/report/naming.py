@@ -34,18 +34,23 @@ def _traits(record: RunRecord) -> dict[str, str]:
     """What may tell a run from others, the plainest first."""
     settings = record.settings
     dealt: dict[str, Any] = settings.get("partition") or {}
-    chosen = {name: value for name, value in (dealt.get("parameters") or {}).items() if name != "clients"}
-    scheme = " ".join([str(dealt.get("scheme", "")), *(f"{name} {value}" for name, value in chosen.items())]).strip()
     return {
         "data": record.data,
         "variant": record.variant,
         "masks": "no masks" if settings.get("masked") is False and record.variant != "so" else "",
         "sites": f"{len(record.sites)} sites",
-        "partition": scheme,
+        "partition": scheme_of(record),
         "time": "" if settings.get("max_time") is None else f"{settings['max_time']} s",
         "rounds": "" if settings.get("max_rounds") is None else f"{settings['max_rounds']} rounds",
         "seed": f"seed {settings.get('seed', dealt.get('seed'))}",
     }
+
+
+def scheme_of(record: RunRecord) -> str:
+    """How the data were dealt out; nothing where nobody dealt them out."""
+    dealt: dict[str, Any] = record.settings.get("partition") or {}
+    chosen = {name: value for name, value in (dealt.get("parameters") or {}).items() if name != "clients"}
+    return " ".join([str(dealt.get("scheme", "")), *(f"{name} {value}" for name, value in chosen.items())]).strip()
 
 
 def title_of(records: Sequence[RunRecord]) -> str:

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import json
 import re
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fedslim.data.atomic import write_whole
+from fedslim.words import as_html
 
 if TYPE_CHECKING:
     from fedslim.report.view import View
@@ -46,10 +46,11 @@ def page(view: View) -> str:
         "style": style,
         "script": script,
         "view": json_in_html(msgspec.to_builtins(view)),
-        "title": escape(_harmless(view.title)),
-        "subtitle": escape(_harmless(view.subtitle)),
-        "lead": escape(_harmless(view.runs[0].lead)),
-        "version": escape(view.version),
+        "title": as_html(view.title),
+        "subtitle": as_html(view.subtitle),
+        "remarks": "".join(f'<p class="remark">{as_html(remark)}</p>' for remark in view.remarks),
+        "lead": as_html(view.runs[0].lead),
+        "version": as_html(view.version),
     }
     # In one go, so that nothing within a part is taken for a place to fill.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _part("page.html"))
@@ -68,11 +69,6 @@ def _policy(script: str, style: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _harmless(text: str) -> str:
-    """Without marks of direction, which reorder what follows, and halves of characters, which cannot be written."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "\ufffd", text)
 
 
 def _part(name: str) -> str:

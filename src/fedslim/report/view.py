@@ -16,7 +16,7 @@ import msgspec
 from fedslim import __version__
 from fedslim.errors import InputError
 from fedslim.report import phrases
-from fedslim.report.naming import names, title_of
+from fedslim.report.naming import names, scheme_of, title_of
 from fedslim.report.phrases import Fact  # noqa: TC001  # msgspec looks at the types of fields
 from fedslim.words import brief
 
@@ -147,18 +147,20 @@ class View(msgspec.Struct, frozen=True):
 
     title: str
     subtitle: str
+    remarks: list[str]  # on what is not here
     version: str
     columns: list[str]
     overview: list[Row]
     runs: list[RunView]
 
 
-def view(records: Sequence[RunRecord], *, title: str | None = None) -> View:
+def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> View:
     """What a report of these runs shows.
 
     Args:
         records: One run, or several: the variants on the same data, or the cells of an experiment.
         title: What stands above it; made of the data's names if left out.
+        remarks: What a reader should know about runs that are not here.
 
     Raises:
         InputError: There is no run.
@@ -173,6 +175,7 @@ def view(records: Sequence[RunRecord], *, title: str | None = None) -> View:
     return View(
         title=title or title_of(records),
         subtitle=phrases.subtitle(records),
+        remarks=list(remarks),
         version=__version__,
         columns=list(phrases.COLUMNS),
         overview=[
@@ -184,10 +187,14 @@ def view(records: Sequence[RunRecord], *, title: str | None = None) -> View:
 
 
 def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs of a data set together, the smaller federations first, and the variants as everywhere: x, sa, so."""
+    """The runs of a data set together, then those dealt out alike, the smaller federations first, and x, sa, so."""
     data = list(dict.fromkeys(record.data for record in records))
     variants = list(phrases.MEANING)
-    return sorted(records, key=lambda r: (data.index(r.data), len(r.sites), variants.index(r.variant)))
+    dealt = list(dict.fromkeys(map(scheme_of, records)))
+    return sorted(
+        records,
+        key=lambda r: (data.index(r.data), dealt.index(scheme_of(r)), len(r.sites), variants.index(r.variant)),
+    )
 
 
 def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
