@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 WORD_BYTES = 8
 MOST_EPOCHS = 1 << 16
+MOST_LATE = 3
+"""Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
 
 
 class Kept(Protocol):
@@ -94,6 +96,7 @@ class ServerSession:
         self._waiting: set[str] = set()
         self._sends: list[Send] = []  # of the round that is going on
         self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
+        self._late = dict.fromkeys(self.members, 0)  # for each member, what it has said since
         self._epoch = -1  # how often a roster was sent, less one
         self._epoch_known = True  # not after a restart: members then say which comes next
         self._items = 0
@@ -177,10 +180,11 @@ class ServerSession:
             raise ProtocolError(msg)
         state = self._states[member]
         if isinstance(message, m.Join) and self._farewell is not None:
+            self._late[member] = 0
             return [Send((member,), self._farewell)]  # it was away when the run ended
         after = at_server(state, message, member)
         if state is MemberState.FINISHED:
-            return []  # it was on its way when the run ended; that Heard came matters to whoever carries messages
+            return self._take_late(member, message)
         if isinstance(message, m.Abort):
             return self._fail(f"member {member!r} gave up: {message.reason}", member)
         if isinstance(message, m.Join):
@@ -202,6 +206,14 @@ class ServerSession:
         self._replies[member] = message
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
+
+    def _take_late(self, member: str, message: m.FromClient) -> list[ServerOutput]:
+        """What was on its way when the run ended; that `Heard` came matters to whoever carries messages."""
+        self._late[member] += 1
+        if self._late[member] > MOST_LATE:
+            msg = f"member {member!r} sent {type(message).__name__} long after the end; it is refused"
+            raise ProtocolError(msg)
+        return []
 
     def _take_ready(self, member: str, ready: m.Ready, after: MemberState, now: float) -> list[ServerOutput]:
         state = self._states[member]
