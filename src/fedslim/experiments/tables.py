@@ -27,6 +27,9 @@ OURS, PAPERS, DIFFERENCE = "ours", "paper", "difference"
 CENTRALISED = "centralised"
 """What records call our own table of all data in one place."""
 
+SOME = 10
+"""Below so many times a tenth matters."""
+
 NAMES = {"sa": "SA", "so": "SO", "x": "X"}
 
 _PYTHON_NAME = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt): ")
@@ -206,10 +209,11 @@ def _shown(column: Column, value: float | None) -> str:
 
 
 def _difference(column: Column, ours: float | None, papers: float | None) -> str:
-    if ours is None or papers is None:
+    if ours is None or papers is None or (column.unit == "bytes" and min(ours, papers) <= 0):
         return ""
     if column.unit == "bytes":
-        return f"{papers / ours:,.0f}× less" if ours <= papers else f"{ours / papers:,.1f}× more"
+        times = max(ours, papers) / min(ours, papers)
+        return f"{times:,.{1 if times < SOME else 0}f}× {'less' if ours <= papers else 'more'}"
     # Of the figures as they are shown: a reader can do the sum.
     difference = round(ours, column.digits) - round(papers, column.digits)
     if abs(difference) < 0.5 * 10**-column.digits:
