@@ -174,7 +174,7 @@ def test_engine_and_twin_agree_on_wide_data(n_items, seed):
     compare(rows, n_items)
 
 
-@pytest.mark.parametrize("n_items", [400, 900])
+@pytest.mark.parametrize("n_items", [pytest.param(400, marks=pytest.mark.slow), 900])
 def test_engine_and_twin_agree_on_transactions_of_several_hundred_items(n_items):
     rng = random.Random(n_items)
     base = rng.sample(range(n_items), 330)

@@ -49,7 +49,7 @@ def test_the_highest_effort_reaches_the_published_compression(public_data, name)
     assert mine(load(name, folder=public_data), effort=4).table.compression.L_percent <= PUBLISHED[name]
 
 
-@pytest.mark.parametrize("name", ["ionosphere", "chess"])
+@pytest.mark.parametrize("name", ["ionosphere", pytest.param("chess", marks=pytest.mark.slow)])
 def test_a_higher_effort_never_ends_worse(public_data, name):
     db = load(name, folder=public_data)
     bits = [mine(db, effort=effort).table.compression.after.total for effort in (1, 2, 3, 4)]

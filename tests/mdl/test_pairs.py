@@ -23,7 +23,7 @@ def at(ledger, places):
 
 
 @given(CHANGES, st.booleans(), st.lists(ELEMENTS, max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_ledger_is_a_dictionary(changes, many, elements):
     ledger, other, twin = PairLedger(), PairLedger(), {}
     for counts, leaving in [*MANY * many, *changes]:
