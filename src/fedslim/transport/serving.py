@@ -18,6 +18,7 @@ from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, Unt
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
+from fedslim.protocol.legality import MemberState
 from fedslim.transport import status
 from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
@@ -404,7 +405,8 @@ class NetworkServer:
             self._cut_revoked()
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
-            away = [name for name in waiting if name not in self._lines]
+            # Whoever has a line and does not join is away like one who has none.
+            away = [n for n in waiting if n not in self._lines or self.session.state_of(n) is MemberState.AWAY]
             if self._round_since is not None and self._fruitless():
                 continue
             if self.session.gathered and away and passed > self._patience.grace:
