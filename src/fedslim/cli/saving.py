@@ -22,16 +22,13 @@ class Saved:
     failure: FedslimError | None = None
 
 
-def check_place(
-    path: Path, *, besides: str | Path | None = None, what: str = "the data", option: str = "--out"
-) -> None:
+def check_place(path: Path, *, besides: str | Path | None = None, what: str = "the data") -> None:
     """Check that a file can be written there, and that it would not replace the file it is made from.
 
     Args:
-        path: What was given, or a file in the folder that was.
+        path: What was given as --out.
         besides: The file, or name of data, that it is made from.
         what: And what to call that.
-        option: The option that it was given with.
 
     Raises:
         InputError: It cannot; better now than after an hour of mining.
@@ -41,7 +38,7 @@ def check_place(
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error}); name another file"
     if problem:
-        msg = f"{option} {path}: {problem}"
+        msg = f"--out {path}: {problem}"
         raise InputError(msg)
 
 

@@ -106,9 +106,10 @@ class Runner:
         state = State(len(cells))
         groups: dict[Any, list[Cell]] = {}
         for cell in cells:
-            if not self._store.done(cell):
+            record = self._store.look(cell)
+            if record is None or isinstance(record, str):
                 groups.setdefault(cell.group, []).append(cell)
-            elif self._outdated(cell):
+            elif record.settings.get("data_digest") != self._digest(cell.data):
                 tell(state, f"{cell.key}: the data are not those of its record any more; it is run again")
                 groups.setdefault(cell.group, []).append(cell)
             else:
@@ -129,12 +130,11 @@ class Runner:
                 job.end()
         return state
 
-    def _outdated(self, cell: Cell) -> bool:
-        """Whether the record of a cell is of other data than there are now under that name."""
-        if cell.data not in self._digests:
-            self._digests[cell.data] = load(cell.data, folder=self._told["folder"]).digest()
-        record = self._store.load(cell)
-        return record is not None and record.settings.get("data_digest") != self._digests[cell.data]
+    def _digest(self, data: str) -> str:
+        """Of the data as they are now."""
+        if data not in self._digests:
+            self._digests[data] = load(data, folder=self._told["folder"]).digest()
+        return self._digests[data]
 
     def _start(self, cells: list[Cell]) -> _Job:
         process = subprocess.Popen(
