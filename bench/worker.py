@@ -24,7 +24,8 @@ from fedslim.mdl.driver import Progress, Stop, drive
 from fedslim.mdl.effort import policies
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
-from fedslim.mdl.search import Policy, SlimSearch
+from fedslim.mdl.policy import Policy
+from fedslim.mdl.search import SlimSearch
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
 

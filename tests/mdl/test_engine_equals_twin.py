@@ -15,8 +15,9 @@ from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.effort import CHEAPER, FREE, HALF
 from fedslim.mdl.objective import EXACT, data_terms, model_terms, standard_length
+from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Insert
-from fedslim.mdl.search import Policy, SlimSearch
+from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -55,6 +56,7 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
         policy.charges,
         policy.look_ahead,
         policy.sweep,
+        policy.min_count,
     )
     twin.run(steps)
     search = SlimSearch(n_items, policy)
@@ -117,6 +119,7 @@ policies = st.builds(
     order=st.sampled_from(["usage", "support"]),
     max_itemset_size=st.sampled_from([None, None, 2, 3]),
     min_support=st.sampled_from([1, 1, 3]),
+    min_count=st.sampled_from([1, 1, 2, 3, 5]),
     charges=st.sampled_from([(EXACT,), (EXACT,), (HALF,), (CHEAPER,), (FREE,), (EXACT, FREE), (CHEAPER, HALF, FREE)]),
     look_ahead=st.sampled_from([1, 1, 2, 5]),
     sweep=st.booleans(),

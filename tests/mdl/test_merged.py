@@ -29,8 +29,9 @@ from fedslim.mdl.objective import (
     standard_lengths,
 )
 from fedslim.mdl.pairs import PairCounts
+from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Change
-from fedslim.mdl.search import Policy, SlimSearch
+from fedslim.mdl.search import SlimSearch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from federation import Federation, MergedTwin, database, dense, rows, skewed

@@ -7,8 +7,9 @@ import pytest
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.objective import description_length, estimated_gain, standard_lengths
+from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import CoUsages, Insert, TryInsert
-from fedslim.mdl.search import Policy, SlimSearch
+from fedslim.mdl.search import SlimSearch
 
 ROWS = ["abc"] * 3 + ["ae"] * 2 + ["abd"] * 4 + ["ce"]
 GAINS = {"ab": 13.82, "bd": 7.43, "ad": 6.14, "bc": -6.21, "ac": -7.00, "ae": -9.14, "ce": -11.18}

@@ -14,7 +14,8 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.effort import FREE
 from fedslim.mdl.objective import EXACT, estimated_gain
-from fedslim.mdl.search import Policy, SlimSearch
+from fedslim.mdl.policy import Policy
+from fedslim.mdl.search import SlimSearch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from twin import cover

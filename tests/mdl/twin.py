@@ -41,6 +41,7 @@ class Twin:
     charges: tuple[Charge, ...] = (EXACT,)
     look_ahead: int = 1
     sweep: bool = False
+    min_count: int = 1
     entries: dict[Itemset, int] = field(default_factory=dict)
     candidates: int = 0
     accepted: int = 0
@@ -62,7 +63,13 @@ class Twin:
 
     def __post_init__(self) -> None:
         self.charge = self.charges[0]
+        rare = {i for i in range(self.n_items) if self.support((i,)) < self.min_count}
+        self.transactions = [t - rare for t in self.transactions]
         self.lengths = standard_lengths([self.support((i,)) for i in range(self.n_items)])
+        usages = self.usages()
+        standard = [standard_length(x, self.lengths) for x in usages]
+        self.bits = math.fsum(data_terms(usages.values())) + math.fsum(model_terms(usages.values(), standard))
+        self.forced = False
 
     def terms(self, usages: dict[Itemset, int]) -> list[float]:
         standard = [standard_length(x, self.lengths) for x in usages]
@@ -82,6 +89,8 @@ class Twin:
         total, in_use = sum(usages.values()), sum(u > 0 for u in usages.values())
         found = []
         for (x, y), c in together.items():
+            if c < self.min_count:
+                continue
             if self.max_itemset_size is not None and len(x) + len(y) > self.max_itemset_size:
                 continue
             st_x, st_y = standard_length(x, self.lengths), standard_length(y, self.lengths)
@@ -96,7 +105,7 @@ class Twin:
             self.charge = charge
             while self.accepted != steps and self.step(rejected):
                 pass
-            while self.sweep and self.prune(set(self.entries)):
+            while self.sweep and self.swept():
                 rejected.clear()
                 while self.step(rejected):
                     pass
@@ -119,21 +128,41 @@ class Twin:
             trial = self.entries | {itemset: c if self.order == "usage" else support}
             after = self.usages(trial)
             bits = self.bits_changed(usages, after)
-            if support < self.min_support or bits >= 0:
+            if support < self.min_support or bits >= 0 or after[itemset] < self.min_count:
                 rejected[pair] = counts
             else:
-                found.append((bits, tried, trial, after))
+                found.append((bits, tried, trial, after, pair, counts))
         if not found:
             return False
-        _, _, self.entries, after = min(found, key=lambda trial: trial[:2])
+        bits, _, trial, after, pair, counts = min(found, key=lambda trial: trial[:2])
+        before = self.state()
+        self.entries = trial
+        self.bits += bits
+        self.prune(self.clean(usages, after))
+        if self.undone(before):
+            rejected[pair] = counts
+            return True
         self.accepted += 1
-        shrunk = self.clean(usages, after)
-        if self.pruning:
-            self.prune(shrunk)
         # An itemset that comes back after it was dropped is a new one: nothing is held against it.
         for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
             del rejected[old]
         return True
+
+    def state(self) -> tuple[dict[Itemset, int], int, float]:
+        self.forced = False
+        return dict(self.entries), self.pruned, self.bits
+
+    def undone(self, before: tuple[dict[Itemset, int], int, float]) -> bool:
+        """Go back to what was before, if itemsets that had to go made it no better."""
+        if not self.forced or self.bits < before[2]:
+            return False
+        self.entries, self.pruned, self.bits = before
+        return True
+
+    def swept(self) -> int:
+        before = self.state()
+        gone = self.prune(set(self.entries))
+        return 0 if self.undone(before) else gone
 
     def clean(self, before: dict[Itemset, int], after: dict[Itemset, int]) -> set[Itemset]:
         """Drop itemsets without usage; returns those that are used less than before."""
@@ -145,11 +174,16 @@ class Twin:
         gone = 0
         while pending := {x for x in pending if x in self.entries}:
             usages, table = self.usages(), self.table()
+            if not self.pruning and not (pending := {x for x in pending if usages[x] < self.min_count}):
+                break
             worst = min(pending, key=lambda x: (usages[x], table.index(x)))
             pending.remove(worst)
             trial = {x: entry for x, entry in self.entries.items() if x != worst}
             after = self.usages(trial)
-            if self.bits_changed(usages, after | {worst: 0}) < 0:
+            bits = self.bits_changed(usages, after | {worst: 0})
+            if bits < 0 or usages[worst] < self.min_count:
+                self.forced |= usages[worst] < self.min_count
+                self.bits += bits
                 self.entries = trial
                 self.pruned += 1
                 gone += 1

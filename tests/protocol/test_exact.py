@@ -16,7 +16,7 @@ from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
 from fedslim.mdl.merged import MergedSearch
-from fedslim.mdl.search import Policy
+from fedslim.mdl.policy import Policy
 from fedslim.protocol import messages as m
 from fedslim.protocol import wants
 

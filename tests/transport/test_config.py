@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import ConfigurationError, DataError, FedslimError, InputError
-from fedslim.mdl.search import Policy
+from fedslim.mdl.policy import Policy
 from fedslim.protocol.messages import Settings
 from fedslim.transport import config
 from fedslim.transport.config import SECTIONS, FederationFile, Limits, write_template

@@ -52,6 +52,7 @@ def mine(
     min_support: Annotated[
         int, typer.Option(metavar="N", callback=whole(1), help="Only itemsets in at least N transactions.")
     ] = 1,
+    min_count: options.MinCount = 1,
     max_itemset_size: Annotated[
         int | None, typer.Option(metavar="N", callback=whole(1), help="Only itemsets of at most N items.")
     ] = None,
@@ -91,6 +92,7 @@ def mine(
         max_time=max_time,
         effort=effort,
         min_support=min_support,
+        min_count=min_count,
         max_itemset_size=max_itemset_size,
         order=order,
         pruning=not no_pruning,

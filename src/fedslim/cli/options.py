@@ -78,6 +78,10 @@ MaxTime = Annotated[
     float | None,
     typer.Option(metavar="S", callback=positive_seconds, help="Mine for S seconds at most; the best so far counts."),
 ]
+MinCount = Annotated[
+    int,
+    typer.Option(metavar="N", callback=whole(1), help="Show no count below N: merge rarer items, leave itemsets out."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Top = Annotated[

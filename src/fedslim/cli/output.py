@@ -38,6 +38,8 @@ def table_record(table: CodeTable, top: int) -> dict[str, Any]:
         "bits_data_before": c.before.data,
         "bits_model_before": c.before.model,
         "itemsets": len(table),
+        "min_count": table.min_count,
+        "other": table.other,
         "top": [
             {
                 "items": list(e.labels),
@@ -86,9 +88,15 @@ def print_code_table(
         ("found", f"{count(len(table), 'itemset')}{shown}"),
         ("L%", f"{c.L_percent:.2f} total, {c.L_data_percent:.2f} data alone"),
         ("bits", f"{total} (data {data}, model {model})"),
+        *([("merged", _merged(table))] if table.min_count > 1 else []),
         *more,
     ]
     print_rich(*parts, *between, summary(facts))
+
+
+def _merged(table: CodeTable) -> str:
+    least = f"no count below {table.min_count:,} is shown"
+    return f"{least}; {count(table.other, 'occurrence')} of rarer items are merged" if table.other else least
 
 
 def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int, left: int = 0) -> Table:

@@ -226,6 +226,15 @@ class TransactionDatabase:
         source = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return TransactionDatabase(offsets, self.items[source], self.vocabulary, name=name or self.name)
 
+    def without(self, items: Sequence[int]) -> TransactionDatabase:
+        """The same transactions, in which these items do not occur; the vocabulary stays."""
+        stays = np.ones(self.n_items, bool)
+        stays[list(items)] = False
+        kept = stays[self.items]
+        offsets = np.zeros(len(kept) + 1, np.int64)
+        np.cumsum(kept, out=offsets[1:])
+        return TransactionDatabase(offsets[self.offsets], self.items[kept], self.vocabulary, name=self.name)
+
 
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
     """One transaction as a list; whatever cannot be one is named by its number, counted from 1."""

@@ -34,6 +34,7 @@ class Format:
     name: str
     version: int
     bad: Callable[[str | Path, str], FedslimError]
+    oldest: int | None = None  # the oldest version that is still read, if not only the newest
 
     def read(self, path: Path, most_bytes: int) -> bytes:
         """The content of a file.
@@ -58,8 +59,10 @@ class Format:
             head = msgspec.json.decode(data, type=_Head)
             if head.format != self.name:
                 raise self.bad(path, f"its format is {head.format!r:.60}, not {self.name!r}")
-            if head.version != self.version:
-                why = f"it is of version {head.version}, and this fedslim reads version {self.version}"
+            oldest = self.version if self.oldest is None else self.oldest
+            if not oldest <= head.version <= self.version:
+                read = f"versions {oldest} to" if oldest < self.version else "version"
+                why = f"it is of version {head.version}, and this fedslim reads {read} {self.version}"
                 raise self.bad(path, why)
             return msgspec.json.decode(data, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -37,7 +37,7 @@ from fedslim.federated.records import load_run
 from fedslim.federated.simulation import UNMASKED, Simulation, check_run, named_sites
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
-from fedslim.mdl.search import Tally
+from fedslim.mdl.steps import Tally
 from fedslim.metrics import Communication
 from fedslim.transport.config import ABOUT, SECTIONS, FederationFile
 from fedslim.transport.keyed import template

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fedslim.errors import RunError
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.search import Tally
+    from fedslim.mdl.steps import Tally
     from fedslim.protocol import messages as m
     from fedslim.protocol.outcome import Ending, Outcome
     from fedslim.protocol.server import ServerSession

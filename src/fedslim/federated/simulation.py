@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.driver import Progress
-    from fedslim.mdl.search import Tally
+    from fedslim.mdl.steps import Tally
     from fedslim.metrics import Communication
     from fedslim.protocol.outcome import Ending
 

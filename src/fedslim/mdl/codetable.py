@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.search import Order
+    from fedslim.mdl.policy import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,10 @@ def _percent(part: float, whole: float) -> float:
 
 @dataclass(frozen=True)
 class CodeTable:
-    """A code table in cover order. `found` has (items, usage, support, entry) of each itemset, singletons apart."""
+    """A code table in cover order. `found` has (items, usage, support, entry) of each itemset, singletons apart.
+
+    No count in it is below `min_count`; `other` says how many occurrences of items were merged for that (`release.py`).
+    """
 
     vocabulary: tuple[str, ...]
     transactions: int
@@ -72,6 +75,8 @@ class CodeTable:
     singleton_usages: tuple[int, ...]
     found: tuple[tuple[Itemset, int, int, int], ...]
     order: Order = "usage"
+    min_count: int = 1
+    other: int = 0
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -110,24 +115,21 @@ class CodeTable:
     @cached_property
     def standard_lengths(self) -> list[float]:
         """For each item its code length in the standard code table."""
-        return standard_lengths(self.supports)
+        return standard_lengths((*self.supports, self.other))[:-1]
 
     @cached_property
     def total_usage(self) -> int:
         """U, the number of codes in the encoded database."""
-        return sum(self.singleton_usages) + sum(usage for _, usage, _, _ in self.found)
+        return sum(self.singleton_usages) + sum(usage for _, usage, _, _ in self.found) + self.other
 
     @cached_property
     def compression(self) -> Compression:
         """How well the table compresses the data it was mined from."""
-        usages = [*self.singleton_usages, *(usage for _, usage, _, _ in self.found)]
-        standard = [
-            *self.standard_lengths,
-            *(standard_length(items, self.standard_lengths) for items, _, _, _ in self.found),
-        ]
-        return Compression(
-            description_length(self.supports, self.standard_lengths), description_length(usages, standard)
-        )
+        supports = (*self.supports, self.other)
+        single = standard_lengths(supports)
+        usages = [*self.singleton_usages, self.other, *(usage for _, usage, _, _ in self.found)]
+        standard = [*single, *(standard_length(items, single) for items, _, _, _ in self.found)]
+        return Compression(description_length(supports, single), description_length(usages, standard))
 
     # -- files and frames ---------------------------------------------------------------------------------------
 

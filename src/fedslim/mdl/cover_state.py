@@ -90,8 +90,12 @@ class CoverState:
     """Implements `questions.Source` for one database."""
 
     def __init__(self, database: TransactionDatabase, *, reuse_slots: bool = True) -> None:
-        self.database = database
         self.table = WorkingTable(database.n_items, reuse_slots=reuse_slots)
+        self._begin(database)
+
+    def _begin(self, database: TransactionDatabase) -> None:
+        """Cover every transaction by single items."""
+        self.database = database
         self._commits = 0
         # The last trial: what is carried out has nearly always just been tried. And what the last insertion changed:
         # if it does not stay after all, that changes back.
@@ -177,6 +181,10 @@ class CoverState:
         return self._remember(("remove", slot), kernel.try_remove(self._ready(), slot))
 
     # -- moves --------------------------------------------------------------------------------------------------
+
+    def drop(self, items: tuple[int, ...]) -> None:
+        """See `Source`."""
+        self._begin(self.database.without(items))
 
     def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
         """See `Source`."""

@@ -10,7 +10,7 @@ from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
 from fedslim.mdl.cover_state import empty_lists, empty_work, lists_for
 from fedslim.mdl.kernels import counting
-from fedslim.mdl.objective import code_length, log2
+from fedslim.mdl.objective import code_length
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -58,9 +58,12 @@ class Covering:
         return known, strange
 
     def cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(ends, elements): the cover of transaction t is elements[ends[t - 1]:ends[t]], in cover order."""
+        """(ends, elements): the cover of transaction t is elements[ends[t - 1]:ends[t]], in cover order.
+
+        Items that the table does not know are refused, unless it was made without rare ones: then they are left out.
+        """
         known, strange = self.known(database)
-        if strange.any():
+        if strange.any() and self.table.min_count == 1:
             t = int(np.flatnonzero(strange)[0])
             label = next(i for i in database.transaction(t) if i not in set(self.table.vocabulary))
             msg = (
@@ -73,19 +76,19 @@ class Covering:
         return ends, np.where(slots < n_items, slots + n_found, slots - n_items)
 
     def bits(self, database: TransactionDatabase) -> NDArray[np.float64]:
-        """The encoded length of each transaction, with one more usage for every element and for "anything else".
+        """The encoded length of each transaction, with one more usage for every element and for any other item.
 
         So a transaction that the table could not encode (an item it never saw) has a finite, large length.
         """
         known, strange = self.known(database)
         ends, slots = self._cover(known)
         usages = [*self.table.singleton_usages, *(usage for _, usage, _, _ in self.table.found)]
-        total = sum(usages) + len(usages) + 1
+        total = sum(usages) + len(usages) + self.table.other + 1
         lengths = np.array([code_length(usage + 1, total) for usage in usages])
         # Added up one transaction at a time: the bits of a transaction do not depend on the others.
         tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         bits = np.bincount(tids, weights=lengths[slots], minlength=len(ends)).astype(np.float64)
-        return bits + strange * log2(total)
+        return bits + strange * code_length(self.table.other + 1, total)
 
     def _cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         slots = np.zeros(database.occurrences, np.int64)

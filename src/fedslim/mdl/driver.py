@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedslim.mdl.questions import Insert, Remove
+from fedslim.mdl.questions import MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fedslim.mdl.questions import Question, Source
-    from fedslim.mdl.search import SearchResult, SlimSearch, Tally
+    from fedslim.mdl.search import SlimSearch
+    from fedslim.mdl.steps import SearchResult, Tally
 
 REPORT_EVERY = 0.1
 """Seconds between two reports of progress: often enough for a person, rarely enough to cost nothing."""
@@ -143,7 +144,7 @@ def drive(
         question: Question = run.send(next(run).put_to(source))
         while not stop.now():
             answer: Any = question.put_to(source)
-            moved = isinstance(question, (Insert, Remove))
+            moved = isinstance(question, MOVES)
             question = run.send(answer)
             if report is not None and moved and time.monotonic() >= next_report:
                 report()

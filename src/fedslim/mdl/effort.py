@@ -18,7 +18,7 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.objective import EXACT, Charge
 
 if TYPE_CHECKING:
-    from fedslim.mdl.search import Policy
+    from fedslim.mdl.policy import Policy
 
 HALF = Charge(0.5, 0.5)
 CHEAPER = Charge(1.0, 0.0)

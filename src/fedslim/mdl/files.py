@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
 FORMAT = "fedslim-code-table"
-VERSION = 1
+VERSION = 2
+"""2: tables may have a smallest count, with what was merged for it. Those that have none are still written as 1."""
 MOST_BYTES = 1 << 28
 """A hundred times the largest table that we know of."""
 
@@ -62,6 +63,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     compression: _Compression
     items: list[_Item]
     itemsets: list[_Itemset]
+    min_count: Positive = 1
+    other: Count = 0
 
 
 def save_code_table(table: CodeTable, path: str | Path) -> None:
@@ -79,9 +82,10 @@ def code_table_document(table: CodeTable) -> dict[str, Any]:
     c = table.compression
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if table.min_count > 1 else 1,
         "order": table.order,
         "transactions": table.transactions,
+        **({"min_count": table.min_count, "other": table.other} if table.min_count > 1 else {}),
         "compression": {
             "bits_data_before": c.before.data,
             "bits_model_before": c.before.model,
@@ -155,7 +159,11 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
             f"the usages of all itemsets with item {labels[wrong]!r} add up to {covered[wrong]}, "
             f"but its support is {supports[wrong]}",
         )
-    return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order)
+    counts = [*supports, *usages, file.other, *(count for _, *three in found for count in three)]
+    small = next((count for count in counts if 0 < count < file.min_count), None)
+    if small is not None:
+        raise _bad(path, f"its smallest count is said to be {file.min_count}, and it holds the count {small}")
+    return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order, file.min_count, file.other)
 
 
 def _itemset(
@@ -179,4 +187,4 @@ def _bad(path: str | Path, why: str) -> CodeTableError:
     return CodeTableError(f"{path} is not a code table that fedslim can use: {why}; write it again with `fedslim mine`")
 
 
-FILES = Format(FORMAT, VERSION, _bad)
+FILES = Format(FORMAT, VERSION, _bad, oldest=1)

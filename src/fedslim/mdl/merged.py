@@ -34,7 +34,7 @@ from fedslim.mdl.objective import (
     standard_lengths,
 )
 from fedslim.mdl.questions import Change, Supports
-from fedslim.mdl.search import Entry, SearchResult, Tally
+from fedslim.mdl.steps import Entry, SearchResult, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -18,21 +18,25 @@ from typing import TYPE_CHECKING, Literal
 from fedslim._jit import forget_caches
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
-from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
-from fedslim.mdl.search import Policy, SlimSearch, Tally
+from fedslim.mdl.policy import Policy
+from fedslim.mdl.release import merge_rare, release, spelled_out
+from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
+from fedslim.mdl.steps import Tally
 from fedslim.mdl.support import SupportIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.driver import Watched
+    from fedslim.mdl.policy import Order
     from fedslim.mdl.questions import Source
-    from fedslim.mdl.search import Order, SearchResult
+    from fedslim.mdl.steps import SearchResult
 
 Ending = Literal["converged", "out of time", "interrupted"]
 
@@ -63,6 +67,7 @@ def mine(
     max_time: float | None = None,
     max_itemset_size: int | None = None,
     min_support: int = 1,
+    min_count: int = 1,
     effort: int = 1,
     threads: int | None = None,
     stop: Stop | None = None,
@@ -73,8 +78,8 @@ def mine(
     The result does not depend on `threads`. When the time is up, or `stop` is asked for, it is the best table so far.
     The time that compiling the kernels takes does not count if `prepare` was called before `stop` was made.
     """
-    _check(pruning, order, max_time, max_itemset_size, min_support, threads)
-    plans = policies(Policy(pruning, order, max_itemset_size, min_support), effort)
+    _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads)
+    plans = policies(Policy(pruning, order, max_itemset_size, min_support, min_count), effort)
     prepare()
     stop = (stop or Stop()).within(max_time)
     best: SearchResult | None = None
@@ -94,27 +99,16 @@ def mine(
     assert best is not None  # noqa: S101  # there is always at least one policy
     stopped: Ending = "interrupted" if stop.asked else "out of time"
     ending: Ending = "converged" if converged == len(plans) else stopped
-    return Mined(code_table(database, best, order), tally, stop.seconds, ending)
+    return Mined(code_table(database, best, order, min_count), tally, stop.seconds, ending)
 
 
-def code_table(database: TransactionDatabase, result: SearchResult, order: Order) -> CodeTable:
+def code_table(database: TransactionDatabase, result: SearchResult, order: Order, min_count: int = 1) -> CodeTable:
     """The table that a search found, with supports counted in the database."""
     index = SupportIndex(database)
-    singletons = [0] * database.n_items
-    found = []
-    for entry in result.entries:
-        if len(entry.items) == 1:
-            singletons[entry.items[0]] = entry.usage
-        else:
-            found.append((entry.items, entry.usage, index.support(entry.items), entry.entry))
-    return CodeTable(
-        database.vocabulary,
-        database.transactions,
-        tuple(database.supports.tolist()),
-        tuple(singletons),
-        tuple(found),
-        order,
-    )
+    found = [(e.items, e.usage, index.support(e.items), e.entry) for e in result.entries if len(e.items) > 1]
+    singletons = spelled_out(database.supports, found)
+    counts = merge_rare(database.supports, singletons, min_count)
+    return release(database.vocabulary, database.transactions, counts, found, order=order, min_count=min_count)
 
 
 @cache
@@ -182,7 +176,13 @@ def _source(database: TransactionDatabase, threads: int | None) -> AbstractConte
 
 
 def _check(
-    pruning: object, order: object, max_time: object, max_itemset_size: object, min_support: object, threads: object
+    pruning: object,
+    order: object,
+    max_time: object,
+    max_itemset_size: object,
+    min_support: object,
+    min_count: object,
+    threads: object,
 ) -> None:
     if not isinstance(pruning, bool):
         msg = f"pruning must be True or False, not {pruning!r}"
@@ -196,6 +196,7 @@ def _check(
     for name, value, optional in (
         ("max_itemset_size", max_itemset_size, True),
         ("min_support", min_support, False),
+        ("min_count", min_count, False),
         ("threads", threads, True),
     ):
         if value is None and optional:

@@ -1,7 +1,8 @@
 """What the search asks of the data, and what it tells them.
 
 SLIM needs four things of its data (usages, co-usages, the effect of a trial insertion, of a trial removal) and tells
-them two (insert, remove). A question knows how to be put to a source; the search does not know what the source is:
+them what enters and leaves the table. A question knows how to be put to a source; the search does not know what the
+source is:
 
     search ──Question──▶ driver ──▶ one database                       centralised SLIM
                                 ──▶ several, answers added up          threads, and federations
@@ -60,6 +61,9 @@ class Source(Protocol):
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """For each of these elements, what would change if it alone left the table."""
 
+    def drop(self, items: tuple[int, ...]) -> None:
+        """Forget that these items occur; asked for before there is any itemset."""
+
     def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
         """Insert. What changes was said when it was tried."""
 
@@ -78,9 +82,10 @@ class Supports:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How many transactions contain this itemset? Asked only where a support decides something."""
+    """How many transactions contain the union of these elements? Asked only where a support decides something."""
 
     itemset: Itemset
+    parents: tuple[int, int]
 
     def put_to(self, source: Source) -> int:
         """Ask."""
@@ -100,11 +105,12 @@ class CoUsages:
 
 @dataclass(frozen=True, slots=True)
 class TryInsert:
-    """What if this itemset were in the table?"""
+    """What if this itemset, the union of its parents, were in the table?"""
 
     slot: int
     itemset: Itemset
     entry: int
+    parents: tuple[int, int]
 
     def put_to(self, source: Source) -> Change:
         """Ask."""
@@ -123,8 +129,33 @@ class TryRemovals:
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """These items are too rare to be part of anything: they do not occur from now on. Told once, before any insert."""
+
+    items: tuple[int, ...]
+
+    def put_to(self, source: Source) -> None:
+        """Tell."""
+        source.drop(self.items)
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
-    """This itemset is in the table from now on."""
+    """This itemset, the union of its parents, is in the table from now on."""
+
+    slot: int
+    itemset: Itemset
+    entry: int
+    parents: tuple[int, int]
+
+    def put_to(self, source: Source) -> None:
+        """Tell."""
+        source.insert(self.slot, self.itemset, self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The element that was removed last, and has not come back yet, is in the table again, in its slot."""
 
     slot: int
     itemset: Itemset
@@ -184,7 +215,11 @@ class Presume:
         return Presumed(change, source.try_removals(self.removals), source.co_usages(self.rows))
 
 
-Question = Presume | Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Insert | Remove
+Move = Drop | Insert | Restore | Remove
+MOVES = (Drop, Insert, Restore, Remove)
+"""What sources are told; everything else they are asked."""
+
+Question = Presume | Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Move
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

@@ -67,10 +67,12 @@ class CandidateRanking:
         *,
         charge: Charge,
         largest: int | None = None,
+        least: int = 1,
     ) -> None:
         self._table = table
         self._charge = charge
         self._largest = ANY_SIZE if largest is None else largest
+        self._least = least  # no pair that is used together less often is a candidate
         self._births = table.n_items
         self._limit = table.n_items
         capacity = table.capacity
@@ -121,6 +123,7 @@ class CandidateRanking:
             self._charge.cheaper,
             self._charge.dearer,
             self._largest,
+            self._least,
             MARGIN,
         )
 
@@ -265,6 +268,15 @@ class CandidateRanking:
         self._limit = max(self._limit, slot + 1)
         self._births += 1
         self._facts.birth[slot] = self._births
+
+    def birth_of(self, slot: int) -> int:
+        """A number that no other element ever had: what is remembered of rejected pairs is remembered by it."""
+        return int(self._facts.birth[slot])
+
+    def welcome_back(self, slot: int, birth: int) -> None:
+        """An element is in its slot again, as if it had never left."""
+        self._grow()
+        self._facts.birth[slot] = birth
 
     def _grow(self) -> None:
         elements = self._table.elements

@@ -10,16 +10,13 @@ run may be stopped at any question, and `result()` is then the best table so far
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedslim.mdl.growing import lengthened
 from fedslim.mdl.objective import (
-    EXACT,
     Bits,
-    Charge,
     bits_changed,
     description_length,
     log2_table,
@@ -29,9 +26,11 @@ from fedslim.mdl.objective import (
 from fedslim.mdl.questions import (
     Change,
     CoUsages,
+    Drop,
     Insert,
     Presume,
     Remove,
+    Restore,
     Support,
     Supports,
     Together,
@@ -39,6 +38,7 @@ from fedslim.mdl.questions import (
     TryRemovals,
 )
 from fedslim.mdl.ranking import Aside, Candidate, CandidateRanking, UnknownRows
+from fedslim.mdl.steps import Entry, Moved, SearchResult, Step, Tally, Trial
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.questions import Question, SlotCounts
-
-Order = Literal["usage", "support"]
+    from fedslim.mdl.policy import Policy
+    from fedslim.mdl.questions import Question
 
 FAIR_LUCK = 0.7
 """An eager search is eager as long as at least so many candidates are accepted."""
@@ -59,76 +58,6 @@ MOST_AT_ONCE = 3
 
 MOST_TRIALS = 8
 """Removals tried in one question: after one that succeeds the others have to be asked about again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How the search goes about it. The default is SLIM's plain greedy."""
-
-    pruning: bool = True
-    order: Order = "usage"
-    max_itemset_size: int | None = None
-    min_support: int = 1
-    charges: tuple[Charge, ...] = (EXACT,)
-    """One after the other, each until nothing is accepted any more."""
-    look_ahead: int = 1
-    """How many of the best candidates are tried for each step; the best true gain wins."""
-    sweep: bool = False
-    """Whether to try to remove every element after convergence, and to go on if that helped."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What the search has done so far."""
-
-    candidates: int = 0
-    accepted: int = 0
-    pruned: int = 0
-    rows: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.candidates + other.candidates,
-            self.accepted + other.accepted,
-            self.pruned + other.pruned,
-            self.rows + other.rows,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An element of the table found: items, usage, and the usage (or support) with which it entered."""
-
-    items: Itemset
-    usage: int
-    entry: int
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A code table in cover order (itemsets, then singletons in use), and how well it compresses."""
-
-    entries: tuple[Entry, ...]
-    bits: Bits
-    bits_standard: Bits
-    tally: Tally = field(compare=False)
-    converged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A candidate, the move that would insert it, what the sources say it changes, and by how many bits.
-
-    If the sources have inserted it already, what they said about the table with it.
-    """
-
-    candidate: Candidate
-    move: Insert
-    change: Change
-    bits: float
-    inserted: bool = False
-    removals: dict[int, Change] = field(default_factory=dict)
-    rows: dict[int, SlotCounts] = field(default_factory=dict)
 
 
 class SlimSearch:
@@ -157,6 +86,7 @@ class SlimSearch:
         self._total = 0
         self._in_use = 0
         self._tried: dict[int, Change] = {}  # removals that were asked about and still hold
+        self._open: Step | None = None  # the step that is under way, where it may have to be undone
 
     # -- what is known at any time ------------------------------------------------------------------------------
 
@@ -175,25 +105,32 @@ class SlimSearch:
         return description_length(self._usage.tolist(), self._standard.tolist())
 
     def result(self) -> SearchResult:
-        """The table as it stands."""
+        """The table as it stands; what was changed by a step that is not finished yet is not part of it."""
         table, usage = self._table, self._usage
         itemsets = [Entry(table.itemsets[s], int(usage[s]), table.entries[s]) for s in table]
+        if self._open is not None and self._open.moves:
+            itemsets, usage = self._open.undo(table, usage)
         singletons = [Entry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
         used = [e for e in itemsets if e.usage]
-        return SearchResult((*used, *singletons), self.bits(), self.bits_standard, self.tally, self.converged)
+        bits = description_length(usage.tolist(), self._standard.tolist())
+        return SearchResult((*used, *singletons), bits, self.bits_standard, self.tally, self.converged)
 
     # -- the search ---------------------------------------------------------------------------------------------
 
     def run(self) -> Generator[Question, Any, SearchResult]:
         """Search until no candidate improves the description length."""
-        supports = yield Supports()
-        self._start(np.asarray(supports, np.int64))
+        supports = np.array((yield Supports()), np.int64)
+        rare = np.flatnonzero((supports > 0) & (supports < self.policy.min_count))
+        if len(rare):
+            yield Drop(tuple(rare.tolist()))
+            supports[rare] = 0
+        self._start(supports)
         for number, charge in enumerate(self.policy.charges):
             if number > 0:
                 self.ranking.recharge(charge)
             while (yield from self._step()):
                 pass
-            while self.policy.sweep and (yield from self._prune(set(self._table))):
+            while self.policy.sweep and (yield from self._sweep()):
                 self.ranking.forget_rejected()
                 while (yield from self._step()):
                     pass
@@ -217,6 +154,7 @@ class SlimSearch:
             self._log2,
             charge=self.policy.charges[0],
             largest=self.policy.max_itemset_size,
+            least=self.policy.min_count,
         )
 
     def _step(self) -> Generator[Question, Any, bool]:
@@ -231,8 +169,9 @@ class SlimSearch:
                 break
             tried += 1
             trial = yield from self._try(candidate)
-            self._learn_luck(accepted=trial is not None and trial.bits < 0)
-            if trial is not None and trial.bits < 0:
+            good = trial is not None and self._pays(trial)
+            self._learn_luck(accepted=good)
+            if trial is not None and good:
                 found.append(trial)
                 if self.policy.look_ahead == 1:
                     break
@@ -243,7 +182,15 @@ class SlimSearch:
             for trial in found:
                 self.ranking.forgive(trial.candidate)  # they were put aside only to see what comes after them
         yield from self._accept(min(found, key=lambda trial: trial.bits))
-        return True
+        return True  # also where it did not stay: it is rejected then, and others may
+
+    def _pays(self, trial: Trial) -> bool:
+        """Whether a candidate compresses better, and is used often enough to be shown."""
+        return trial.bits < 0 and self._new_usage(trial.move.slot, trial.change) >= self.policy.min_count
+
+    @staticmethod
+    def _new_usage(slot: int, change: Change) -> int:
+        return int(change.won[change.slots == slot].sum())
 
     def _first_of_several(self) -> Generator[Question, Any, bool]:
         """The same where most candidates fail: ask about several at once, those that come next if the others fail."""
@@ -254,19 +201,22 @@ class SlimSearch:
             if not several:
                 return False
             candidates = [aside.candidate for aside in several]
-            moves = [Insert(self._table.next_slot(), self._union(c), c.together) for c in candidates]
+            moves = [Insert(self._table.next_slot(), self._union(c), c.together, (c.x, c.y)) for c in candidates]
             self._reserve(moves[0].slot)
-            answers = yield Together(tuple(TryInsert(move.slot, move.itemset, move.entry) for move in moves))
+            answers = yield Together(
+                tuple(TryInsert(move.slot, move.itemset, move.entry, move.parents) for move in moves)
+            )
             for k, (candidate, move, change) in enumerate(zip(candidates, moves, answers, strict=True)):
                 self.tally.candidates += 1
                 self.best_gain = candidate.gain
                 self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-                bits = self._bits_changed(change)
-                self._learn_luck(accepted=bits < 0)
-                if bits < 0:
+                trial = Trial(candidate, move, change, self._bits_changed(change))
+                good = self._pays(trial)
+                self._learn_luck(accepted=good)
+                if good:
                     for aside in reversed(several[k:]):
                         self.ranking.take_back(aside)
-                    yield from self._accept(Trial(candidate, move, change, bits))
+                    yield from self._accept(trial)
                     return True
 
     def _learn_luck(self, *, accepted: bool) -> None:
@@ -293,7 +243,7 @@ class SlimSearch:
         itemset = self._union(candidate)
         entry = candidate.together
         if not self._entry_is_known:
-            support = yield Support(itemset)
+            support = yield Support(itemset, (candidate.x, candidate.y))
             if support < self.policy.min_support:
                 return None
             if self.policy.order == "support":
@@ -301,10 +251,10 @@ class SlimSearch:
         slot = self._table.next_slot()
         self._reserve(slot)
         self._standard[slot] = standard_length(itemset, self._item_lengths)
-        move = Insert(slot, itemset, entry)
+        move = Insert(slot, itemset, entry, (candidate.x, candidate.y))
         if self._eager:
             return (yield from self._presume(candidate, move))
-        change = yield TryInsert(slot, itemset, entry)
+        change = yield TryInsert(slot, itemset, entry, move.parents)
         return Trial(candidate, move, change, self._bits_changed(change))
 
     def _presume(self, candidate: Candidate, move: Insert) -> Generator[Question, Any, Trial]:
@@ -320,31 +270,90 @@ class SlimSearch:
         answer = yield Presume(move, removals, rows)
         self.tally.rows += len(rows)
         bits = self._bits_changed(answer.change)
-        if bits >= 0:
-            yield Remove(move.slot)
         trials = dict(zip(removals, answer.trials, strict=True))
-        return Trial(candidate, move, answer.change, bits, True, trials, dict(zip(rows, answer.rows, strict=True)))
+        found = dict(zip(rows, answer.rows, strict=True))
+        trial = Trial(candidate, move, answer.change, bits, True, trials, found)
+        if not self._pays(trial):
+            yield Remove(move.slot)
+        return trial
 
     def _accept(self, trial: Trial) -> Generator[Question, Any, None]:
+        """Insert a candidate, and prune. If what it forces out of the table costs more than it saves, undo it."""
         move, table = trial.move, self._table
         if not trial.inserted:
             yield move
+        self._begin_step()
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
         self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
         self.ranking.welcome(move.slot)
         self.tally.accepted += 1
+        self._note(move, move.itemset, move.entry, trial.change)
         shrunk = yield from self._apply(trial.change, trial.bits)
         self._tried |= trial.removals
         rows = tuple(s for s in trial.rows if self._usage[s] > 0)
         self.ranking.learn(rows, tuple(trial.rows[s] for s in rows))
-        if self.policy.pruning:
-            yield from self._prune(shrunk)
+        yield from self._prune(shrunk)
+        if not (yield from self._end_step()):
+            self.ranking.reject(trial.candidate)
+
+    def _sweep(self) -> Generator[Question, Any, int]:
+        """Try to remove every element; returns how many went for good."""
+        self._begin_step()
+        gone = yield from self._prune(set(self._table))
+        return gone if (yield from self._end_step()) else 0
+
+    # A step is undone if it does not lower L after all: only itemsets that fall below `min_count`, and must go whatever
+    # that costs, can bring that about. So L falls with every step that stays, and the search comes to its end.
+
+    def _begin_step(self) -> None:
+        if self.policy.min_count > 1:
+            self._open = Step(self.bits_now, self.tally.accepted, self.tally.pruned)
+
+    def _note(self, move: Insert | Remove, itemset: Itemset, entry: int, change: Change | None) -> None:
+        if self._open is not None:
+            birth = self.ranking.birth_of(move.slot)
+            self._open.moves.append(Moved(move, itemset, entry, birth, change))
+
+    def _end_step(self) -> Generator[Question, Any, bool]:
+        """Whether what happened since the step began stays; otherwise it is undone."""
+        step = self._open
+        if step is None or not step.forced or self.bits_now < step.bits:
+            self._open = None
+            return True
+        yield from self.rewind()
+        return False
+
+    def rewind(self) -> list[Restore | Remove]:
+        """Give up the step that is under way, if any; returns the moves by which sources do the same."""
+        step, self._open = self._open, None
+        if step is None:
+            return []
+        moves: list[Restore | Remove] = []
+        for moved in reversed(step.moves):
+            slot = moved.move.slot
+            if isinstance(moved.move, Insert):
+                moves.append(Remove(slot))
+                self._table.drop(slot)
+            else:
+                moves.append(Restore(slot, moved.itemset, moved.entry))
+                self._table.stage(slot, moved.itemset, moved.entry)
+                self._table.place(slot)
+                self.ranking.welcome_back(slot, moved.birth)
+            if moved.change is not None:
+                self._take_in(Change(moved.change.slots, moved.change.won, moved.change.lost))
+        self.bits_now, self.tally.accepted, self.tally.pruned = step.bits, step.accepted, step.pruned
+        return moves
 
     def _prune(self, pending: set[int]) -> Generator[Question, Any, int]:
-        """Remove the elements that no longer pay, smallest usage first; returns how many went."""
-        gone = 0
-        while pending := {s for s in pending if s in self._table.itemsets}:
+        """Remove the elements that no longer pay, smallest usage first; returns how many went.
+
+        Those that are used too rarely go in any case, and without pruning only those.
+        """
+        gone, least = 0, self.policy.min_count
+        while pending := {
+            s for s in pending if s in self._table.itemsets and (self.policy.pruning or self._usage[s] < least)
+        }:
             rank = self._table.elements.rank
             queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MOST_TRIALS]
             trials = yield from self._try_removals(tuple(queue))
@@ -352,9 +361,12 @@ class SlimSearch:
             for slot, trial in zip(queue, trials, strict=True):
                 pending.remove(slot)
                 bits = self._bits_changed(trial)
-                if bits < 0:
+                forced = bool(self._usage[slot] < least)
+                if bits < 0 or forced:
                     yield Remove(slot)
-                    self._table.drop(slot)
+                    self._leave(slot, trial)
+                    if self._open is not None:
+                        self._open.forced |= forced
                     gone += 1
                     self.tally.pruned += 1
                     pending |= yield from self._apply(trial, bits)
@@ -379,21 +391,30 @@ class SlimSearch:
 
     def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:
         """Take in what changed; returns the itemsets, no singletons, that are used less than before."""
-        net = change.won - change.lost
-        self._tried = {}
         self.bits_now += bits
+        net = self._take_in(change)
+        shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
+        for slot in sorted(s for s in shrunk if self._usage[s] == 0):
+            # An itemset without usage is in no cover: it can go, and nothing else changes.
+            yield Remove(slot)
+            self._leave(slot, None)
+            shrunk.remove(slot)
+        return shrunk
+
+    def _leave(self, slot: int, change: Change | None) -> None:
+        self._note(Remove(slot), self._table.itemsets[slot], self._table.entries[slot], change)
+        self._table.drop(slot)
+
+    def _take_in(self, change: Change) -> NDArray[np.int64]:
+        """Take in what changed; returns by how much each usage did."""
+        net: NDArray[np.int64] = change.won - change.lost
+        self._tried = {}
         used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net
         self._total += int(net.sum())
         self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
         self.ranking.changed(change.slots, self._total, self._in_use)
-        shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
-        for slot in sorted(s for s in shrunk if self._usage[s] == 0):
-            # An itemset without usage is in no cover: it can go, and nothing else changes.
-            yield Remove(slot)
-            self._table.drop(slot)
-            shrunk.remove(slot)
-        return shrunk
+        return net
 
     def most_uses(self, itemset: Itemset, entry: int) -> int:
         """The itemset cannot be used more often than this if it enters: a bound that is proven, not estimated.

@@ -78,6 +78,11 @@ class Sharded:
         trials = self._ask(self._usage(slots), lambda shard: shard.try_removals(slots))
         return tuple(add_changes(trial) for trial in zip(*trials, strict=True))
 
+    def drop(self, items: tuple[int, ...]) -> None:
+        """See `Source`."""
+        for shard in self.shards:
+            shard.drop(items)
+
     def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
         """See `Source`."""
         self._ask(entry // len(self.shards), lambda shard: shard.insert(slot, itemset, entry))

@@ -17,7 +17,7 @@ from fedslim.mdl.estimator import CodeTableEstimator
 from fedslim.mdl.mining import mine, prepare
 
 if TYPE_CHECKING:
-    from fedslim.mdl.search import Order
+    from fedslim.mdl.policy import Order
 
 
 class Slim(CodeTableEstimator):
@@ -29,6 +29,7 @@ class Slim(CodeTableEstimator):
         max_time: stop after so many seconds with the best table so far.
         max_itemset_size: the largest itemset to consider.
         min_support: the smallest support of an itemset to consider.
+        min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
         effort: 1 is the plain greedy; higher efforts look harder and never end worse.
         threads: how many threads to use; by default as many as pay. The result does not depend on it.
 
@@ -49,6 +50,7 @@ class Slim(CodeTableEstimator):
         max_time: float | None = None,
         max_itemset_size: int | None = None,
         min_support: int = 1,
+        min_count: int = 1,
         effort: int = 1,
         threads: int | None = None,
     ) -> None:
@@ -57,6 +59,7 @@ class Slim(CodeTableEstimator):
         self.max_time = max_time
         self.max_itemset_size = max_itemset_size
         self.min_support = min_support
+        self.min_count = min_count
         self.effort = effort
         self.threads = threads
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.mdl.search import SearchResult, Tally
+    from fedslim.mdl.steps import SearchResult, Tally
 
 Ending = Literal["converged", "out of time", "out of rounds", "interrupted", "member lost"]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
-from fedslim.mdl.search import Policy
+from fedslim.mdl.policy import Policy
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.search import Policy, SearchResult
+    from fedslim.mdl.policy import Policy
+    from fedslim.mdl.steps import SearchResult
     from fedslim.protocol.messages import FromClient, FromServer, Settings, Table
     from fedslim.protocol.outcome import Ending, Outcome
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedslim.data import ItemSecret, Vocabulary
-    from fedslim.mdl.search import Policy
+    from fedslim.mdl.policy import Policy
 
 ID_BYTES = 16
 FEWEST_MEMBERS = 2
@@ -298,7 +298,7 @@ class FederationFile:
 
     def policy(self) -> Policy:
         """How the search goes about it."""
-        from fedslim.mdl.search import Policy  # noqa: PLC0415  # loads the compiler, which checking a file needs not
+        from fedslim.mdl.policy import Policy  # noqa: PLC0415  # loads the compiler, which checking a file needs not
 
         limits = self.limits
         return Policy(pruning=limits.pruning, max_itemset_size=limits.max_itemset_size, min_support=limits.min_support)

@@ -78,6 +78,7 @@ class Now(NamedTuple):
     cheaper: float  # how much of the cheaper parent's L(·|ST) is charged
     dearer: float
     largest: int  # longest itemset allowed
+    least: int  # pairs used together less often are no candidates
     margin: float  # pairs further than this below zero are left out of the rows
 
 
@@ -215,7 +216,7 @@ def row_gains(
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
-        if not _belongs(x, y, rows, facts, now):
+        if c < now.least or not _belongs(x, y, rows, facts, now):
             gains[k] = -np.inf
         elif is_rejected(x, y, c, facts, rejected):
             gains[k] = np.inf
@@ -248,7 +249,7 @@ def add_row(
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
-        if not _belongs(x, y, rows, facts, now):
+        if c < now.least or not _belongs(x, y, rows, facts, now):
             continue
         rows.most[x] = max(rows.most[x], c)
         gain = _gain(x, y, c, facts, now)
@@ -396,7 +397,7 @@ def forget_rows(slots: np.ndarray, rows: Rows, facts: Facts, now: Now) -> None:
         rows.known[x] = 0
         rows.most[x] = facts.usage[x]
         rows.dropped[x] = -np.inf
-        rows.upper[x] = row_bound(facts.usage[x], now) if facts.usage[x] > 0 else -np.inf
+        rows.upper[x] = row_bound(facts.usage[x], now) if facts.usage[x] >= now.least else -np.inf
 
 
 @njit
