@@ -18,7 +18,7 @@ def test_processes_over_tls_find_what_one_process_finds(fedslim, variant):
 
 def test_what_is_told_is_shown_once_and_logged_if_the_file_says_where(tmp_path, capsys):
     path = tmp_path / "federation.toml"
-    write_template(path, "wards", ["north", "south"])
+    write_template(path, "wards", ["north", "south"], chosen={"items.secret_fingerprint": "0" * 16})
     plain = FederationFile.read(path)
     serve._teller(plain)("north is away: its line is closed")
     assert capsys.readouterr().err.count("north is away") == 1

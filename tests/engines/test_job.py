@@ -11,10 +11,12 @@ from fedslim.engines.job import AT_SITE, allow, write_job
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.transport.config import write_template
 
+ITEMS = {"items.secret_fingerprint": "0" * 16}
+
 
 @pytest.fixture
 def federation(tmp_path):
-    return write_template(tmp_path / "federation.toml", "Heart Study", ["west", "north"])
+    return write_template(tmp_path / "federation.toml", "Heart Study", ["west", "north"], chosen=ITEMS)
 
 
 def test_a_job_is_four_files_without_code_that_name_the_members_and_nothing_else_about_them(tmp_path, federation):
@@ -42,7 +44,7 @@ def test_a_job_replaces_nothing(tmp_path, federation):
 
 
 def test_no_site_can_be_called_like_nvflares_server(tmp_path):
-    file = write_template(tmp_path / "federation.toml", "Heart Study", ["server", "north"])
+    file = write_template(tmp_path / "federation.toml", "Heart Study", ["server", "north"], chosen=ITEMS)
     with pytest.raises(ConfigurationError, match="'server'"):
         write_job(file, tmp_path / "job")
 

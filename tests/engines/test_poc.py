@@ -22,8 +22,7 @@ from fedslim.data.fimi import write_fimi
 from fedslim.federated.loopback import free_port
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.config import ABOUT, SECTIONS
-from fedslim.transport.keyed import template
+from fedslim.transport.config import write_template
 
 pytestmark = pytest.mark.skipif(
     find_spec("nvflare") is None,
@@ -103,18 +102,14 @@ class Deployment:
     def submit(self, variant, **chosen):
         """Agree on a federation, and submit its job."""
         given = {
-            "federation.name": "tests",
-            "federation.id": os.urandom(16).hex(),
-            "federation.variant": variant,
-            "federation.members": list(self.sites),
-            "server.host": "localhost",
             "items.vocabulary_digest": self.agreed.digest.hex(),
+            "limits.min_count": 1,
+            "limits.min_members_with": 1,
             "timeouts.grace": 5,
             **chosen,
         }
-        folder = self.folder / given["federation.id"]
-        folder.mkdir()
-        (folder / "federation.toml").write_text(template(SECTIONS, given, ABOUT), "utf-8")
+        folder = self.folder / os.urandom(16).hex()
+        write_template(folder / "federation.toml", "tests", list(self.sites), variant, chosen=given)
         for name in self.sites:
             (self.local(name) / "federation.toml").write_bytes((folder / "federation.toml").read_bytes())
             self.allow(name, log=json.dumps(str(folder / f"{name}.jsonl")))

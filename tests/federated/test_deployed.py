@@ -45,7 +45,8 @@ def sites():
 
 @pytest.fixture
 def file(tmp_path):
-    return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", port=7443)
+    chosen = {"items.secret_fingerprint": SECRET.fingerprint, "limits.min_count": 1, "limits.min_members_with": 1}
+    return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", chosen=chosen)
 
 
 def of_variant(file, variant):

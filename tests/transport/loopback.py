@@ -48,7 +48,8 @@ class Loopback:
         self.folder, self.members = folder, tuple(members)
         self.database = load("encounters") if database is None else database
         self.trial = make_trial(folder, members, now=datetime.now(UTC))
-        self.file = write_template(folder / "federation.toml", "loopback", members, "x", host="localhost", port=7443)
+        chosen = {"items.secret_fingerprint": SECRET.fingerprint}
+        self.file = write_template(folder / "federation.toml", "loopback", members, "x", chosen=chosen)
         now = datetime.now(UTC)
         self.contexts = {one.name: client_context(one, now=now) for one in self.trial.members}
         self.parts = dict(zip(self.members, iid(self.database, len(self.members), seed=0).parts, strict=True))

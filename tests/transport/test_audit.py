@@ -155,7 +155,9 @@ def test_the_log_is_added_to(path):
 
 
 def test_the_log_of_a_member_of_a_federation(tmp_path, path):
-    file = write_template(tmp_path / "f.toml", "hospitals", ["north", "south"], "so")
+    file = write_template(
+        tmp_path / "f.toml", "hospitals", ["north", "south"], "so", chosen={"items.secret_fingerprint": "0" * 16}
+    )
     with AuditLog.of(path, file, "north") as log:
         record(log, MESSAGES[5][0])
     header, line = lines(path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -39,8 +38,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.search import Tally
 from fedslim.metrics import Communication
-from fedslim.transport.config import ABOUT, SECTIONS, FederationFile
-from fedslim.transport.keyed import template
+from fedslim.transport.config import LARGEST, write_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.federated.records import RunRecord
     from fedslim.federated.simulation import OnProgress, Sites
+    from fedslim.transport.config import FederationFile
 
 SIMULATOR = "nvflare.private.fed.app.simulator.simulator"
 JOB_ID = "simulate_job"
@@ -153,16 +152,13 @@ def prepare_folder(
     agreed = Vocabulary.of(numbers, secret)
     agreed.write(own / "agreed.json")
     given = {
-        "federation.name": "simulation",
-        "federation.id": secrets.token_hex(16),
-        "federation.variant": variant,
-        "federation.members": list(sites),
-        "server.host": "localhost",
         "items.vocabulary_digest": agreed.digest.hex(),
+        "limits.min_count": 1,  # as in our own simulation: the table of all data in one place
+        "limits.min_members_with": 1,
+        "limits.max_rounds": LARGEST,
+        **chosen,
     }
-    text = template(SECTIONS, given | dict(chosen), ABOUT)
-    file = FederationFile.parse(text.encode(), folder / FEDERATION)
-    file.path.write_text(text, "utf-8")
+    file = write_template(folder / FEDERATION, "simulation", list(sites), variant, chosen=given)
     write_job(file, folder / "job", sync=SYNC)
     local = folder / "workspace" / "local"  # NVFlare copies it to every site
     local.mkdir(parents=True)

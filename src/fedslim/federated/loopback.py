@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 import socket
 import subprocess
@@ -19,7 +18,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
@@ -80,11 +79,14 @@ class Loopback:
                 rows.writerow((TRANSACTION, ITEM))
                 rows.writerows((at, label) for at in range(len(database)) for label in database.transaction(at))
         made = cls(folder, sites, free_port())
-        path = folder / "template.toml"
-        write_template(path, "loopback", members, variant, host=HOST, port=made.port)
-        chosen = {"vocabulary_digest": json.dumps(agreed.digest.hex())} | {k: f"{v:g}" for k, v in timeouts.items()}
-        lines = [_chosen(line, chosen) for line in path.read_text("utf-8").splitlines()]
-        made.file.write_text("\n".join(lines) + "\n", "utf-8")
+        chosen: dict[str, Any] = {
+            "items.vocabulary_digest": agreed.digest.hex(),
+            "items.secret_fingerprint": secret.fingerprint,
+            "limits.min_count": 1,  # the table of all data in one place, with nothing left out
+            "limits.min_members_with": 1,
+            **{f"timeouts.{name}": seconds for name, seconds in timeouts.items()},
+        }
+        write_template(made.file, "loopback", members, variant, host=HOST, port=made.port, chosen=chosen)
         return made
 
     @property
@@ -178,9 +180,3 @@ def free_port() -> int:
         line.bind((HOST, 0))
         port: int = line.getsockname()[1]
         return port
-
-
-def _chosen(line: str, chosen: Mapping[str, str]) -> str:
-    """A line of the federation's file, with the value that was chosen for its key."""
-    key, equals, _ = line.removeprefix("#").strip().partition(" = ")
-    return f"{key} = {chosen[key]}" if equals and key in chosen else line
