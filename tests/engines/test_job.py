@@ -8,8 +8,10 @@ import pytest
 
 from fedslim.cli import main
 from fedslim.engines.job import AT_SITE, allow, write_job
+from fedslim.engines.sitefile import SiteFile
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.transport.config import write_template
+from fedslim.transport.policy import SitePolicy
 
 ITEMS = {"items.secret_fingerprint": "0" * 16}
 
@@ -73,6 +75,7 @@ def test_the_commands(tmp_path, federation, capsys):
     (tmp_path / "resources.json.default").write_text('{"class_allow_list": []}', "utf-8")
     assert main(["nvflare", "site", str(tmp_path), "--name", "north"]) == 0
     assert (tmp_path / "fedslim-site.toml").is_file()
+    assert SiteFile.find(tmp_path, "north").policy() == SitePolicy.read(tmp_path / "policy.toml")
     assert main(["nvflare", "site", str(tmp_path), "--name", "north"]) == 2
     assert main(["nvflare", "allow", str(tmp_path)]) == 0
     assert "FedslimServer" in capsys.readouterr().out

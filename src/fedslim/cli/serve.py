@@ -16,7 +16,6 @@ from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
-from fedslim.cli.saving import save
 from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, size
 from fedslim.errors import ParameterError, RunError
@@ -90,6 +89,10 @@ def client(  # one parameter for each option
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the result, journal and audit log go.")] = Path("run"),
     identity: IdentityOption = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What this member allows; policy.toml beside its key if left out."),
+    ] = None,
     passphrase_file: passphrases.File = None,
     format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
@@ -98,18 +101,24 @@ def client(  # one parameter for each option
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
 ) -> None:
-    """Take part in a federation as one of its members.
+    """Take part in a federation as one of its members, if this member's policy and ledger allow it.
 
-    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. Whoever was
-    stopped or killed comes back by the same command.
+    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. To come back after
+    a kill, run the same command again.
     """
     from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
     from fedslim.federated.deployed import Member  # noqa: PLC0415
     from fedslim.transport.audit import AuditLog  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
+    from fedslim.transport.guard import Guard  # noqa: PLC0415
+    from fedslim.transport.policy import SitePolicy  # noqa: PLC0415
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates, passphrase_file)
+    folder = identity or federation.server.certificates
+    own = SitePolicy.find(folder) if policy is None else SitePolicy.read(policy)
+    tell = _teller(federation)
+    guard = Guard(own, federation, tell=tell)  # before anything else is read
+    who = _identity(folder, passphrase_file)
     if who.name != name:
         msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
         raise ParameterError(msg)
@@ -118,18 +127,21 @@ def client(  # one parameter for each option
     _make_folder(out)
     database = prepared(Reading(data, format, bins, transaction_column, item_column, None, None), reporter(quiet=False))
     with AuditLog.of(out / AUDIT, federation, name) as audit:
-        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=_teller(federation))
+        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
         received = _until_over(member.run(host=host, port=port), None)
     if received.table is None:
         msg = f"the run ended ({received.ending}) without a table"
         raise RunError(msg)
-    save(received.table, out / CODE_TABLE)
+    kept = guard.kept(received.table, database, shared)
+    if kept is not None:
+        kept.save(out / CODE_TABLE)  # if that fails, the journal is still there: the same command tries again
+        print_code_table(kept, TOP, federation.federation.name)
     member.forget()
-    print_code_table(received.table, TOP, federation.federation.name)
     whose = (
         ", of this site's own table: in so members are not told more" if federation.federation.variant == "so" else ""
     )
-    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; saved in {out}")
+    where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
+    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 
 
 def status(

@@ -110,6 +110,20 @@ def write_whole(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """The same for what only its owner may read, and what must survive a power cut.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    make_folder_for(path)
+    with replacing(path) as (stream, partial):
+        partial.chmod(PRIVATE)  # while it is empty
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def make_folder_for(path: Path) -> None:
     """Make the folder that a file will be in, with those above it."""
     try:

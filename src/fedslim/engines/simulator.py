@@ -39,6 +39,8 @@ from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.search import Tally
 from fedslim.metrics import Communication
 from fedslim.transport.config import LARGEST, write_template
+from fedslim.transport.policy import FILE as POLICY
+from fedslim.transport.policy import write_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -166,17 +168,23 @@ def prepare_folder(
     (local / DEFAULT_RESOURCES).write_text(allowed, "utf-8")
     for name, database in sites.items():
         write_fimi(replace(database, vocabulary=numbers), own / f"{name}.dat")
+        policy = write_policy(
+            own / name / POLICY,
+            policy_variants=[variant],
+            policy_min_members=2,
+            policy_min_count=1,
+            policy_min_members_with=1,
+            policy_unsigned_keys=True,
+        )
         write_site_file(
             local / f"fedslim-site.{name}.toml",
             name,
             site_federation=file.path,
             site_results=own / name,
+            site_policy=policy.path,
             data_source=own / f"{name}.dat",
             items_secret=own / "members.secret",
             items_vocabulary=own / "agreed.json",
-            allow_variants=[variant],
-            allow_min_members=2,
-            allow_unsigned_keys=True,
             audit_log=own / f"{name}.jsonl",
         )
     return file

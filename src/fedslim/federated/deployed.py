@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.framing import Frame
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
+    from fedslim.transport.guard import Guard
     from fedslim.transport.trust import Identity, Trust
 
 SAY_EVERY = 5.0
@@ -227,10 +228,14 @@ class Member:
         *,
         audit: AuditLog | None,
         tell: Callable[[str], None],
+        guard: Guard | None = None,  # without it (in tests) nothing is remembered of earlier runs
     ) -> None:
         self._file, self._identity, self._out, self._tell, self._audit = file, identity, out, tell, audit
+        self._guard = guard
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
+        if guard is not None:
+            guard.admit(database)
         self._site = Site(
             database,
             file.federation.members,
@@ -247,6 +252,7 @@ class Member:
 
         Raises:
             RunError: The server stayed away, or asked for what this site does not give.
+            LedgerError: The first answer must not leave.
         """
         journal = self._journal()
         file = self._file
@@ -260,16 +266,25 @@ class Member:
             patience=patience(file),
             journal=journal,
             leaving=self._recorder(f"{host}:{port}"),
+            refusing=None if self._guard is None else self._guard.refused,
             tell=self._tell,
         )
         try:
+            if self._guard is not None and self.session.received is None:
+                await self._guard.waited()
             received = await client.run(host, port)
         finally:
             journal.close()
             if not self.session.position:
                 self.forget()  # nothing was answered: there is nothing to go on with
         path = self._out / MEMBER_JOURNAL
-        if not received.ending.startswith("ended by the server"):
+        ended_by_server = received.ending.startswith("ended by the server")
+        if self._guard is not None:
+            if received.table is not None and self.session.position:
+                self._guard.finished()
+            elif client.refused or not ended_by_server or not self.session.position:
+                self._guard.refused()  # otherwise it can be resumed, and no other run can take its place
+        if not ended_by_server:
             return received
         msg = f"{received.ending}. If the server resumes the run, so does this client by the same command"
         if client.refused:
@@ -306,6 +321,8 @@ class Member:
 
         def record(message: m.FromClient, frame: Frame) -> None:
             nonlocal last, sent
+            if self._guard is not None and self.session.position:
+                self._guard.answering(self.session.run)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()

@@ -25,6 +25,8 @@ from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.transport.config import write_template
+from fedslim.transport.policy import FILE as POLICY
+from fedslim.transport.policy import write_policy
 from fedslim.transport.trust import make_trial
 
 if TYPE_CHECKING:
@@ -86,6 +88,14 @@ class Loopback:
             "limits.min_members_with": 1,
             **{f"timeouts.{name}": seconds for name, seconds in timeouts.items()},
         }
+        for name in members:
+            write_policy(
+                folder / "trust" / name / POLICY,
+                policy_variants=[variant],
+                policy_min_members=2,
+                policy_min_count=1,
+                policy_min_members_with=1,
+            )
         write_template(made.file, "loopback", members, variant, host=HOST, port=made.port, chosen=chosen)
         return made
 

@@ -55,6 +55,7 @@ class NetworkClient:
         patience: Patience | None = None,
         journal: Journal | None = None,
         leaving: Callable[[m.FromClient, framing.Frame], None] | None = None,
+        refusing: Callable[[], None] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.session = session
@@ -63,6 +64,7 @@ class NetworkClient:
         self._patience = patience or Patience()
         self._journal = journal
         self._leaving = leaving or (lambda _message, _frame: None)
+        self._refusing = refusing or (lambda: None)
         self._tell = tell or (lambda _text: None)
         self._took = QUICK  # seconds that the last question took
         self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
@@ -140,6 +142,7 @@ class NetworkClient:
                 # A member's own errors may name its data: only what is about the server's messages, or another
                 # member's key, leaves the site.
                 public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
+                self._refusing()  # first: the server may be waiting for nothing but this refusal
                 await self._send(writer, m.Abort(str(error)[:2000] if public else "it cannot go on; its log says why"))
                 raise
             if reply is not None:
