@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 import shutil
 import signal
 import socket
@@ -20,8 +19,6 @@ from fedslim.data.partition import iid
 from fedslim.federated.loopback import HOST, Loopback, free_port
 from fedslim.federated.records import load_run
 from fedslim.federated.simulation import prepare, simulate
-from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.answered import AnswerLedger
 from fedslim.transport.journal import HEAD_BYTES, MAGIC
 from fedslim.transport.trust import Identity, Role, client_context, make_trial
 from fedslim.transport.trust.authority import Authority
@@ -317,36 +314,6 @@ def test_a_client_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     federation.again("server")
     federation.join(*MEMBERS)
     ends_as_if_nothing_had_happened(federation, calm)
-
-
-# -- what a member keeps --------------------------------------------------------------------------------------------
-
-
-def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(federate, calm, sites):
-    federation = federate(delay=0.0)
-    for name, kept in (("south", "ids"), ("west", "none")):
-        path = federation.files.folder / "trust" / name / "policy.toml"
-        path.write_text(path.read_text().replace('table = "labels"', f'table = "{kept}"'))
-    saved = {name: federation.files.out(name) / "codetable.json" for name in MEMBERS}
-    saved["north"].mkdir(parents=True)  # a folder, so that no file can be written there
-    federation.start()
-    assert federation.ends("server", *MEMBERS) == [0, 2, 0, 0]
-    assert "codetable.json: this is not an ordinary file" in federation.said("north")
-    assert federation.journal("north").exists()
-    saved["north"].rmdir()
-    federation.again("north")  # and the server is gone
-    assert federation.ends("north") == [0]
-    assert federation.result().table == calm["x"].table
-    labels = calm["x"].table.vocabulary
-    told = CodeTable.load(saved["north"]).vocabulary  # what north does not have itself, it knows by its id
-    assert {one for one in told if not one.startswith("#")} == {one for row in sites["north"] for one in row}
-    assert all(re.fullmatch("#[0-9a-f]{32}", label) for label in CodeTable.load(saved["south"]).vocabulary)
-    assert not saved["west"].exists()
-    assert "not saved: this member's policy has results.table = none" in federation.said("west")
-    assert not any(label in (federation.files.folder / "west.txt").read_text() for label in labels)
-    for name in MEMBERS:
-        [found] = AnswerLedger(federation.files.folder / "trust" / name / "ledger.json").entries().answers
-        assert (found.members, found.runs) == (list(MEMBERS), 1)
 
 
 # -- signals --------------------------------------------------------------------------------------------------------
