@@ -137,4 +137,4 @@ def test_what_was_answered_can_be_read_and_an_operator_can_allow_more(answered, 
     said = fedslim("ledger", "show", "--identity", trust / "b")
     assert f"a, b, c, on {datetime.now(UTC):%Y-%m-%d}" in said
     assert "d agrees" in said
-    assert "together, already: the counts of 'd' alone" in said
+    assert "together reveal the counts of 'd' alone" in said

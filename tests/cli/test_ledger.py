@@ -45,8 +45,8 @@ def test_show_says_what_was_answered_and_what_a_second_result_would_reveal(fedsl
     assert (ran.code, ran.err) == (0, "")
     assert "850     1  abababab  2026-03-04 05:06 UTC  2026-03-04 05:06 UTC  Heart Study  a, b, c, d\n" in ran.out
     assert "2 sets of members, on 2 versions of the data\n" in ran.out
-    assert "with one member more or fewer: that member's counts, so it is refused\n" in ran.out
-    assert "already: the counts of what changed between 850 and 851 transactions\n" in ran.out
+    assert "with one member more or fewer, it reveals that member's counts: refused\n" in ran.out
+    assert "together reveal the counts of what changed between 850 and 851 transactions\n" in ran.out
     assert fedslim("ledger", "show", ledger.path).out == ran.out
     assert fedslim("ledger", "show", "--identity", "certificates").out == ran.out
     record = json.loads(fedslim("ledger", "show", "--json").out)

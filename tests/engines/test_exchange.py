@@ -131,6 +131,17 @@ def test_a_site_that_cannot_write_its_ledger_answers_nothing(tmp_path, hospitals
     assert not any(isinstance(message, m.Masked) for message in said)
 
 
+@pytest.mark.parametrize(("rounds", "counted"), [(0, False), (1, True), (5, False)])
+def test_a_site_that_is_sent_away_when_it_was_ready_comes_back_later(tmp_path, hospitals, rounds, counted):
+    """Not one that no roster was shown to, nor one that has answered: there the server learns nothing by that."""
+    sites = Sites(tmp_path, hospitals)
+    give_up = framing.to_bytes(m.Abort("I give up")).data
+    sites.meddle["south"] = after(rounds, lambda *_: give_up)
+    with pytest.raises(RunError, match="I give up"):
+        sites.run()
+    assert (tmp_path / "sites" / "north" / "refusals.json").exists() == counted
+
+
 @pytest.mark.parametrize("kept", ["ids", "none"])
 def test_a_site_keeps_of_the_table_what_its_policy_says(tmp_path, hospitals, kept):
     sites = Sites(tmp_path, hospitals, limits_max_rounds=20)

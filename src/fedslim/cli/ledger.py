@@ -93,7 +93,8 @@ def _record(entries: "Entries") -> dict[str, Any]:
     import msgspec  # noqa: PLC0415  # see fedslim.cli
 
     found: dict[str, Any] = msgspec.to_builtins(entries)
-    return {"answers": found["answers"], "allowed": found["allowed"], "reveals": _reveals(entries)}
+    reveals = [text for _, text in _reveals(entries)]
+    return {"answers": found["answers"], "allowed": found["allowed"], "reveals": reveals}
 
 
 def _answers(entries: "Entries") -> Any:
@@ -126,20 +127,20 @@ def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
             ("allowed", f"{', '.join(each.members)}, on {shown(each.time)}: {each.reason or 'no reason given'}")
             for each in entries.allowed
         ),
-        *(("reveals", each) for each in _reveals(entries)),
+        *_reveals(entries),
     ]
 
 
-def _reveals(entries: "Entries") -> list[str]:
+def _reveals(entries: "Entries") -> list[tuple[str, str]]:
     """What results reveal together: those that are to come, and those that there are."""
     from fedslim.transport.answered import revealed  # noqa: PLC0415  # see fedslim.cli
 
     if not entries.answers:
         return []
     told = [
-        "a second result of the same data and members: nothing new",
-        "of the same data with one member more or fewer: that member's counts, so it is refused",
-        "of other data: the counts of the transactions that changed, so it is warned of",
+        ("second result", "of the same data and members, it reveals nothing new"),
+        ("", "with one member more or fewer, it reveals that member's counts: refused"),
+        ("", "of other data, it reveals the counts of the transactions that changed: you are warned"),
     ]
     answers = entries.answers[-MOST_SHOWN:]
     for place, one in enumerate(answers):
@@ -151,6 +152,7 @@ def _reveals(entries: "Entries") -> list[str]:
             else:
                 why = None
             if why is not None:
-                told.append(f"the results of {other.last:%Y-%m-%d} and {one.last:%Y-%m-%d} together, already: {why}")
+                days = f"the results of {other.last:%Y-%m-%d} and {one.last:%Y-%m-%d}"
+                told.append(("revealed", f"{days} together reveal {why}"))
                 break
     return told
