@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,9 +21,10 @@ from fedslim.federated.simulation import prepare, simulate
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import messages as m
 from fedslim.transport.answered import AnswerLedger
-from fedslim.transport.config import write_template
+from fedslim.transport.config import FederationFile, write_template
 from fedslim.transport.guard import Guard
 from fedslim.transport.policy import SitePolicy, write_policy
+from fedslim.transport.refusals import Refusals
 from fedslim.transport.trust import make_trial
 
 MEMBERS = ("north", "south", "west")
@@ -120,6 +123,7 @@ def test_a_member_that_cannot_write_its_ledger_answers_nothing(run):
     (run.folder / "north").mkdir()
     write_policy(run.folder / "north" / "policy.toml", ledger_file="books/ledger.json")
     members = [run.member(name) for name in MEMBERS]
+    (run.folder / "north" / "books").rmdir()
     (run.folder / "north" / "books").touch()  # a file, so that there can be no folder of that name
     ended = asyncio.run(run.play(*members))
     assert isinstance(ended[0], WriteError)
@@ -188,6 +192,24 @@ def test_a_run_that_was_answered_and_breaks_off_is_no_refusal(run):
     assert all("'north' stayed away" in str(error) for error in ended[1:])
     assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [0, 0, 0]
     assert (run.folder / "south" / MEMBER_JOURNAL).exists()
+
+
+def test_the_wait_can_be_broken_off(sites, tmp_path):
+    federation = Loopback.make(tmp_path, sites)
+    id_ = FederationFile.read(federation.file).federation.id
+    Refusals(tmp_path / "trust" / "north" / "refusals.json", id_).add(datetime.now(UTC))
+    process = federation.start_member("north")
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while "refused each other (1 time); it comes back in " not in federation.said("north"):
+            assert time.monotonic() < deadline, federation.said("north")
+            assert process.poll() is None, federation.said("north")
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+    finally:
+        federation.close()
+    assert "the server at" not in federation.said("north")  # nobody listens there, which it did not find out
 
 
 # -- what a member keeps ----------------------------------------------------------------------------------------------

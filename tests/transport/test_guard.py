@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fedslim.data import ItemSecret, TransactionDatabase
-from fedslim.errors import LedgerError, PolicyError
+from fedslim.errors import LedgerError, PolicyError, WriteError
 from fedslim.mdl.mining import mine
 from fedslim.transport import refusals as room
 from fedslim.transport.config import write_template
@@ -135,6 +135,13 @@ def test_what_is_answered_is_written_down_once(file, tmp_path):
         guard.answering(b"run")
     [found] = guard.ledger.entries().answers
     assert (found.transactions, found.runs, found.run) == (1, 1, b"run".hex())
+
+
+def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, monkeypatch):
+    guard = Guard(SitePolicy.find(tmp_path / "new"), file, tell=print)
+    monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path / "new")
+    with pytest.raises(WriteError, match=r"ledger\.json: this member's ledger cannot be written, so nothing could be"):
+        guard.admit(TransactionDatabase.from_transactions([["x"]]))
 
 
 def test_too_few_transactions_are_not_admitted(file, tmp_path):

@@ -25,7 +25,7 @@ from msgspec import Meta
 
 from fedslim.data.atomic import make_folder_for, write_private
 from fedslim.data.documents import Format
-from fedslim.errors import LedgerError
+from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.messages import MOST_MEMBERS
 from fedslim.transport.trust.keys import read_trusted
 from fedslim.transport.trust.ledger import alone_with
@@ -135,6 +135,20 @@ class AnswerLedger:
         if not os.path.lexists(self.path):
             return Entries()
         return FILES.decode(read_trusted(self.path, "this member's ledger", MAX_BYTES), self.path, Entries)
+
+    def check_place(self) -> None:
+        """Check that it can be written: better now than when everybody waits for the first answer.
+
+        Raises:
+            WriteError: It cannot be.
+        """
+        make_folder_for(self.path)
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            msg = (
+                f"{self.path}: this member's ledger cannot be written, so nothing could be answered; name another "
+                "place under [ledger] in its policy"
+            )
+            raise WriteError(msg)
 
     def check(self, file: FederationFile, snapshot: Snapshot) -> list[str]:
         """Check that the members of a federation may be answered; returns warnings about other versions of the data.

@@ -61,8 +61,10 @@ class Guard:
         Raises:
             PolicyError: There are too few transactions.
             LedgerError: It may not be.
+            WriteError: The ledger cannot be written.
         """
         self.policy.check_transactions(len(database))
+        self.ledger.check_place()
         self._snapshot = Snapshot.of(database)
         for warning in self.ledger.check(self._file, self._snapshot):
             self._tell(f"warning: {warning}")
