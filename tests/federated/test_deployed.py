@@ -191,8 +191,8 @@ def small_disk(monkeypatch):
     def begin(name, room):
         create = Journal.create.__func__
 
-        def small(cls, path, header):
-            journal = create(cls, path, header)
+        def small(cls, path, header, *, key):
+            journal = create(cls, path, header, key=key)
             if path.match(name):
                 journal._file = SmallDisk(journal._file, room)
             return journal

@@ -262,7 +262,7 @@ def test_a_server_killed_in_its_closing_rounds_ends_as_it_had_decided(calm, vari
 def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
     """Nothing had followed from it: the run goes on, or ends there when it is told to again."""
     expected = stopped_early(variant, "interrupted")
-    whole = Journal.create(tmp_path / "whole", {})
+    whole = Journal.create(tmp_path / "whole", {}, key=bytes(32))
     for record in expected.rounds[:STOP_AT]:
         whole.append(record)
     whole.close()
@@ -270,7 +270,7 @@ def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
     for number, again in enumerate((False, True)):
         path = tmp_path / f"torn-{number}"
         path.write_bytes(data[:-3])
-        journal, _, records = Journal.reopen(path)
+        journal, _, records = Journal.reopen(path, key=bytes(32))
         journal.close()
         assert records == expected.rounds[: STOP_AT - 1]
         federation = Weather(variant, 8)

@@ -20,7 +20,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
-from fedslim.transport.journal import Journal
+from fedslim.transport.journal import Journal, check_folder
 from fedslim.transport.recording import NOTHING, Figures, heard_in, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
@@ -93,10 +93,11 @@ class Server:
         journal: Journal | None = None
         run = os.urandom(16)
         path = self.journal
+        check_folder(path)
         if resume and not path.exists():
             self._tell(f"{path}: there is no journal to resume; this is a new run")
         elif resume:
-            journal, header, records = Journal.reopen(path)
+            journal, header, records = Journal.reopen(path, key=self._identity.derived_key(SERVER_JOURNAL))
             self._check(header, path)
             run = bytes.fromhex(header["run"])
         elif path.exists():
@@ -166,7 +167,8 @@ class Server:
             session = self.session
             assert session is not None  # noqa: S101  # it has just said that it began
             named = {"ids": b"".join(session.ids).hex(), "labels": list(session.labels)}
-            return Journal.create(path, header | named | {"digest": self._file.digest().hex()})
+            header |= named | {"digest": self._file.digest().hex()}
+            return Journal.create(path, header, key=self._identity.derived_key(SERVER_JOURNAL))
 
         return begin
 
@@ -287,9 +289,12 @@ class Member:
         """The journal of a run that this member was killed in, or a new one."""
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
+        key = self._identity.derived_key(MEMBER_JOURNAL)
         if not path.exists():
-            return Journal.create(path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL})
-        journal, header, records = Journal.reopen(path)
+            return Journal.create(
+                path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
+            )
+        journal, header, records = Journal.reopen(path, key=key)
         if (header.get("digest"), header.get("member")) != (digest, self.session.name):
             journal.close()
             msg = f"{path}: the journal is of another federation or member; move it away"
