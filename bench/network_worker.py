@@ -80,7 +80,7 @@ class Sites:
         """One run over TLS; the clock starts with the first question and ends when everybody has the table."""
         clock = Clock()
 
-        def tell(text: str) -> None:
+        def tell(text: str, _level: int = 0) -> None:
             if text == "everybody is here":
                 clock.restart()
 

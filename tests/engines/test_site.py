@@ -96,6 +96,15 @@ def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, k
     assert (place.local / "fedslim-site.log").stat().st_mode & 0o077 == 0
 
 
+def test_what_the_server_says_forges_no_line_in_the_log_of_a_site(place):
+    member = place.member()
+    member.note("the server says: x\n2026-01-01T00:00:00Z job 2: all is well\x1b[2J\u202e")
+    member.close()
+    first, second = (place.local / "fedslim-site.log").read_text("utf-8").splitlines()
+    assert first.endswith(" job job 1: the server says: x")
+    assert second == "    2026-01-01T00:00:00Z job 2: all is well\ufffd[2J\ufffd"
+
+
 def test_nothing_is_answered_before_the_site_was_asked_to_join(place):
     member = place.member()
     said = framing.from_client(member.answer(framing.to_bytes(m.AskUsages(1)).data)[4:])

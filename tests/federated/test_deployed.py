@@ -26,6 +26,7 @@ from fedslim.transport.audit import AuditLog, summary
 from fedslim.transport.config import write_template
 from fedslim.transport.journal import Journal
 from fedslim.transport.serving import Patience
+from fedslim.transport.telling import tell_nobody
 from fedslim.transport.trust import install_list, make_trial
 
 MEMBERS = ("north", "south", "west")
@@ -48,6 +49,10 @@ def file(tmp_path):
     return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", port=7443)
 
 
+def into(lines):
+    return lambda text, _level=0: lines.append(text)
+
+
 def of_variant(file, variant):
     return replace(file, federation=replace(file.federation, variant=variant))
 
@@ -59,7 +64,7 @@ def identity(trial, name):
 async def listening(file, trial, folder, *, resume=False, port=0):
     """A server in a folder, once it listens, and its run as a task."""
     folder.mkdir(exist_ok=True)
-    server = Server(file, trial.server, folder, tell=lambda _text: None)
+    server = Server(file, trial.server, folder, tell=tell_nobody)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
         await asyncio.sleep(0.005)
@@ -70,7 +75,7 @@ def taking_part(file, trial, sites, folder, port, *, vocabulary=None, audit=None
     """The run of the member that a folder is named after, as a task."""
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, folder.name), sites[folder.name], SECRET, vocabulary, folder)
-    member = Member(file, *mine, audit=audit, tell=lambda _text: None)
+    member = Member(file, *mine, audit=audit, tell=tell_nobody)
     return asyncio.create_task(member.run(host="localhost", port=port))
 
 
@@ -276,7 +281,7 @@ def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):
 
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
-    server = Server(file, trial.server, tmp_path, tell=lambda _text: None)
+    server = Server(file, trial.server, tmp_path, tell=tell_nobody)
     with pytest.raises(JournalError, match="there is a journal of another run"):
         asyncio.run(server.run())
     with pytest.raises(JournalError, match="no journal of ours"):
@@ -285,9 +290,7 @@ def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
 
 def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path):
     with pytest.raises(FedslimError, match="stranger"):
-        Member(
-            file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=lambda _t: None
-        )
+        Member(file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
     pass
 
 
-def member_of(file, trial, sites, out, name, *, killed=False, tell=lambda _text: None):
+def member_of(file, trial, sites, out, name, *, killed=False, tell=tell_nobody):
     (out / name).mkdir(exist_ok=True)
     member = Member(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
     receive = member.session.receive
@@ -314,7 +317,7 @@ def member_of(file, trial, sites, out, name, *, killed=False, tell=lambda _text:
 
 async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
     (out / "server").mkdir(exist_ok=True)
-    tell = (lambda _text: None) if lines is None else lines.append
+    tell = tell_nobody if lines is None else into(lines)
     server = Server(file, trial.server, out / "server", tell=tell)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # noqa: ASYNC110
@@ -372,7 +375,7 @@ def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(fi
         ours = of_variant(file, variant)
         _, told = asyncio.run(played(ours, trial, sites, out))
         lines = []
-        again = member_of(ours, trial, sites, out, "north", tell=lines.append)
+        again = member_of(ours, trial, sites, out, "north", tell=into(lines))
         assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
         assert "the run had ended; the server is not needed any more" in lines
 

@@ -131,6 +131,11 @@ async def said(loopback, name, port, data, *, listen=2.0):
     return getattr(answer, "reason", None)
 
 
+def into(lines):
+    """A way to tell, into a list."""
+    return lambda text, _level=0: lines.append(text)
+
+
 def peak():
     """The largest resident size of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -170,7 +175,7 @@ async def _serve(folder, returns, grace, members):
     context = server_context(identity, now=datetime.now(UTC))
     lines = deque(maxlen=20)  # what it said last: why a run ended that should not have
     patience = replace(BRISK, answer=600.0, grace=grace)
-    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=lines.append)
+    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=into(lines))
     gc.freeze()  # as `fedslim server` does
     before = peak()
     told = {"before": before, "reason": None, "table": None}

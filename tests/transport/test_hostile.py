@@ -29,7 +29,7 @@ from fedslim.transport.serving import Patience
 from fedslim.transport.wire import hang_up
 
 sys.path.insert(0, str(Path(__file__).parent))
-from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
+from loopback import UNLIMITED, Loopback, heard, into, process, said, say, serving
 
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20
@@ -459,7 +459,7 @@ def test_whoever_says_what_it_may_not_is_told_why(loopback, data, reason):
 def test_one_byte_at_a_time_is_not_waited_for(loopback):
     async def main():
         lines = []
-        server = loopback.server(patience=Patience(frame=0.6), tell=lines.append)
+        server = loopback.server(patience=Patience(frame=0.6), tell=into(lines))
         async with serving(server) as (port, _):
             _, writer = await loopback.line(BAD, port)
             began = time.monotonic()

@@ -18,12 +18,11 @@ from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
 from fedslim.cli.saving import save
 from fedslim.cli.stream import print_json, print_text, say
-from fedslim.cli.text import count, size
+from fedslim.cli.text import count, printable, size
 from fedslim.errors import ParameterError, RunError
 
 if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
-    from fedslim.transport.config import FederationFile
     from fedslim.transport.trust import Identity
 
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
@@ -54,7 +53,8 @@ def server(
     It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
     Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
     """
-    from fedslim.federated.accounting import save_served  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.cli.logs import teller  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.federated.accounting import save_served  # noqa: PLC0415
     from fedslim.federated.deployed import Server  # noqa: PLC0415
     from fedslim.federated.simulation import prepare  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
@@ -65,7 +65,7 @@ def server(
     say("preparing the engine")
     prepare(federation.federation.variant)
     gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
-    run = Server(federation, who, out, tell=_teller(federation))
+    run = Server(federation, who, out, tell=teller(federation.log))
     served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
     save_served(served, federation, out)
     if served.lost is None:
@@ -103,7 +103,8 @@ def client(  # one parameter for each option
     What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. Whoever was
     stopped or killed comes back by the same command.
     """
-    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.cli.logs import teller  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415
     from fedslim.federated.deployed import Member  # noqa: PLC0415
     from fedslim.transport.audit import AuditLog  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
@@ -118,7 +119,7 @@ def client(  # one parameter for each option
     _make_folder(out)
     database = prepared(Reading(data, format, bins, transaction_column, item_column, None, None), reporter(quiet=False))
     with AuditLog.of(out / AUDIT, federation, name) as audit:
-        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=_teller(federation))
+        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=teller(federation.log))
         received = _until_over(member.run(host=host, port=port), None)
     if received.table is None:
         msg = f"the run ended ({received.ending}) without a table"
@@ -158,10 +159,11 @@ def status(
         print_json(found)
         return
     lines = [
-        f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}" for name, told in found["members"].items()
+        printable(f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}")
+        for name, told in found["members"].items()
     ]
     percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.2f}"
-    awaited = ", ".join(found["waiting_for"]) or "nobody"
+    awaited = printable(", ".join(found["waiting_for"])) or "nobody"
     print_text(
         "\n".join(lines)
         + f"\nround {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
@@ -181,26 +183,6 @@ def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     for warning in identity.warnings(now):
         say(f"warning: {warning}")
     return identity
-
-
-def _teller(federation: "FederationFile") -> Callable[[str], None]:
-    """Says what happens, and writes it to the log if the file names one."""
-    import logging  # noqa: PLC0415
-
-    log = logging.getLogger("fedslim")
-    log.setLevel(federation.log.level.upper())
-    log.propagate = False
-    handler: logging.Handler = logging.NullHandler()  # with none at all, warnings would be shown a second time
-    if federation.log.file is not None:
-        handler = logging.FileHandler(federation.log.file, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.handlers = [handler]
-
-    def tell(text: str) -> None:
-        say(text)
-        log.log(logging.WARNING if "refused" in text or "away" in text else logging.INFO, text)
-
-    return tell
 
 
 def _make_folder(folder: Path) -> None:

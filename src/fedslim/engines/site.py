@@ -29,6 +29,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.transport.audit import AuditLog
 from fedslim.transport.config import FederationFile
+from fedslim.words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,8 @@ class SiteMember:
     def note(self, text: str) -> None:
         """Write down why this site cannot go on, where only the site can read it."""
         path = self._folder / LOG
-        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {text}\n"
+        shown = "\n    ".join(map(printable, text.splitlines()))  # it may quote the server; traces have several lines
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {shown}\n"
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "ab") as stream:
                 stream.write(line.encode("utf-8", "replace"))

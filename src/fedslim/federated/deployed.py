@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.framing import Frame
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
+    from fedslim.transport.telling import Tell
     from fedslim.transport.trust import Identity, Trust
 
 SAY_EVERY = 5.0
@@ -65,7 +66,7 @@ def patience(file: FederationFile) -> Patience:
 class Server:
     """Serves one run of a federation."""
 
-    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Callable[[str], None]) -> None:
+    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Tell) -> None:
         self._file, self._identity, self._out, self._tell = file, identity, out, tell
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
@@ -228,7 +229,7 @@ class Member:
         out: Path,
         *,
         audit: AuditLog | None,
-        tell: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         self._file, self._identity, self._out, self._tell, self._audit = file, identity, out, tell, audit
         file.check_member(identity.name)

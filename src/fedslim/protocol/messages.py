@@ -105,7 +105,7 @@ class Join(Message, frozen=True):
     """
 
     protocol: Annotated[int, Meta(ge=0, le=1 << 16)]
-    software: Annotated[str, Meta(max_length=40)]
+    software: Annotated[str, Meta(max_length=40, pattern=r"^[A-Za-z0-9.+-]*\Z")]
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty: there is none
     ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is

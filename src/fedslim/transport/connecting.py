@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import time
+from logging import WARNING
 from typing import TYPE_CHECKING
 
 from fedslim.errors import (
@@ -25,6 +26,7 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.recording import told_record
 from fedslim.transport.serving import Patience
+from fedslim.transport.telling import tell_nobody
 from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, is_refusal, keep_alive, read_frame, unreached_because, write_frame
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.client import ClientSession
     from fedslim.protocol.events import Received
     from fedslim.transport.journal import Journal
+    from fedslim.transport.telling import Tell
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -55,7 +58,7 @@ class NetworkClient:
         patience: Patience | None = None,
         journal: Journal | None = None,
         leaving: Callable[[m.FromClient, framing.Frame], None] | None = None,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell = tell_nobody,
     ) -> None:
         self.session = session
         self._context = context
@@ -63,7 +66,7 @@ class NetworkClient:
         self._patience = patience or Patience()
         self._journal = journal
         self._leaving = leaving or (lambda _message, _frame: None)
-        self._tell = tell or (lambda _text: None)
+        self._tell = tell
         self._took = QUICK  # seconds that the last question took
         self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
 
@@ -87,7 +90,8 @@ class NetworkClient:
                     msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
                     raise RunError(msg) from error
                 if reached:
-                    self._tell(f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s")
+                    told = f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s"
+                    self._tell(told, WARNING)
                     reached = False
                 # Not all at the same time: the server may have to take many back.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
@@ -100,7 +104,7 @@ class NetworkClient:
                 if await self._converse(reader, writer):
                     pause, since = FIRST_PAUSE, time.monotonic()
             except LineError as error:
-                self._tell(f"the line to the server is gone: {error}")
+                self._tell(f"the connection to the server is gone: {error}", WARNING)
             finally:
                 await hang_up(writer)
             if self.session.received is None:
