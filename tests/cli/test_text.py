@@ -30,20 +30,6 @@ def test_blanks_become_one_blank():
     "mark", [chr(c) for c in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 )
 def test_marks_of_direction_are_replaced(mark):
-    assert unicodedata.bidirectional(mark) in {
-        "AL",
-        "L",
-        "R",
-        "LRE",
-        "RLE",
-        "PDF",
-        "LRO",
-        "RLO",
-        "LRI",
-        "RLI",
-        "FSI",
-        "PDI",
-    }
     assert printable(f"a{mark}b") == "a\ufffdb"
 
 

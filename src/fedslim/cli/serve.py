@@ -16,7 +16,6 @@ from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
-from fedslim.cli.saving import save
 from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, printable, size
 from fedslim.errors import ParameterError, RunError
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
     from fedslim.transport.trust import Identity
 
+FOLDER_MODE = 0o700
+"""Of a folder for results that is made here; one that is there keeps its own."""
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
@@ -124,8 +125,8 @@ def client(  # one parameter for each option
     if received.table is None:
         msg = f"the run ended ({received.ending}) without a table"
         raise RunError(msg)
-    save(received.table, out / CODE_TABLE)
-    member.forget()
+    received.table.save(out / CODE_TABLE, private=True)
+    member.forget()  # not before everything is saved: the same command then needs no server
     print_code_table(received.table, TOP, federation.federation.name)
     whose = (
         ", of this site's own table: in so members are not told more" if federation.federation.variant == "so" else ""
@@ -159,16 +160,15 @@ def status(
         print_json(found)
         return
     lines = [
-        printable(f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}")
-        for name, told in found["members"].items()
+        f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}" for name, told in found["members"].items()
     ]
-    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.2f}"
-    awaited = printable(", ".join(found["waiting_for"])) or "nobody"
-    print_text(
-        "\n".join(lines)
-        + f"\nround {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
-        f"{size(found['bytes_down'])} down; waiting for {awaited}\n"
+    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.0f}"
+    awaited = ", ".join(found["waiting_for"]) or "nobody"
+    lines.append(
+        f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
+        f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
+    print_text("".join(printable(line) + "\n" for line in lines))  # all of it is the server's word
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
@@ -187,7 +187,7 @@ def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except OSError as error:
         msg = f"{folder}: the folder for results cannot be made: {error.strerror}"
         raise ParameterError(msg) from error

@@ -150,7 +150,7 @@ class Serving:
             best = self._session.best() if self._last >= self._next_line else None
             if best is not None:
                 self._next_line = self._last + SAY_EVERY
-                table_at_server(self._session, best).save(self._folder / BEST)
+                table_at_server(self._session, best).save(self._folder / BEST, private=True)
                 status = self.status()
                 self._tell(
                     f"round {status['rounds']}: {status['itemsets']} itemsets, L% {status['L_percent']:.2f}, "

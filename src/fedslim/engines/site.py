@@ -139,7 +139,7 @@ class SiteMember:
         if received.table is not None and self._results is not None:
             path = self._results / self._job / CODE_TABLE
             make_folder_for(path)
-            received.table.save(path)
+            received.table.save(path, private=True)
             self._tell(f"the table is saved as {path}")
 
     # -- what the site allows -----------------------------------------------------------------------------------

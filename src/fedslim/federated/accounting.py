@@ -180,13 +180,15 @@ def save_served(
     *,
     command: str = SERVING,
 ) -> None:
-    """Save what a server leaves; `more` goes into the record of the run as figures, `command` is how to run it again.
+    """Save what a server leaves, for its owner only.
+
+    `more` goes into the record of the run as figures, `command` is how to run it again.
 
     Raises:
         WriteError: It cannot be written.
     """
-    served.table.save(folder / CODE_TABLE)
-    save_run(served_record(served, file, more, command=command), folder / RECORD)
+    served.table.save(folder / CODE_TABLE, private=True)
+    save_run(served_record(served, file, more, command=command), folder / RECORD, private=True)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

@@ -292,13 +292,13 @@ def _gap(compared: Comparison) -> list[GapRow]:
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def save_run(record: RunRecord, path: str | Path) -> None:
-    """Write a record; the file appears whole or not at all.
+def save_run(record: RunRecord, path: str | Path, *, private: bool = False) -> None:
+    """Write a record; the file appears whole or not at all, and is for its owner only if `private`.
 
     Raises:
         WriteError: It cannot be written.
     """
-    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
+    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n", private=private)
 
 
 def load_run(path: str | Path) -> RunRecord:

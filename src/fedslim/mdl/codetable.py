@@ -131,11 +131,16 @@ class CodeTable:
 
     # -- files and frames ---------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write the table as JSON that people can read; the file appears whole or not at all."""
+    def save(self, path: str | Path, *, private: bool = False) -> None:
+        """Write the table as JSON that people can read; the file appears whole or not at all.
+
+        Args:
+            path: Where to.
+            private: Whether only its owner may read the file (mode 600), also where it replaces one that others may.
+        """
         from fedslim.mdl.files import save_code_table  # noqa: PLC0415  # msgspec is needed for files only
 
-        save_code_table(self, path)
+        save_code_table(self, path, private=private)
 
     @classmethod
     def load(cls, path: str | Path) -> CodeTable:

@@ -64,14 +64,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     itemsets: list[_Itemset]
 
 
-def save_code_table(table: CodeTable, path: str | Path) -> None:
+def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False) -> None:
     """See `CodeTable.save`."""
     document = code_table_document(table)
     items, itemsets = document.pop("items"), document.pop("itemsets")
     lines = ["{"]
     lines += [f"  {_json(key)}: {_json(value)}," for key, value in document.items()]
     lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
-    write_whole(Path(path), "\n".join(lines).encode())
+    write_whole(Path(path), "\n".join(lines).encode(), private=private)
 
 
 def code_table_document(table: CodeTable) -> dict[str, Any]:

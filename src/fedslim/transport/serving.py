@@ -156,7 +156,7 @@ class NetworkServer:
             self._refusals.finish()
 
     def status(self) -> dict[str, Any]:
-        """How the run is: what anybody may know who is allowed to ask."""
+        """How the run is, for the operator; members get what `status.for_members` leaves of it."""
         session = self.session
         return {
             **status.of_session(session),
