@@ -90,7 +90,9 @@ def test_the_table_is_that_of_our_own_transport(tmp_path, hospitals, native, var
     assert served.communication.rounds == native[variant].communication.rounds
     assert sites.record()["ending"] == "converged"
     assert not (tmp_path / "out" / "best.json").exists()
-    told = CodeTable.load(tmp_path / "sites" / "north" / "j1" / "codetable.json")
+    saved = tmp_path / "sites" / "north" / "j1" / "codetable.json"
+    told = CodeTable.load(saved)
+    assert {path.stat().st_mode & 0o777 for path in (saved, tmp_path / "out" / "codetable.json")} == {0o600}
     assert len(told) == len(sites.table()) or variant == "so"
 
 
@@ -115,8 +117,16 @@ def test_budgets_hold(tmp_path, hospitals):
 
 def test_a_file_called_stop_ends_the_run_with_the_best_so_far(tmp_path, hospitals):
     sites = Sites(tmp_path, hospitals)
-    sites.meddle["west"] = after(30, lambda frame, answer, _: ((tmp_path / "out" / STOP).touch(), answer(frame))[1])
+    modes = set()
+
+    def stop(frame, answer, _):
+        modes.add((tmp_path / "out" / "best.json").stat().st_mode & 0o777)
+        (tmp_path / "out" / STOP).touch()
+        return answer(frame)
+
+    sites.meddle["west"] = after(30, stop)
     sites.run()
+    assert modes == {0o600}
     assert sites.record()["ending"] == "interrupted"
     assert 0 < sites.record()["itemsets"] < 99
 

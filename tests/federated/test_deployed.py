@@ -288,6 +288,16 @@ def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
         asyncio.run(server.run(resume=True))
 
 
+def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, trial, tmp_path):
+    """It says so before anybody comes, not after hours of work that cannot be resumed."""
+    tmp_path.chmod(0o777)
+    server = Server(file, trial.server, tmp_path, tell=tell_nobody)
+    for resume in (False, True):
+        with pytest.raises(JournalError, match=f"run `chmod go-w {tmp_path}`"):
+            asyncio.run(server.run(resume=resume))
+    assert server.network is None
+
+
 def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path):
     with pytest.raises(FedslimError, match="stranger"):
         Member(file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody)

@@ -1,12 +1,20 @@
-"""Refused connections are counted, not listed."""
+"""What the operator is told: with a level, and refused connections as a count."""
 
 from __future__ import annotations
 
-from logging import WARNING
+import asyncio
+import sys
+from logging import INFO, WARNING
+from pathlib import Path
 
 import pytest
 
+from fedslim.errors import RunError
+from fedslim.transport.serving import Patience
 from fedslim.transport.telling import SUMMARY_EVERY, Refusals
+
+sys.path.insert(0, str(Path(__file__).parent))
+from loopback import Loopback, serving
 
 
 class Told:
@@ -63,3 +71,39 @@ def test_none_is_lost_at_the_end(told):
     told.refusals.finish()
     told.refusals.finish()
     assert told.lines == ["refused a connection: a reason", "refused 1 more connection; the latest: another"]
+
+
+# -- levels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loopback(tmp_path_factory):
+    return Loopback(tmp_path_factory.mktemp("telling") / "trial", ("hathaway", "refused-clinic"))
+
+
+def test_a_level_does_not_depend_on_what_a_member_is_called(loopback):
+    levels = {}
+
+    async def main():
+        server = loopback.server(tell=lambda text, level=INFO: levels.setdefault(text, level))
+        async with serving(server) as (port, _):
+            _, writer = await loopback.line("hathaway", port)
+            while "hathaway is here" not in levels:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            writer.transport.abort()
+            while server._lines:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert levels["hathaway is here"] == INFO
+    assert levels["hathaway is away: its line is closed"] == WARNING
+    assert next(level for text, level in levels.items() if "waiting for hathaway, refused-clinic" in text) == INFO
+
+
+def test_a_member_is_warned_where_there_is_no_server(loopback):
+    levels = {}
+    patience = Patience(grace=0.2)
+    client = loopback.client("hathaway", patience=patience, tell=lambda text, level=INFO: levels.update({text: level}))
+    with pytest.raises(RunError, match="cannot be reached"):
+        asyncio.run(client.run("127.0.0.1", 1))
+    assert levels == {"the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s": WARNING}
