@@ -294,7 +294,7 @@ def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, tr
     server = Server(file, trial.server, tmp_path, tell=tell_nobody)
     for resume in (False, True):
         with pytest.raises(JournalError, match=f"run `chmod go-w {tmp_path}`"):
-            asyncio.run(server.run(resume=resume))
+            asyncio.run(asyncio.wait_for(server.run(resume=resume, port=0), 10))
     assert server.network is None
 
 

@@ -69,6 +69,8 @@ def goes_on_after(path, data, expected):
     """The journal is cut to the expected records, and can be continued."""
     path.write_bytes(data)
     journal, _, records = reopened(path)
+    good = len(MAGIC) + len(parts_of(path)[0]) + sum(HEAD_BYTES + len(record) for record in records)
+    assert path.read_bytes() == data[:good]
     journal.append(b"again")
     journal.close()
     assert records == expected

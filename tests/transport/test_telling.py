@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from fedslim.errors import RunError
+from fedslim.transport import telling
 from fedslim.transport.serving import Patience
 from fedslim.transport.telling import SUMMARY_EVERY, Refusals
 
 sys.path.insert(0, str(Path(__file__).parent))
-from loopback import Loopback, serving
+from loopback import Loopback, into, serving
 
 
 class Told:
@@ -55,6 +56,15 @@ def test_there_is_a_sentence_a_minute_at_most(told):
         told.after(1)
     assert len(told.lines) == 11
     assert told.lines[-1] == "refused 60 more connections in the last minute; the latest: reason 599"
+
+
+def test_one_that_comes_before_the_summary_is_in_it(told):
+    for reason in ("a reason", "another"):
+        told.refusals.add(reason)
+    told.now += SUMMARY_EVERY
+    told.refusals.add("a third")
+    told.refusals.summarise()
+    assert told.lines[1:] == ["refused 2 more connections in the last minute; the latest: a third"]
 
 
 def test_one_after_a_quiet_minute_is_told_at_once(told):
@@ -98,6 +108,24 @@ def test_a_level_does_not_depend_on_what_a_member_is_called(loopback):
     assert levels["hathaway is here"] == INFO
     assert levels["hathaway is away: its line is closed"] == WARNING
     assert next(level for text, level in levels.items() if "waiting for hathaway, refused-clinic" in text) == INFO
+
+
+def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch):
+    monkeypatch.setattr(telling, "SUMMARY_EVERY", 0.2)
+    lines = []
+
+    async def main():
+        async with serving(loopback.server(patience=Patience(grace=0.2), tell=into(lines))) as (port, _):
+            while not any("more connection" in line for line in lines):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"no TLS")
+                await asyncio.sleep(0.02)
+                writer.close()
+                await writer.wait_closed()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert lines[1].startswith("refused a connection: ")
+    assert "in the last minute; the latest: " in lines[2]
 
 
 def test_a_member_is_warned_where_there_is_no_server(loopback):
