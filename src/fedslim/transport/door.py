@@ -180,18 +180,23 @@ class Door:
     async def _greet(self, line: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=BUFFER)
-        protocol = asyncio.StreamReaderProtocol(reader)
+        writers: list[StreamWriter] = []
+        protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: writers.append(writer))
         if self._before is not None:
             self._before()
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
-            )
-        except (OSError, TimeoutError) as error:  # an SSLError is an OSError
-            _forget_trace(error)
-            return
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        await self._met(reader, writer)
+            try:
+                await loop.connect_accepted_socket(
+                    lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
+                )
+            except (OSError, TimeoutError) as error:  # an SSLError is an OSError
+                _forget_trace(error)
+                return
+            await self._met(reader, writers[0])
+        finally:
+            # Whoever is cancelled would leave the transport waiting for its peer, on a socket that is closed.
+            for writer in writers:
+                writer.transport.abort()
 
     def introduce(self) -> None:
         """The peer of the line that the present task is about is known: it holds no place of the room any more."""
