@@ -52,7 +52,9 @@ class Sites:
         vocabulary = Vocabulary.of(self.database.vocabulary, secret)
         parts = iid(self.database, clients, seed=0).parts
         members = tuple(f"s{k:03}" for k in range(clients))
-        self.sites = {name: Site(part, members, secret, vocabulary) for name, part in zip(members, parts, strict=True)}
+        self.sites = {
+            name: Site(part, members, SETTINGS, secret, vocabulary) for name, part in zip(members, parts, strict=True)
+        }
         now = datetime.now(UTC)
         trial = make_trial(folder / "trial", members, now=now)
         self.server: SSLContext = server_context(trial.server, now=now)
@@ -80,7 +82,7 @@ class Sites:
         """One run over TLS; the clock starts with the first question and ends when everybody has the table."""
         clock = Clock()
 
-        def tell(text: str) -> None:
+        def tell(text: str, _level: int = 0) -> None:
             if text == "everybody is here":
                 clock.restart()
 

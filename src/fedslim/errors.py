@@ -40,6 +40,14 @@ class ConfigurationError(InputError):
     """A federation's file cannot be used; the message names file, key and what is allowed there."""
 
 
+class PolicyError(InputError):
+    """A member's own policy does not allow what a federation agreed on; the message names both keys."""
+
+
+class LedgerError(InputError):
+    """A member's ledger cannot be used, or does not allow that these members are answered."""
+
+
 class MissingExtraError(FedslimError, ImportError):
     """An optional dependency is needed; the message says how to install it."""
 

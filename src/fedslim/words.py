@@ -15,7 +15,7 @@ _SHORTEST_ID = 7
 _BLANKS = re.compile(r"[\t-\r\x85\u2028\u2029]+")
 # Control characters begin escape sequences, the marks of direction reorder what follows them, and halves of
 # surrogate pairs (from names that are not UTF-8) cannot be written at all.
-_HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 
 
 def printable(text: str) -> str:

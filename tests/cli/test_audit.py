@@ -16,7 +16,7 @@ def log(tmp_path):
     """A log of four messages in one run."""
     path = tmp_path / "audit.jsonl"
     numbers = m.Vector.of(np.arange(1000, 1010))
-    said = [m.Join(1, "0.1", bytes(32), b"", bytes(32), 2, [], b"", b"", b"", 0, 0), m.Ready(0)]
+    said = [m.Join(1, "0.1", bytes(32), bytes(8), b"", bytes(32), 2, [], b"", b"", b"", 0, 0), m.Confirm(0, b"signed")]
     said += [m.Masked(0, 0, numbers), m.Structure(1, numbers, numbers)]
     who = {"member": "north", "federation": "hospitals", "federation_id": "ab" * 16, "masks": True}
     with AuditLog(path, "sa", **who) as written:
@@ -33,7 +33,7 @@ def test_what_left_the_site(fedslim, log):
     kinds, runs, told = ran.out.split("\n\n")
     rows = {row[0]: row[1:] for row in map(str.split, kinds.splitlines())}
     assert rows["kind"] == ["messages", "bytes", "uncompressed", "statistics", "masked", "labels"]
-    assert list(rows)[1:] == ["Join", "Ready", "Masked", "Structure", "all"]
+    assert list(rows)[1:] == ["Join", "Confirm", "Masked", "Structure", "all"]
     assert (rows["Masked"][0], rows["Masked"][3:]) == ("1", ["10", "10", "0"])
     assert (rows["Structure"][0], rows["Structure"][3:]) == ("1", ["10", "0", "0"])
     assert (rows["all"][0], rows["all"][3:]) == ("4", ["22", "10", "0"])

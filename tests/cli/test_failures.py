@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedslim.cli import app, main
+from fedslim.cli.stream import say
 from fedslim.errors import CodeTableError, DataError, MissingExtraError, RunError, WriteError
 
 
@@ -147,6 +148,11 @@ def test_what_follows_two_dashes_is_no_option(fedslim):
 def test_an_error_cannot_send_escape_sequences(fedslim, failing):
     ran = fedslim(*failing(DataError("\x1b[31mred\x07 \x9b2J\u202e\nand more")))
     assert ran.only_line == "fedslim: error: \ufffd[31mred\ufffd \ufffd2J\ufffd and more"
+
+
+def test_whatever_is_said_is_one_line(capsys):
+    say("converged\nfedslim: error: call 555\r\x1b[2J")
+    assert capsys.readouterr().err == "converged fedslim: error: call 555 \ufffd[2J\n"
 
 
 def test_an_interrupt_is_one_line_and_130(capsys, monkeypatch):

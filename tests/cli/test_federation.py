@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fedslim.cli import federation
+from fedslim.data import ItemSecret, Vocabulary
 from fedslim.transport import config
 from fedslim.transport.config import FederationFile
 
@@ -14,8 +15,12 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def facts(ran):
-    assert (ran.code, ran.err) == (0, "")
+PRINT = ("--fingerprint", "0123456789abcdef")
+
+
+def facts(ran, *, warned=1):
+    assert ran.code == 0
+    assert ran.err.count("fedslim: warning: ") == ran.err.count("\n") == warned, ran.err
     return dict(line.split(maxsplit=1) for line in ran.out.splitlines() if not line.startswith("lost member"))
 
 
@@ -24,35 +29,35 @@ def test_the_default_port_is_the_transports():
 
 
 def test_init_writes_a_file_that_check_takes(fedslim):
-    ran = fedslim("federation", "init")
+    ran = fedslim("federation", "init", *PRINT)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "federation.toml: our federation, 2 members, variant x\n"
+    assert ran.out == "federation.toml: our federation, 3 members, variant x\n"
     file = FederationFile.read("federation.toml")
     told = facts(fedslim("federation", "check"))
     assert told["digest"] == file.digest().hex()
     assert told["id"] == file.federation.id
-    assert told["members"] == "2: north, south"
+    assert told["members"] == "3: north, south, west"
 
 
 def test_init_takes_what_it_is_told(fedslim):
     how = ("--name", "Kliniken Süd", "--members", "a, b,c", "--variant", "so", "--host", "::1", "--port", "99")
-    assert fedslim("federation", "init", "new/f.toml", *how).code == 0
+    assert fedslim("federation", "init", "new/f.toml", *PRINT, *how).code == 0
     file = FederationFile.read("new/f.toml")
     assert (file.federation.name, file.federation.members, file.federation.variant) == (
         "Kliniken Süd",
         ("a", "b", "c"),
         "so",
     )
-    told = facts(fedslim("federation", "check", "new/f.toml"))
+    told = facts(fedslim("federation", "check", "new/f.toml"), warned=4)
     assert told["server"].startswith("[::1]:99, certificates in /")
     assert told["variant"].startswith("so, ")
-    assert "itemsets" not in told
+    assert not {"itemsets", "published"} & set(told)
 
 
 def test_init_replaces_nothing(fedslim, tmp_path):
-    fedslim("federation", "init")
+    fedslim("federation", "init", *PRINT)
     before = (tmp_path / "federation.toml").read_bytes()
-    ran = fedslim("federation", "init")
+    ran = fedslim("federation", "init", *PRINT)
     assert (ran.code, ran.out) == (2, "")
     assert "federation.toml: there is something of that name already, and it is kept" in ran.only_line
     assert (tmp_path / "federation.toml").read_bytes() == before
@@ -61,30 +66,75 @@ def test_init_replaces_nothing(fedslim, tmp_path):
 @pytest.mark.parametrize(
     ("how", "told"),
     [
+        (("--members", "a,b"), "--members: there are two, and each could subtract its own counts from the result"),
+        (("--fingerprint", "x"), "items.secret_fingerprint: 'x' cannot be used"),
         (("--members", "a"), "federation.members: a list of 1 cannot be used"),
         (("--members", "a,,b"), "federation.members: '' cannot be used"),
-        (("--members", "a,B"), "federation.members: 'B' cannot be used"),
-        (("--members", "a,a"), "federation.members: 'a' is there twice"),
+        (("--members", "a,B,c"), "federation.members: 'B' cannot be used"),
+        (("--members", "a,a,b"), "federation.members: 'a' is there twice"),
         (("--name", ""), "federation.name: '' cannot be used"),
         (("--host", "a b"), "server.host: 'a b' cannot be used"),
     ],
 )
 def test_init_writes_nothing_that_cannot_be_used(fedslim, tmp_path, how, told):
-    ran = fedslim("federation", "init", *how)
+    ran = fedslim("federation", "init", *PRINT, *how)
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.only_line
     assert not list(tmp_path.iterdir())
 
 
+def test_two_members_must_be_asked_for(fedslim):
+    assert fedslim("federation", "init", *PRINT, "--members", "a,b", "--allow-two-members").code == 0
+    ran = fedslim("federation", "check")
+    assert "federation.members: there are two; each can subtract its own counts" in ran.err
+
+
+def test_a_new_file_binds_everybody_to_one_secret(fedslim, tmp_path):
+    ran = fedslim("federation", "init")
+    assert ran.code == 2
+    assert "`fedslim vocabulary secret`" in ran.only_line
+    assert "--secret FILE, --fingerprint HEX or --vocabulary FILE" in ran.only_line
+    assert not list(tmp_path.iterdir())
+    secret, other = ItemSecret.from_random(b"7" * 32), ItemSecret.from_random(b"1" * 32)
+    secret.write("members.secret")
+    other.write("other.secret")
+    agreed = Vocabulary.of("ab", secret)
+    agreed.write("agreed.json")
+    told = fedslim("vocabulary", "show", "members.secret").out
+    assert told.split()[-1] == secret.fingerprint
+    for how, digest in (
+        (("--secret", "members.secret"), None),
+        (("--fingerprint", secret.fingerprint), None),
+        (("--vocabulary", "agreed.json"), agreed.digest.hex()),
+        (("--vocabulary", "agreed.json", "--secret", "members.secret"), agreed.digest.hex()),
+    ):
+        path = tmp_path / "".join(how)
+        assert fedslim("federation", "init", path, *how).code == 0
+        items = FederationFile.read(path).items
+        assert (items.secret_fingerprint, items.vocabulary_digest) == (secret.fingerprint, digest)
+        assert secret.key.hex() not in path.read_text()
+    ran = fedslim("federation", "init", "f", "--vocabulary", "agreed.json", "--secret", "other.secret")
+    assert (ran.code, (tmp_path / "f").exists()) == (2, False)
+    assert "the fingerprints differ" in ran.only_line
+
+
+def test_strict_takes_a_warning_for_an_error(fedslim, tmp_path):
+    fedslim("federation", "init", *PRINT)
+    ran = fedslim("federation", "check", "--strict")
+    assert ran.code == 2
+    assert "there is 1 warning: items.vocabulary_digest" in ran.err.splitlines()[-1]
+    path = tmp_path / "federation.toml"
+    path.write_text(path.read_text().replace("# vocabulary_digest", "vocabulary_digest"))
+    assert fedslim("federation", "check", "--strict").code == 0
+
+
 def test_check_says_everything(fedslim, tmp_path):
-    fedslim("federation", "init", "--members", ",".join(f"m{k}" for k in range(12)))
+    fedslim("federation", "init", *PRINT, "--members", ",".join(f"m{k}" for k in range(12)))
     path = tmp_path / "federation.toml"
     text = path.read_text()
     for key in (
         "vocabulary_digest",
-        "secret_fingerprint",
         "max_time",
-        "max_rounds",
         "max_itemset_size",
         "file",
         "port",
@@ -92,38 +142,39 @@ def test_check_says_everything(fedslim, tmp_path):
         text = text.replace(f"# {key} =", f"{key} =")
     path.write_text(text.replace("pruning = true", "pruning = false").replace("grace = 300", "grace = 0"))
     ran = fedslim("federation", "check")
-    told = facts(ran)
+    told = facts(ran, warned=0)
     assert told["members"].startswith("12: m0, ")
     assert told["members"].endswith("m9, …")
     assert told["vocabulary"] == "agreed, digest " + "0" * 64
-    assert told["secret"] == "fingerprint " + "0" * 16
-    assert told["budgets"] == "time 60 min 00 s, 500 rounds"
+    assert told["secret"] == f"fingerprint {PRINT[1]}"
+    assert told["budgets"] == "time 60 min 00 s, 20,000 rounds"
     assert told["itemsets"] == "of up to 8 items, in at least 1 transaction, without pruning"
+    assert told["published"] == "no count below 5, itemsets of at least 2 members"
     assert told["log"] == f"{tmp_path / 'fedslim.log'}, from info on"
     assert told["metrics"] == "127.0.0.1:9464"
     assert "lost member   wait-then-stop, grace none" in ran.out
 
 
 def test_check_as_json(fedslim, tmp_path):
-    fedslim("federation", "init")
+    fedslim("federation", "init", *PRINT)
     record = json.loads(fedslim("federation", "check", "--json").out)
-    assert set(record) == {"file", "digest", *config.SECTIONS}
+    assert set(record) == {"file", "digest", "warnings", *config.SECTIONS}
     assert record["file"] == "federation.toml"
     assert record["server"]["certificates"] == str(tmp_path / "certificates")
     assert record["limits"]["max_time"] is None
+    assert [each["key"] for each in record["warnings"]] == ["items.vocabulary_digest"]
 
 
 def test_check_names_file_and_key(fedslim, tmp_path):
-    fedslim("federation", "init")
+    fedslim("federation", "init", *PRINT)
     path = tmp_path / "federation.toml"
     path.write_text(path.read_text().replace("min_support", "min_suport"))
     ran = fedslim("federation", "check")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.only_line == (
-        "fedslim: error: federation.toml: limits.min_suport: there is no such key; did you mean min_support?"
-    )
+    told = "federation.toml: limits.min_suport: there is no such key; did you mean min_support or min_count?"
+    assert ran.only_line == f"fedslim: error: {told}"
 
 
 def test_checking_does_not_load_the_engine(loaded_by):
-    assert "numba" not in loaded_by("federation", "init")
+    assert "numba" not in loaded_by("federation", "init", *PRINT)
     assert "numba" not in loaded_by("federation", "check")

@@ -26,6 +26,8 @@ COMMANDS = (
     "data",
     "vocabulary",
     "federation",
+    "policy",
+    "ledger",
     "ca",
     "enroll",
     "server",
@@ -47,6 +49,8 @@ def test_without_a_command_there_is_the_help(fedslim):
     assert fedslim("data") == fedslim("data", "--help")
     assert fedslim("vocabulary") == fedslim("vocabulary", "--help")
     assert fedslim("federation") == fedslim("federation", "--help")
+    assert fedslim("policy") == fedslim("policy", "--help")
+    assert fedslim("ledger") == fedslim("ledger", "--help")
     assert fedslim("ca") == fedslim("ca", "--help")
     assert fedslim("enroll") == fedslim("enroll", "--help")
 
@@ -83,6 +87,8 @@ def test_the_highest_effort_is_the_engines():
         ["data", "get", "--help"],
         ["vocabulary", "make", "--help"],
         ["federation", "init", "--help"],
+        ["policy", "check", "--help"],
+        ["ledger", "show", "--help"],
         ["audit", "--help"],
         ["ca", "sign", "--help"],
         ["enroll", "--help"],

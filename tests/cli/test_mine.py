@@ -149,7 +149,8 @@ def test_json_agrees_with_itself_and_with_the_saved_table(fedslim, tmp_path):
 
 
 def test_every_option_reaches_the_engine(fedslim, baskets, asked):
-    options = "--max-time 7 --effort 2 --min-support 3 --max-itemset-size 4 --order support --no-pruning --threads 2"
+    options = "--max-time 7 --effort 2 --min-support 3 --min-count 6 --max-itemset-size 4 --order support"
+    options += " --no-pruning --threads 2"
     assert fedslim("mine", baskets, *options.split()).code == 0
     stop = asked.pop("stop")
     assert stop.deadline - stop.started == pytest.approx(7)
@@ -157,6 +158,7 @@ def test_every_option_reaches_the_engine(fedslim, baskets, asked):
     assert asked == {
         "effort": 2,
         "min_support": 3,
+        "min_count": 6,
         "max_itemset_size": 4,
         "order": "support",
         "pruning": False,
@@ -170,6 +172,7 @@ def test_left_out_options_are_the_engines_defaults(fedslim, baskets, asked):
     assert asked == {
         "effort": 1,
         "min_support": 1,
+        "min_count": 1,
         "max_itemset_size": None,
         "order": "usage",
         "pruning": True,

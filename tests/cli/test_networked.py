@@ -1,11 +1,23 @@
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
 
-from fedslim.cli import serve
-from fedslim.transport.config import FederationFile, write_template
+from fedslim.cli import logs
+from fedslim.cli.logs import teller
+from fedslim.errors import ParameterError
+from fedslim.transport.config import FederationFile, Log, write_template
+
+
+@pytest.fixture(autouse=True)
+def _quiet_after():
+    yield
+    log = logging.getLogger("fedslim")
+    for handler in log.handlers:
+        handler.close()
+    log.handlers, log.propagate = [], True
 
 
 @pytest.mark.slow
@@ -18,11 +30,32 @@ def test_processes_over_tls_find_what_one_process_finds(fedslim, variant):
 
 def test_what_is_told_is_shown_once_and_logged_if_the_file_says_where(tmp_path, capsys):
     path = tmp_path / "federation.toml"
-    write_template(path, "wards", ["north", "south"])
+    write_template(path, "wards", ["north", "south"], chosen={"items.secret_fingerprint": "0" * 16})
     plain = FederationFile.read(path)
-    serve._teller(plain)("north is away: its line is closed")
-    assert capsys.readouterr().err.count("north is away") == 1
-    logged = replace(plain, log=replace(plain.log, file=tmp_path / "run.log"))
-    serve._teller(logged)("north is away: its line is closed")
-    assert capsys.readouterr().err.count("north is away") == 1
-    assert (tmp_path / "run.log").read_text().endswith(" WARNING north is away: its line is closed\n")
+    teller(plain.log)("hathaway is here")
+    assert capsys.readouterr().err == "hathaway is here\n"
+    tell = teller(replace(plain.log, file=tmp_path / "run.log"))
+    tell("hathaway is here")
+    tell("north is gone", logging.WARNING)
+    assert capsys.readouterr().err == "hathaway is here\nnorth is gone\n"
+    first, second = (tmp_path / "run.log").read_text().splitlines()
+    assert first.endswith(" INFO hathaway is here")
+    assert second.endswith(" WARNING north is gone")
+
+
+def test_a_log_is_its_owners_and_has_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_BYTES", 200)
+    tell = teller(Log(file=tmp_path / "run.log"))
+    for number in range(100):
+        tell(f"line {number}")
+    found = sorted(tmp_path.iterdir())
+    assert [path.name for path in found] == ["run.log", *(f"run.log.{k}" for k in range(1, logs.OLD_FILES + 1))]
+    for path in found:
+        assert path.stat().st_size <= 200
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert found[0].read_text().endswith(" INFO line 99\n")
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path):
+    with pytest.raises(ParameterError, match=r"gone/run\.log: the log \(log\.file\) cannot be written: No such file"):
+        teller(Log(file=tmp_path / "gone" / "run.log"))

@@ -26,7 +26,7 @@ PLAIN = {
 BESIDES = {
     *("data", "version", "transactions", "items", "bits_total_before", "bits_data_before", "bits_model_before", "top"),
     *("reference", "out", "masked", "ending", "seed", "sizes", "partition", "messages", "by_kind"),
-    *("max_time", "max_rounds"),
+    *("max_time", "max_rounds", "min_count", "min_members_with", "other"),
     *("bytes_total_uncompressed", "bytes_up_uncompressed", "bytes_down_uncompressed"),
 }
 COMPARED = {"f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr"}

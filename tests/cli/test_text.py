@@ -26,6 +26,13 @@ def test_blanks_become_one_blank():
     assert printable("two\r\nlines\tand more") == "two lines and more"
 
 
+@pytest.mark.parametrize(
+    "mark", [chr(c) for c in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+)
+def test_marks_of_direction_are_replaced(mark):
+    assert printable(f"a{mark}b") == "a\ufffdb"
+
+
 def test_a_label_without_end_is_cut():
     assert len(shown_label("x" * 10**7)) == MOST_SHOWN
     assert shown_label("x" * MOST_SHOWN) == "x" * MOST_SHOWN

@@ -60,6 +60,23 @@ def test_a_file_keeps_its_permissions(tmp_path, bits):
     assert (mode(path), path.read_bytes()) == (bits, b"new")
 
 
+@pytest.mark.parametrize("bits", [None, 0o600, 0o666])
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_a_private_file_is_its_owners_whatever_it_replaces(tmp_path, bits, umask):
+    path = tmp_path / "a"
+    if bits is not None:
+        path.write_bytes(b"old")
+        path.chmod(bits)
+    before = os.umask(umask)
+    try:
+        with replacing(path, private=True) as (stream, partial):
+            assert mode(partial) == 0o600  # from the first byte on
+            stream.write(b"new")
+    finally:
+        os.umask(before)
+    assert (mode(path), path.read_bytes()) == (0o600, b"new")
+
+
 def test_a_new_file_has_the_usual_permissions(tmp_path):
     (tmp_path / "usual").touch()
     put(tmp_path / "a")

@@ -18,6 +18,7 @@ from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
+from fedslim.transport.answered import AnswerLedger
 
 
 class Sites:
@@ -90,17 +91,80 @@ def test_the_table_is_that_of_our_own_transport(tmp_path, hospitals, native, var
     assert served.communication.rounds == native[variant].communication.rounds
     assert sites.record()["ending"] == "converged"
     assert not (tmp_path / "out" / "best.json").exists()
-    told = CodeTable.load(tmp_path / "sites" / "north" / "j1" / "codetable.json")
+    saved = tmp_path / "sites" / "north" / "j1" / "codetable.json"
+    told = CodeTable.load(saved)
+    assert {path.stat().st_mode & 0o777 for path in (saved, tmp_path / "out" / "codetable.json")} == {0o600}
     assert len(told) == len(sites.table()) or variant == "so"
+
+
+def test_a_site_writes_down_what_it_answers_before_the_first_answer(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals, limits_max_rounds=5)
+    ledger = AnswerLedger(tmp_path / "sites" / "west" / "ledger.json")
+    seen = []
+
+    def watch(frame, answer):
+        reply = answer(frame)
+        if reply and isinstance(framing.from_client(reply[framing.PREFIX_BYTES :]), m.Masked):
+            seen.append(len(ledger.entries().answers))
+        return reply
+
+    sites.meddle["west"] = watch
+    sites.run()
+    assert set(seen) == {1}
+    [found] = ledger.entries().answers
+    assert (found.members, found.runs) == (["north", "south", "west"], 1)
+    assert found.transactions == len(hospitals["west"])
+
+
+def test_a_site_that_cannot_write_its_ledger_answers_nothing(tmp_path, hospitals):
+    sites = Sites(tmp_path, hospitals)
+    said = []
+
+    def full(frame, answer):
+        if frame:
+            (tmp_path / "sites" / "west" / "policy.toml").parent.joinpath("ledger.json").mkdir(exist_ok=True)
+        reply = answer(frame)
+        said.append(framing.from_client(reply[framing.PREFIX_BYTES :]) if reply else None)
+        return reply
+
+    sites.meddle["west"] = full
+    with pytest.raises(RunError, match="'west' gave up: it cannot go on"):
+        sites.run()
+    assert not any(isinstance(message, m.Masked) for message in said)
+
+
+@pytest.mark.parametrize(("rounds", "counted"), [(0, False), (1, True), (5, False)])
+def test_a_site_that_is_sent_away_when_it_was_ready_comes_back_later(tmp_path, hospitals, rounds, counted):
+    """Not one that no roster was shown to, nor one that has answered: there the server learns nothing by that."""
+    sites = Sites(tmp_path, hospitals)
+    give_up = framing.to_bytes(m.Abort("I give up")).data
+    sites.meddle["south"] = after(rounds, lambda *_: give_up)
+    with pytest.raises(RunError, match="I give up"):
+        sites.run()
+    assert (tmp_path / "sites" / "north" / "refusals.json").exists() == counted
+
+
+@pytest.mark.parametrize("kept", ["ids", "none"])
+def test_a_site_keeps_of_the_table_what_its_policy_says(tmp_path, hospitals, kept):
+    sites = Sites(tmp_path, hospitals, limits_max_rounds=20)
+    path = tmp_path / "sites" / "west" / "policy.toml"
+    path.write_text(path.read_text("utf-8").replace('table = "labels"', f'table = "{kept}"'), "utf-8")
+    sites.run()
+    saved = tmp_path / "sites" / "west" / "j1" / "codetable.json"
+    assert saved.exists() == (kept == "ids")
+    if kept == "ids":
+        assert all(re.fullmatch(r"#[0-9a-f]{32}", label) for label in CodeTable.load(saved).vocabulary)
+    else:
+        assert any("this site's policy keeps none" in told for told in sites.told)
 
 
 def test_sites_that_all_refuse_end_the_run(tmp_path, hospitals):
     """Each is told how it ended, and none answers that: nobody would have the last word."""
     sites = Sites(tmp_path, hospitals)
     for name in sites.members:
-        path = tmp_path / "workspace" / "local" / f"fedslim-site.{name}.toml"
+        path = tmp_path / "sites" / name / "policy.toml"
         path.write_text(re.sub(r"(?m)^variants = .*$", 'variants = ["so"]', path.read_text("utf-8")), "utf-8")
-    with pytest.raises(RunError, match="this site allows so, not x"):
+    with pytest.raises(RunError, match=r"policy\.variants has so, and federation\.variant is x"):
         sites.run()
     assert sites.calls < 10
     assert sites.serving.status()["over"]
@@ -115,8 +179,16 @@ def test_budgets_hold(tmp_path, hospitals):
 
 def test_a_file_called_stop_ends_the_run_with_the_best_so_far(tmp_path, hospitals):
     sites = Sites(tmp_path, hospitals)
-    sites.meddle["west"] = after(30, lambda frame, answer, _: ((tmp_path / "out" / STOP).touch(), answer(frame))[1])
+    modes = set()
+
+    def stop(frame, answer, _):
+        modes.add((tmp_path / "out" / "best.json").stat().st_mode & 0o777)
+        (tmp_path / "out" / STOP).touch()
+        return answer(frame)
+
+    sites.meddle["west"] = after(30, stop)
     sites.run()
+    assert modes == {0o600}
     assert sites.record()["ending"] == "interrupted"
     assert 0 < sites.record()["itemsets"] < 99
 
@@ -182,7 +254,7 @@ def test_an_engine_that_ends_the_run_leaves_the_best_so_far_and_who_had_not_answ
 
 @pytest.mark.parametrize(
     "said",
-    [b"\0\0\0\5hello", framing.to_bytes(m.Ready(7)).data, b"x" * 1_000_000],
+    [b"\0\0\0\5hello", framing.to_bytes(m.Confirm(7, b"")).data, b"x" * 1_000_000],
     ids=["noise", "not now", "too much"],
 )
 def test_a_site_that_says_what_it_may_not_say_ends_the_run(tmp_path, hospitals, said):

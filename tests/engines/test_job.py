@@ -8,13 +8,17 @@ import pytest
 
 from fedslim.cli import main
 from fedslim.engines.job import AT_SITE, allow, write_job
+from fedslim.engines.sitefile import SiteFile
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.transport.config import write_template
+from fedslim.transport.policy import SitePolicy
+
+ITEMS = {"items.secret_fingerprint": "0" * 16}
 
 
 @pytest.fixture
 def federation(tmp_path):
-    return write_template(tmp_path / "federation.toml", "Heart Study", ["west", "north"])
+    return write_template(tmp_path / "federation.toml", "Heart Study", ["west", "north"], chosen=ITEMS)
 
 
 def test_a_job_is_four_files_without_code_that_name_the_members_and_nothing_else_about_them(tmp_path, federation):
@@ -42,7 +46,7 @@ def test_a_job_replaces_nothing(tmp_path, federation):
 
 
 def test_no_site_can_be_called_like_nvflares_server(tmp_path):
-    file = write_template(tmp_path / "federation.toml", "Heart Study", ["server", "north"])
+    file = write_template(tmp_path / "federation.toml", "Heart Study", ["server", "north"], chosen=ITEMS)
     with pytest.raises(ConfigurationError, match="'server'"):
         write_job(file, tmp_path / "job")
 
@@ -71,6 +75,7 @@ def test_the_commands(tmp_path, federation, capsys):
     (tmp_path / "resources.json.default").write_text('{"class_allow_list": []}', "utf-8")
     assert main(["nvflare", "site", str(tmp_path), "--name", "north"]) == 0
     assert (tmp_path / "fedslim-site.toml").is_file()
+    assert SiteFile.find(tmp_path, "north").policy() == SitePolicy.read(tmp_path / "policy.toml")
     assert main(["nvflare", "site", str(tmp_path), "--name", "north"]) == 2
     assert main(["nvflare", "allow", str(tmp_path)]) == 0
     assert "FedslimServer" in capsys.readouterr().out

@@ -22,8 +22,7 @@ from fedslim.data.fimi import write_fimi
 from fedslim.federated.loopback import free_port
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.config import ABOUT, SECTIONS
-from fedslim.transport.keyed import template
+from fedslim.transport.config import write_template
 
 pytestmark = pytest.mark.skipif(
     find_spec("nvflare") is None,
@@ -70,7 +69,8 @@ class Deployment:
             self.give(name, replace(database, vocabulary=self.numbers))
             secret.write(local / "members.secret")
             self.agreed.write(local / "agreed.json")
-            self.allow(name, source='"data.dat"', vocabulary='"agreed.json"', variants='["x", "sa", "so"]')
+            self.allow(name, source='"data.dat"', vocabulary='"agreed.json"')
+            self.allow(name, variants='["x", "sa", "so"]', min_count=1, min_members_with=1)
 
     def local(self, name):
         return self.kits / name / "local"
@@ -93,28 +93,24 @@ class Deployment:
         return done.stdout + done.stderr
 
     def allow(self, name, **keys):
-        """Change keys of a site's file."""
-        path = self.local(name) / "fedslim-site.toml"
-        text = path.read_text("utf-8")
-        for key, value in keys.items():
-            text = re.sub(rf"(?m)^#? ?{key} = .*$", f"{key} = {value}", text)
-        path.write_text(text, "utf-8")
+        """Change keys of a site's file or of its policy, in whichever they are."""
+        for path in (self.local(name) / "fedslim-site.toml", self.local(name) / "policy.toml"):
+            text = path.read_text("utf-8")
+            for key, value in keys.items():
+                text = re.sub(rf"(?m)^#? ?{key} = .*$", f"{key} = {value}", text)
+            path.write_text(text, "utf-8")
 
     def submit(self, variant, **chosen):
         """Agree on a federation, and submit its job."""
         given = {
-            "federation.name": "tests",
-            "federation.id": os.urandom(16).hex(),
-            "federation.variant": variant,
-            "federation.members": list(self.sites),
-            "server.host": "localhost",
             "items.vocabulary_digest": self.agreed.digest.hex(),
+            "limits.min_count": 1,
+            "limits.min_members_with": 1,
             "timeouts.grace": 5,
             **chosen,
         }
-        folder = self.folder / given["federation.id"]
-        folder.mkdir()
-        (folder / "federation.toml").write_text(template(SECTIONS, given, ABOUT), "utf-8")
+        folder = self.folder / os.urandom(16).hex()
+        write_template(folder / "federation.toml", "tests", list(self.sites), variant, chosen=given)
         for name in self.sites:
             (self.local(name) / "federation.toml").write_bytes((folder / "federation.toml").read_bytes())
             self.allow(name, log=json.dumps(str(folder / f"{name}.jsonl")))
@@ -207,7 +203,8 @@ def test_a_site_that_does_not_allow_the_variant_says_so_and_nothing_runs(deploye
         deployed.allow("west", variants='["x", "sa", "so"]')
     assert "EXCEPTION" in said
     reason = json.loads((results / "status.json").read_text("utf-8"))["reason"]
-    assert reason == "member 'west' gave up: this site allows x, not so"
+    why = "policy.variants has x, and federation.variant is so"
+    assert reason == f"member 'west' gave up: this site does not take part: {why}"
     assert not (results / "run.json").exists()
 
 

@@ -20,6 +20,7 @@ from fedslim.engines.sitefile import SiteFile, write_site_file
 from fedslim.errors import CertificateError, ConfigurationError, DataError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
+from fedslim.transport.answered import AnswerLedger, Snapshot
 
 
 @pytest.fixture
@@ -30,15 +31,19 @@ def place(tmp_path, hospitals):
         folder = tmp_path
         local = tmp_path / "workspace" / "local"
         file = local / "fedslim-site.north.toml"
+        policy = tmp_path / "sites" / "north" / "policy.toml"
         federation = prepare_folder(tmp_path, hospitals, "x", {})
         told = []  # noqa: RUF012
 
         def change(self, **keys):
-            text = self.file.read_text("utf-8")
+            """Change keys of the site's file or of its policy, in whichever they are."""
             for key, value in keys.items():
-                text, found = re.subn(rf"(?m)^#? ?{key} = .*$", lambda _, k=key, v=value: f"{k} = {v}", text)
+                found = 0
+                for path in (self.file, self.policy):
+                    text, n = re.subn(rf"(?m)^#? ?{key} = .*$", f"{key} = {value}", path.read_text("utf-8"))
+                    path.write_text(text, "utf-8")
+                    found += n
                 assert found == 1
-            self.file.write_text(text, "utf-8")
 
         def member(self, name="north", kit=None):
             return SiteMember(self.local, name, kit=kit or tmp_path, job="job 1", tell=self.told.append)
@@ -66,10 +71,10 @@ def test_a_site_joins_and_its_log_says_so(place):
 @pytest.mark.parametrize(
     ("keys", "refusal"),
     [
-        ({"variants": '["sa", "so"]'}, "this site allows sa, so, not x"),
-        ({"min_members": "4"}, "this site takes part among 4 members or more, not 3"),
-        ({"min_transactions": "10_000"}, "fewer transactions than it must have"),
-        ({"smallest_group": "5"}, "itemsets of 5 transactions or more"),
+        ({"variants": '["sa", "so"]'}, "policy.variants has sa, so, and federation.variant is x"),
+        ({"min_members": "4"}, "policy.min_members is 4, and federation.members has 3"),
+        ({"min_count": "5"}, "policy.min_count is 5, and limits.min_count is 1"),
+        ({"min_count": "5", "min_members": "4"}, "has 3; policy.min_count is 5"),
         ({"name": '"south"'}, "NVFlare calls this site 'north', and its own file 'south'"),
     ],
 )
@@ -82,7 +87,14 @@ def test_what_a_site_does_not_allow_it_refuses_and_the_server_is_told_why(place,
 
 @pytest.mark.parametrize(
     "keys",
-    [{"source": '"/no/such/secret-data.csv"'}, {"secret": '"gone"'}, {"unsigned_keys": "false"}, {"variants": "[]"}],
+    [
+        {"source": '"/no/such/secret-data.csv"'},
+        {"secret": '"gone"'},
+        {"unsigned_keys": "false"},
+        {"variants": "[]"},
+        {"min_transactions": "10_000"},
+        {"policy": '"no-policy.toml"'},
+    ],
 )
 def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, keys):
     place.change(**keys)
@@ -92,8 +104,19 @@ def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, k
     # NVFlare's logs may be sent to the server, so they only say where the reason is.
     assert place.told == [f"this site cannot go on; {place.local / 'fedslim-site.log'} says why"]
     reason = (place.local / "fedslim-site.log").read_text("utf-8")
-    assert re.search(r"secret-data.csv|gone|rootCA.pem|allow.variants", reason)
+    assert re.search(
+        r"secret-data.csv|gone|rootCA.pem|policy.variants|min_transactions is 10000|no-policy.toml", reason
+    )
     assert (place.local / "fedslim-site.log").stat().st_mode & 0o077 == 0
+
+
+def test_what_the_server_says_forges_no_line_in_the_log_of_a_site(place):
+    member = place.member()
+    member.note("the server says: x\n2026-01-01T00:00:00Z job 2: all is well\x1b[2J\u202e")
+    member.close()
+    first, second = (place.local / "fedslim-site.log").read_text("utf-8").splitlines()
+    assert first.endswith(" job job 1: the server says: x")
+    assert second == "    2026-01-01T00:00:00Z job 2: all is well\ufffd[2J\ufffd"
 
 
 def test_nothing_is_answered_before_the_site_was_asked_to_join(place):
@@ -118,18 +141,55 @@ def test_bytes_that_are_no_frame_are_refused(place, frame):
 def test_a_sites_file_has_every_key_and_reads_back(tmp_path):
     made = write_site_file(tmp_path / "fedslim-site.toml", "north")
     assert SiteFile.find(tmp_path, "north") == made
-    assert made.allow.variants == ("x",)
-    assert not made.allow.unsigned_keys
+    assert made.policy().policy.variants == ("x",)  # where there is no policy, the strict defaults hold
+    assert not made.policy().policy.unsigned_keys
     with pytest.raises(DataError):
         write_site_file(tmp_path / "fedslim-site.toml", "north")
 
 
-def test_a_misspelt_permission_is_an_error(tmp_path):
+def test_a_file_of_an_older_release_says_where_its_permissions_go(tmp_path):
     path = tmp_path / "fedslim-site.toml"
     write_site_file(path, "north")
-    path.write_text(path.read_text("utf-8").replace("min_members", "min_member"), "utf-8")
-    with pytest.raises(ConfigurationError, match=r"allow.min_member: there is no such key; did you mean min_members"):
+    path.write_text(path.read_text("utf-8") + "[allow]\nmin_members = 2\n", "utf-8")
+    told = r"allow: what this site allows is in a file of its own now; make it with `fedslim policy init policy.toml`"
+    with pytest.raises(ConfigurationError, match=told):
         SiteFile.read(path)
+
+
+# -- what a site remembers -------------------------------------------------------------------------------------------
+
+
+def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
+    """Also in the same job: a server could otherwise try one roster after the other, and learn from each refusal."""
+    member = place.member()
+    join = framing.from_client(member.answer(JOIN)[4:])
+    assert isinstance(join, m.Join)
+    keys = [join.key, bytes(32)]
+    roster = m.Roster(bytes(16), place.federation.settings(), ["north", "nobody"], keys, b"", 0, [b""] * 2)
+    said = [framing.from_client(member.answer(frame)[4:]) for frame in (framing.to_bytes(roster).data, JOIN, JOIN)]
+    member.close()
+    assert "with others it shares nothing" in said[0].reason
+    for again in (*said[1:], place.joined()):
+        assert re.search(r"refused each other \(1 time\); it comes back in (30|29) s", again.reason)
+    assert str(place.folder) not in again.reason
+    assert "refusals.json to take part at once" in (place.local / "fedslim-site.log").read_text("utf-8")
+    (place.policy.parent / "refusals.json").unlink()
+    assert isinstance(place.joined(), m.Join)
+
+
+def test_what_a_site_warns_of_stays_with_it(place):
+    """NVFlare's logs go to the server, and how many transactions a site has is nobody's business."""
+    ledger = AnswerLedger(place.policy.parent / "ledger.json")
+    ledger.record(place.federation, Snapshot("ab" * 32, 123), bytes(16), now=datetime.now(UTC))
+    assert isinstance(place.joined(), m.Join)
+    assert place.told == []
+    assert "(123 transactions" in (place.local / "fedslim-site.log").read_text("utf-8")
+
+
+def test_a_ledger_that_cannot_be_used_keeps_a_site_out(place):
+    (place.policy.parent / "ledger.json").write_text("{", "utf-8")
+    assert place.joined().reason == "it cannot go on; its own log says why"
+    assert "this member's ledger is damaged" in (place.local / "fedslim-site.log").read_text("utf-8")
 
 
 # -- startup kits ----------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from fedslim.transport.audit import AuditLog, summary
 from fedslim.transport.config import write_template
 from fedslim.transport.journal import Journal
 from fedslim.transport.serving import Patience
+from fedslim.transport.telling import tell_nobody
 from fedslim.transport.trust import install_list, make_trial
 
 MEMBERS = ("north", "south", "west")
@@ -45,7 +46,12 @@ def sites():
 
 @pytest.fixture
 def file(tmp_path):
-    return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", port=7443)
+    chosen = {"items.secret_fingerprint": SECRET.fingerprint, "limits.min_count": 1, "limits.min_members_with": 1}
+    return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", chosen=chosen)
+
+
+def into(lines):
+    return lambda text, _level=0: lines.append(text)
 
 
 def of_variant(file, variant):
@@ -59,7 +65,7 @@ def identity(trial, name):
 async def listening(file, trial, folder, *, resume=False, port=0):
     """A server in a folder, once it listens, and its run as a task."""
     folder.mkdir(exist_ok=True)
-    server = Server(file, trial.server, folder, tell=lambda _text: None)
+    server = Server(file, trial.server, folder, tell=tell_nobody)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
         await asyncio.sleep(0.005)
@@ -70,7 +76,7 @@ def taking_part(file, trial, sites, folder, port, *, vocabulary=None, audit=None
     """The run of the member that a folder is named after, as a task."""
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, folder.name), sites[folder.name], SECRET, vocabulary, folder)
-    member = Member(file, *mine, audit=audit, tell=lambda _text: None)
+    member = Member(file, *mine, audit=audit, tell=tell_nobody)
     return asyncio.create_task(member.run(host="localhost", port=port))
 
 
@@ -126,7 +132,7 @@ def test_what_leaves_a_site_is_in_its_audit_log(file, trial, sites, tmp_path):
     with AuditLog.of(tmp_path / "audit.jsonl", file, "north") as audit:
         served, _ = asyncio.run(played(file, trial, sites, tmp_path, audits=[("north", audit)]))
     found = summary(tmp_path / "audit.jsonl").total
-    assert found.messages == served.communication.rounds + 3  # and Join, Ready and Heard
+    assert found.messages == served.communication.rounds + 3  # and Join, Confirm and Heard
 
 
 def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept(file, trial, sites, tmp_path):
@@ -191,8 +197,8 @@ def small_disk(monkeypatch):
     def begin(name, room):
         create = Journal.create.__func__
 
-        def small(cls, path, header):
-            journal = create(cls, path, header)
+        def small(cls, path, header, *, key):
+            journal = create(cls, path, header, key=key)
             if path.match(name):
                 journal._file = SmallDisk(journal._file, room)
             return journal
@@ -276,18 +282,26 @@ def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):
 
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
-    server = Server(file, trial.server, tmp_path, tell=lambda _text: None)
+    server = Server(file, trial.server, tmp_path, tell=tell_nobody)
     with pytest.raises(JournalError, match="there is a journal of another run"):
         asyncio.run(server.run())
     with pytest.raises(JournalError, match="no journal of ours"):
         asyncio.run(server.run(resume=True))
 
 
+def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, trial, tmp_path):
+    """It says so before anybody comes, not after hours of work that cannot be resumed."""
+    tmp_path.chmod(0o777)
+    server = Server(file, trial.server, tmp_path, tell=tell_nobody)
+    for resume in (False, True):
+        with pytest.raises(JournalError, match=f"run `chmod go-w {tmp_path}`"):
+            asyncio.run(asyncio.wait_for(server.run(resume=resume, port=0), 10))
+    assert server.network is None
+
+
 def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path):
     with pytest.raises(FedslimError, match="stranger"):
-        Member(
-            file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=lambda _t: None
-        )
+        Member(file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -297,7 +311,7 @@ class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
     pass
 
 
-def member_of(file, trial, sites, out, name, *, killed=False, tell=lambda _text: None):
+def member_of(file, trial, sites, out, name, *, killed=False, tell=tell_nobody):
     (out / name).mkdir(exist_ok=True)
     member = Member(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
     receive = member.session.receive
@@ -314,7 +328,7 @@ def member_of(file, trial, sites, out, name, *, killed=False, tell=lambda _text:
 
 async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
     (out / "server").mkdir(exist_ok=True)
-    tell = (lambda _text: None) if lines is None else lines.append
+    tell = tell_nobody if lines is None else into(lines)
     server = Server(file, trial.server, out / "server", tell=tell)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # noqa: ASYNC110
@@ -372,7 +386,7 @@ def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(fi
         ours = of_variant(file, variant)
         _, told = asyncio.run(played(ours, trial, sites, out))
         lines = []
-        again = member_of(ours, trial, sites, out, "north", tell=lines.append)
+        again = member_of(ours, trial, sites, out, "north", tell=into(lines))
         assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
         assert "the run had ended; the server is not needed any more" in lines
 
@@ -489,7 +503,7 @@ def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
 
 
 def seated(file, trial, sites, name="north"):
-    site = Site(sites[name], MEMBERS, SECRET, variants=("x",), trust=MemberTrust(file, identity(trial, name)))
+    site = Site(sites[name], MEMBERS, file.settings(), SECRET, trust=MemberTrust(file, identity(trial, name)))
     session = ClientSession(name, site)
     return session, session.join(os.urandom(32))
 
@@ -504,8 +518,17 @@ def roster(file, joins):
         b"".join(ids),
         0,
         [joins[name].certificate for name in MEMBERS],
-        [joins[name].signature for name in MEMBERS],
     )
+
+
+def confirmed(file, sessions, joins, lies=None):
+    """Everybody confirms an honest roster, north one with lies in it; what north makes of the signatures."""
+    honest = roster(file, joins)
+    signatures = [
+        sessions[name].receive(roster(file, joins | (lies or {})) if name == "north" else honest).signature
+        for name in MEMBERS
+    ]
+    return sessions["north"].receive(m.Confirmed(0, signatures))
 
 
 @pytest.fixture
@@ -516,7 +539,8 @@ def joined(file, trial, sites):
 
 def test_signed_keys_are_believed(file, joined):
     sessions, joins = joined
-    assert isinstance(sessions["north"].receive(roster(file, joins)), m.Ready)
+    assert confirmed(file, sessions, joins) is None
+    assert isinstance(sessions["north"].receive(m.Ask(0, 0, [], [m.WantSupports()])), m.Masked)
 
 
 def test_a_server_cannot_put_its_own_key_in_between(file, joined):
@@ -524,21 +548,25 @@ def test_a_server_cannot_put_its_own_key_in_between(file, joined):
     false = AgreementKey.from_random(os.urandom(32)).public
     lie = msgspec.structs.replace(joins["south"], key=false)
     with pytest.raises(UntrustedError):
-        sessions["north"].receive(roster(file, joins | {"south": lie}))
-    assert sessions["north"].run == b""
+        confirmed(file, sessions, joins, {"south": lie})
+    with pytest.raises(ProtocolError, match="to confirm the roster"):
+        sessions["north"].receive(m.Ask(0, 0, [], [m.WantSupports()]))
 
 
 def test_nor_leave_signatures_out(file, joined):
     sessions, joins = joined
-    bare = msgspec.structs.replace(roster(file, joins), certificates=[], signatures=[])
-    with pytest.raises(ProtocolError, match="not signed"):
-        sessions["north"].receive(bare)
+    with pytest.raises(ProtocolError, match="0 certificates"):
+        sessions["north"].receive(msgspec.structs.replace(roster(file, joins), certificates=[]))
+    mine = sessions["north"].receive(roster(file, joins)).signature
+    for signatures in ([], [mine], [mine, b"", b""], [mine] * 3):
+        with pytest.raises((ProtocolError, UntrustedError)):
+            sessions["north"].receive(m.Confirmed(0, signatures))
 
 
 def test_nor_let_a_member_speak_for_another(file, joined):
     sessions, joins = joined
     with pytest.raises(UntrustedError):
-        sessions["north"].receive(roster(file, joins | {"south": joins["west"]}))
+        confirmed(file, sessions, joins, {"south": joins["west"]})
 
 
 def test_nor_take_a_key_that_was_signed_for_another_file(file, trial, sites, joined):
@@ -546,4 +574,4 @@ def test_nor_take_a_key_that_was_signed_for_another_file(file, trial, sites, joi
     other = replace(file, limits=replace(file.limits, min_support=7))
     _, foreign = seated(other, trial, sites, "south")
     with pytest.raises(UntrustedError):
-        sessions["north"].receive(roster(file, joins | {"south": foreign}))
+        confirmed(file, sessions, joins, {"south": foreign})

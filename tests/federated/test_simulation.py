@@ -152,7 +152,15 @@ def test_every_figure_has_its_plain_name(simulation):
     assert promised <= record.keys()
     assert record["bytes_total"] == record["bytes_up"] + record["bytes_down"] > 0
     assert record["bytes_total"] == sum(row["bytes"] for row in record["by_kind"])
-    assert {row["kind"] for row in record["by_kind"]} >= {"Join", "Roster", "Ready", "Ask", "Masked", "Finish"}
+    assert {row["kind"] for row in record["by_kind"]} >= {
+        "Join",
+        "Roster",
+        "Confirm",
+        "Confirmed",
+        "Ask",
+        "Masked",
+        "Finish",
+    }
     assert record["bits_total"] == pytest.approx(record["bits_data"] + record["bits_model"])
     assert (record["clients"], record["partition"]) == (6, None)
     assert record["sizes"]["Northgate"] == 910

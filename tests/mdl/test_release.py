@@ -62,7 +62,12 @@ def test_a_table_stays_lossless_for_the_items_that_it_has(case, least):
     assert usages[: len(table)].tolist() == [usage for _, usage, _, _ in table.found]
     # What was merged is exactly what is missing.
     merged = db.occurrences - sum(table.supports)
-    assert table.other == (merged if merged >= least else 0)
+    assert table.other == merged - merged % least
+    # And supports are told as far as that tells no small count.
+    for items, usage, support, _ in table.found:
+        labels = {table.vocabulary[i] for i in items}
+        true = sum(labels <= set(db.transaction(t)) for t in range(len(db)))
+        assert support == usage + (true - usage) - (true - usage) % least
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8), st.integers(1, 6))
@@ -74,13 +79,19 @@ def test_what_is_merged_is_taken_out_of_usages_and_supports_alike(pairs, least):
     assert shown.usages.tolist() == slow
     assert (shown.supports - shown.usages).tolist() == (supports - usages).tolist()
     other = int(usages.sum()) - sum(slow)
-    assert shown.other == (other if other >= least else 0)
+    assert shown.other == other - other % least
+
+
+def test_what_is_withheld_is_merged_however_often_it_occurs():
+    supports, usages = np.array([50, 40, 9]), np.array([20, 40, 9])
+    shown = merge_rare(supports, usages, 5, np.array([False, True, False]))
+    assert (shown.supports.tolist(), shown.usages.tolist(), shown.other) == ([50, 0, 9], [20, 0, 9], 40)
 
 
 def test_a_table_with_a_smallest_count_is_the_same_after_saving_and_loading(tmp_path):
     table = mine(database([{0, 1}] * 9 + [{0}] * 2 + [{2}] * 3 + [{3}] * 6, 4), min_count=5).table
     assert table.vocabulary == ("0", "1", "3")
-    assert (table.min_count, table.other) == (5, 5)
+    assert (table.min_count, table.other) == (5, 5)  # two of 0 and three of 2
     table.save(tmp_path / "table.json")
     assert CodeTable.load(tmp_path / "table.json") == table
     text = (tmp_path / "table.json").read_text()
@@ -106,7 +117,7 @@ def test_an_estimator_covers_and_scores_rows_whose_rare_items_were_merged():
     rows = [["a", "b"]] * 9 + [["a", "x"]] * 3 + [["y"]] * 2
     slim = Slim(min_count=5).fit(rows)
     assert slim.table_.vocabulary == ("a", "b")
-    assert slim.table_.other == 8
+    assert slim.table_.other == 5  # of three a, three x and two y
     assert slim.transform(rows).shape[0] == len(rows)
     known, strange = slim.score_samples([["a"], ["y"]])
     assert 0 < strange < 8

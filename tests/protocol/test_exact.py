@@ -52,18 +52,19 @@ ALL = [
 def mined(public_data):
     known = {}
 
-    def of(name):
-        if name not in known:
+    def of(name, least=1):
+        if (name, least) not in known:
             database = load(name, folder=public_data)
-            known[name] = database, mine(database)
-        return known[name]
+            known[name, least] = database, mine(database, min_count=least)
+        return known[name, least]
 
     return of
 
 
-def check_public(mined, name, clients, scheme, folder):
-    database, alone = mined(name)
-    together = simulate(divide(database, scheme, clients=clients, table=alone.table))
+def check_public(mined, name, clients, scheme, folder, least=1):
+    database, plain = mined(name)
+    _, alone = mined(name, least)
+    together = simulate(divide(database, scheme, clients=clients, table=plain.table), min_count=least)
     assert file_of(together.table, folder, "together") == file_of(alone.table, folder, "alone")
     assert (together.tally.candidates, together.tally.accepted) == (alone.tally.candidates, alone.tally.accepted)
 
@@ -71,6 +72,19 @@ def check_public(mined, name, clients, scheme, folder):
 @pytest.mark.parametrize(("name", "clients", "scheme"), sorted(FAST))
 def test_x_writes_the_file_that_mine_writes(mined, name, clients, scheme, tmp_path):
     check_public(mined, name, clients, scheme, tmp_path)
+
+
+@pytest.mark.parametrize("least", [5, 10])
+@pytest.mark.parametrize(("name", "clients", "scheme"), [("ionosphere", 2, "iid"), ("chess", 10, "support-skew")])
+def test_x_writes_the_file_that_mine_writes_with_a_smallest_count(mined, name, clients, scheme, least, tmp_path):
+    check_public(mined, name, clients, scheme, tmp_path, least)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [5, 10])
+@pytest.mark.parametrize(("name", "clients", "scheme"), [case for case in ALL if case[1] > 1])
+def test_also_with_a_smallest_count_for_any_number_of_clients(mined, name, clients, scheme, least, tmp_path):
+    check_public(mined, name, clients, scheme, tmp_path, least)
 
 
 @pytest.mark.slow
@@ -102,6 +116,7 @@ def check_x(parts, n_items, policy=None, **chosen):
         order=policy.order,
         max_itemset_size=policy.max_itemset_size,
         min_support=policy.min_support,
+        min_count=policy.min_count,
     )
     # A federation's table does not say by what it was ordered; the entries do.
     assert replace(table_of(outcome, named), order=policy.order) == alone.table
@@ -122,6 +137,7 @@ policies = st.builds(
     order=st.sampled_from(["usage", "support"]),
     max_itemset_size=st.sampled_from([None, 2, 3, 5]),
     min_support=st.sampled_from([1, 2, 5]),
+    min_count=st.sampled_from([1, 2, 3, 5]),
 )
 
 
@@ -130,8 +146,41 @@ def test_x_finds_it_where_what_enters_leaves_others_without_use():
     check_x(dealt(dense(71, 8, 400), 2, 71), 8, Policy(max_itemset_size=5))
 
 
+@pytest.mark.parametrize("least", [2, 3, 5])
+@given(data=rows(max_items=14, max_transactions=60), clients=st.integers(1, 5), seed=st.integers(0, 1 << 30))
+@settings(max_examples=30)
+def test_x_finds_what_one_place_finds_with_a_smallest_count(least, data, clients, seed):
+    found, n_items = data
+    check_x(dealt(found, clients, seed), n_items, Policy(min_count=least))
+
+
+TAKEN_BACK = [(67, 2), (67, 3), (67, 5), (85, 3), (85, 5), (53, 5), (8, 8), (76, 8)]
+"""Dense data of this seed, with this smallest count: what enters makes others rare, and their going costs too much."""
+
+
+@pytest.mark.parametrize(("seed", "least"), TAKEN_BACK)
+def test_x_finds_it_where_steps_are_taken_back(seed, least):
+    """By all members, too: what had to go comes back into its slot."""
+    seen = check_x(dealt(dense(seed, 14, 120), 3, seed), 14, Policy(min_count=least))
+    assert any(isinstance(move, m.Restore) for ask in seen.messages("down", "Ask", "s000") for move in ask.moves)
+
+
+@pytest.mark.parametrize("least", [2, 3, 5])
+def test_x_drops_rare_items_at_all_members_before_anything_else(least):
+    """Also items that no member has so rarely that it would know; what is dropped is in no answer any more."""
+    parts = sprinkled(6, 40, 3, 60, noise=0.03)
+    seen = check_x(parts, 40, Policy(min_count=least))
+    supports = [sum(item in row for part in parts for row in part) for item in range(40)]
+    rare = [item for item, support in enumerate(supports) if 0 < support < least]
+    assert rare
+    _, second, *later = seen.messages("down", "Ask", "s000")
+    (drop,) = second.moves
+    assert drop.items.values().tolist() == rare
+    assert not any(isinstance(move, m.Drop) for ask in later for move in ask.moves)
+
+
 @given(policy=policies, seed=st.integers(0, 1 << 30), clients=st.integers(1, 4))
-@settings(max_examples=40)
+@settings(max_examples=60)
 def test_x_finds_it_under_every_policy(policy, seed, clients):
     check_x(dealt(dense(seed, 12, 50), clients, seed), 12, policy)
 
@@ -149,9 +198,9 @@ def test_wide_vocabularies_are_asked_for_in_sketches():
     assert kinds >= {m.WantSparseRow, m.WantRows, m.WantInsertion}
 
 
-@given(seed=st.integers(0, 1 << 30), clients=st.integers(1, 4), wide=st.booleans())
+@given(seed=st.integers(0, 1 << 30), clients=st.integers(1, 4), wide=st.booleans(), least=st.sampled_from([1, 1, 2, 5]))
 @settings(max_examples=25)
-def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, clients, wide):
+def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, clients, wide, least):
     """Every trial is guessed to change one element, and every row to have been empty when it was last seen."""
     n_items = 700 if wide else 12
     parts = (
@@ -164,7 +213,7 @@ def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, clients,
         patch.setattr(wants, "Sketch", TooSmall)
         if wide:
             patch.setattr(wants.Sizes, "rows_for", sparse_rows)
-        check_x(parts, n_items)
+        check_x(parts, n_items, Policy(min_count=least))
 
 
 class TooSmall(wants.Sketch):
@@ -219,6 +268,147 @@ def test_items_that_a_member_does_not_have_are_called_by_their_ids():
             label in own or label in {f"#{SECRET.id_of(x).hex()}" for x in "abcde"} for label in table.vocabulary
         )
     assert tables["one"].found == tables["other"].found
+
+
+# -- x, and what may be published ------------------------------------------------------------------------------------
+
+
+def covered(itemsets, part):
+    """The slow oracle: how often each itemset is used if rows are covered in this order."""
+    usages = [0] * len(itemsets)
+    for row in part:
+        left = set(row)
+        for k, itemset in enumerate(itemsets):
+            if left >= set(itemset):
+                usages[k] += 1
+                left -= set(itemset)
+    return usages
+
+
+def check_table(table, parts, n_items, least=1, members=1):
+    """Covering all members' rows with the table by hand comes to its counts; nothing in it is too rare."""
+    rows_ = [row for part in parts for row in part]
+    itemsets = [element.items for element in table.itemsets]
+    by_member = [covered(itemsets, part) for part in parts]
+    usages = [sum(own) for own in zip(*by_member, strict=True)]
+    assert [element.usage for element in table.itemsets] == usages
+    assert all(usage >= least for usage in usages)
+    assert all(sum(own[k] > 0 for own in by_member) >= members for k in range(len(itemsets)))
+    for element in table.itemsets:
+        support = sum(set(element.items) <= set(row) for row in rows_)
+        beyond = element.support - element.usage
+        assert beyond % least == 0
+        assert 0 <= support - element.support < least
+    supports = [sum(i in row for row in rows_) for i in range(n_items)]
+    spelled = list(supports)
+    for itemset, usage in zip(itemsets, usages, strict=True):
+        for i in itemset:
+            spelled[i] -= usage
+    at_members = [sum(any(i in row for row in part) for part in parts) for i in range(n_items)]
+    hidden = [u if u < least or at < members else 0 for u, at in zip(spelled, at_members, strict=True)]
+    assert table.usages.values().tolist() == [u - h for u, h in zip(spelled, hidden, strict=True)]
+    assert table.supports.values().tolist() == [s - h for s, h in zip(supports, hidden, strict=True)]
+    assert table.other == sum(hidden) - sum(hidden) % least
+    assert (table.transactions, table.min_count) == (len(rows_), least)
+
+
+def shrunk(itemsets, parts, least, members):
+    """The slow oracle: what is too rare, or is used by too few, goes all at once, until all that is left may stay."""
+    while True:
+        by_member = [covered(itemsets, part) for part in parts]
+        fine = [
+            sum(own[k] for own in by_member) >= least and sum(own[k] > 0 for own in by_member) >= members
+            for k in range(len(itemsets))
+        ]
+        if all(fine):
+            return itemsets
+        itemsets = [itemset for itemset, stays in zip(itemsets, fine, strict=True) if stays]
+
+
+def check_members_with(parts, n_items, least, members, **chosen):
+    """Members that nobody asked about would have found the same; returns what it was, and what is left of it."""
+    named = of_numbers(parts, n_items)
+    _, whole, _ = recorded(named, "x", min_count=least, **chosen)
+    federation, outcome, seen = recorded(named, "x", min_count=least, min_members_with=members, **chosen)
+    found = [element.items for element in whole.table.itemsets]
+    left = [element.items for element in outcome.table.itemsets]
+    assert left == shrunk(found, parts, least, members)
+    check_table(outcome.table, parts, n_items, least, members)
+    entries = {tuple(element.items): element.entry for element in whole.table.itemsets}
+    assert [e.entry for e in outcome.table.itemsets] == [entries[tuple(e.items)] for e in outcome.table.itemsets]
+    for client in federation.clients.values():
+        assert client.received.table == table_of(outcome, named)
+    return found, left, seen
+
+
+def test_an_itemset_that_one_member_uses_is_not_published():
+    both = [{4, 5}] * 12
+    parts = [[{0, 1}] * 20 + both, [{2, 3}] * 20 + both]
+    found, left, seen = check_members_with(parts, 6, 1, 2)
+    assert sorted(found) == [[0, 1], [2, 3], [4, 5]]
+    assert left == [[4, 5]]
+    # Nor are items that only one of them has: they are merged.
+    (finish,) = seen.messages("down", "Finish", "s000")
+    assert finish.table.supports.values().tolist() == [0, 0, 0, 0, 24, 24]
+    assert finish.table.other == 80
+    # What is left is asked about once more: usages may have changed.
+    *_, last, again = seen.messages("down", "Ask", "s000")
+    assert [type(want) for ask in (last, again) for want in ask.wants] == [m.WantFinal] * 2
+    assert [type(move) for move in again.moves] == [m.Remove] * 2
+
+
+def test_what_stays_is_covered_anew_with_what_is_left():
+    """{0, 1, 2} is used at one member; once it is gone, {0, 1} is used there instead."""
+    parts = [[{0, 1, 2}] * 20 + [{0, 1}] * 3, [{0, 1}] * 12 + [{2, 5}] * 9]
+    found, left, seen = check_members_with(parts, 6, 1, 2)
+    assert [0, 1, 2] in found
+    assert left == [[0, 1]]
+    assert len(seen.messages("down", "Finish", "s000")[0].table.itemsets) == 1
+
+
+def test_with_more_members_than_there_are_nothing_but_items_is_published():
+    parts = dealt(dense(3, 10, 80), 3, 3)
+    found, left, _ = check_members_with(parts, 10, 1, 4)
+    assert found
+    assert not left
+
+
+@given(
+    seed=st.integers(0, 1 << 30),
+    clients=st.integers(1, 5),
+    members=st.integers(2, 4),
+    least=st.sampled_from([1, 2, 3, 5]),
+    uneven=st.booleans(),
+)
+@settings(max_examples=50)
+def test_what_too_few_members_use_leaves_the_table_until_all_of_it_may_stay(seed, clients, members, least, uneven):
+    parts = skewed(seed, 12, clients, 30) if uneven else dealt(dense(seed, 12, 60), clients, seed)
+    check_members_with(parts, 12, least, members)
+
+
+@given(policy=policies, seed=st.integers(0, 1 << 30), members=st.sampled_from([2, 3]))
+@settings(max_examples=30)
+def test_also_under_every_policy(policy, seed, members):
+    parts = skewed(seed, 12, 3, 40)
+    check_members_with(parts, 12, policy.min_count, members, policy=policy)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize(("seed", "least"), [(0, 1), (0, 2), (1, 5), (67, 2), (8, 8), (76, 8)])
+def test_a_run_that_is_stopped_at_any_round_has_a_table_that_may_be_published(seed, least, members):
+    """Steps that were under way are taken back by everybody."""
+    parts = dealt(dense(seed, 14, 120), 3, seed) if (seed, least) in TAKEN_BACK else skewed(seed, 10, 3, 40)
+    n_items = 14 if (seed, least) in TAKEN_BACK else 10
+    named = of_numbers(parts, n_items)
+    _, converged, seen = recorded(named, "x", min_count=least, min_members_with=members)
+    last = max(ask.round for ask in seen.messages("down", "Ask") if not isinstance(ask.wants[0], m.WantFinal))
+    assert last > 10
+    for stop in range(1, last + 1):
+        _, outcome, _ = recorded(named, "x", min_count=least, min_members_with=members, max_rounds=stop)
+        assert outcome.ending == "out of rounds"
+        check_table(outcome.table, parts, n_items, least, members)
+    _, outcome, _ = recorded(named, "x", min_count=least, min_members_with=members, max_rounds=last + 2)
+    assert (outcome.ending, outcome.table) == ("converged", converged.table)
 
 
 # -- sa and so -------------------------------------------------------------------------------------------------------

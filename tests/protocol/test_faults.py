@@ -4,40 +4,49 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+import numpy as np
 import pytest
 
 from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
-from fedslim.errors import ProtocolError
+from fedslim.errors import ProtocolError, RingError
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
-from fedslim.protocol.legality import MemberState
+from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send
+from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
+from fedslim.protocol.legality import ClientState, MemberState
+from fedslim.protocol.roster import updated
 from fedslim.protocol.server import ServerSession
+from fedslim.secagg import Ring
 from fedslim.transport.journal import Journal
-from fedslim.transport.recording import round_record, rounds_of, told, told_record
+from fedslim.transport.recording import epoch_record, last_epoch, round_record, rounds_of, told, told_record
 
 MEMBERS = ("a", "b", "c")
 SECRET = ItemSecret.from_random(bytes(32))
-RUN = bytes(range(16))
+MOST = 1 << 40
 
 
 class Weather:
     """A federation on lines of its own, on which messages of a member stay in order and all else may happen."""
 
-    def __init__(self, variant, seed=0, database=None, **limits):
+    def __init__(self, variant, seed=0, rows=600, *, max_time=None, **settled):
         self.rng = random.Random(seed)
-        database = load("encounters").take(range(600)) if database is None else database
+        database = load("encounters").take(range(rows))
         self.vocabulary = Vocabulary.of(database.vocabulary, SECRET)
         parts = iid(database, len(MEMBERS), seed=1).parts
+        self.settings = m.Settings(variant, masked=variant != "so", most_transactions=MOST, **settled)
         self.sites = {
-            name: Site(part, MEMBERS, SECRET, self.vocabulary) for name, part in zip(MEMBERS, parts, strict=True)
+            name: Site(part, MEMBERS, self.settings, SECRET, self.vocabulary)
+            for name, part in zip(MEMBERS, parts, strict=True)
         }
-        self.variant, self.limits, self.now = variant, limits, 0.0
+        self.max_time, self.now = max_time, 0.0
+        self.lives = 0  # of servers that had to begin anew
         self.server = self.new_server()
         self.clients = {name: ClientSession(name, site) for name, site in self.sites.items()}
-        self.rounds = []  # the server's journal
+        self.journal = None  # the server's, from the moment that the run has begun
+        self.rounds = []  # the rounds in it
         self.heard = {name: [] for name in MEMBERS}  # the clients' journals
         self.sent = []  # every masked answer that ever left a client
         self.up, self.down = [], []
@@ -46,8 +55,7 @@ class Weather:
             self.join(name)
 
     def new_server(self):
-        settings = m.Settings(self.variant, masked=True, most_transactions=1 << 40)
-        return ServerSession(MEMBERS, settings, run=RUN, **self.limits)
+        return ServerSession(MEMBERS, self.settings, run=bytes([self.lives]) * 16, max_time=self.max_time)
 
     def join(self, name):
         self.up.append((name, self.clients[name].join(self.rng.randbytes(32))))
@@ -59,18 +67,29 @@ class Weather:
         self.down = [entry for entry in self.down if entry[0] != name]
 
     def fault(self, what, name):
+        """A line breaks; a member is killed, or ends by itself; the server is killed."""
         if what == "server":
-            self.up, self.down = [], []
-            self.server = self.new_server()
-            self.server.replay(rounds_of(self.rounds, "journal"), len(self.vocabulary), self.now)
+            self.kill_server()
             for each in MEMBERS:
                 self.join(each)
             return
         self.cut(name)
-        if what == "kill":
+        if what == "quit" and not self.clients[name].position:
+            self.heard[name] = []  # whoever has not answered anything has nothing to go on with
+        if what in {"kill", "quit"}:
             self.clients[name] = ClientSession(name, self.sites[name])
             self.clients[name].replay(told(self.heard[name], "journal"))
         self.join(name)
+
+    def kill_server(self):
+        self.up, self.down = [], []
+        if self.journal is None:
+            self.lives += 1  # there is nothing to go on with: this is another run
+            self.server = self.new_server()
+            return
+        self.server = self.new_server()
+        rounds, epoch = rounds_of(self.journal, "journal"), last_epoch(self.journal, "journal")
+        self.server.replay(rounds, len(self.vocabulary), self.now, epoch=epoch)
 
     def step(self):
         queue = self.down if self.down and (not self.up or self.rng.random() < 0.5) else self.up
@@ -84,7 +103,10 @@ class Weather:
 
     def hear(self, name, message):
         client = self.clients[name]
-        if isinstance(message, m.Roster) or getattr(message, "round", -1) >= client.position:
+        if client.received is not None:
+            return  # it has hung up; whoever joins while the run ends is told twice
+        coming_together = isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed))
+        if coming_together or getattr(message, "round", -1) >= client.position:
             self.heard[name].append(told_record(message))
         reply = client.receive(message)
         if isinstance(reply, m.Masked):
@@ -97,22 +119,38 @@ class Weather:
             match output:
                 case Send(to, message):
                     self.down += [(name, message) for name in to]
+                case Began():
+                    assert self.journal is None
+                    self.journal = []
+                case NewEpoch(number):
+                    if self.journal is not None:
+                        self.journal.append(epoch_record(number))
                 case RoundEnded(number, _, replies, ending):
                     self.rounds.append(round_record(number, 0.0, replies, ending))
+                    self.journal.append(self.rounds[-1])
                 case Ended(outcome):
                     self.outcome = outcome
                 case Failed(reason, _):
                     pytest.fail(reason)
 
+    def until(self, there):
+        while not there(self):
+            self.step()
+        return self
+
     def run(self, often=0.0):
         faults = 0
         while self.outcome is None or self.down:
-            if self.outcome is None and self.server.rounds > 2 and self.rng.random() < often:
-                self.fault(self.rng.choice(["line", "kill", "server"]), self.rng.choice(MEMBERS))
+            if self.outcome is None and self.rng.random() < often:
+                self.fault(self.rng.choice(["line", "kill", "quit", "server"]), self.rng.choice(MEMBERS))
                 faults += 1
             else:
                 self.step()
         return faults
+
+    def told(self, kind):
+        """Messages of a kind that are on their way to members, by name."""
+        return {name: message for name, message in self.down if isinstance(message, kind)}
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +170,7 @@ def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
     assert federation.run(often=0.01) >= 3
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
+    assert {client.received.ending for client in federation.clients.values()} == {"converged"}
 
 
 @pytest.mark.parametrize("variant", ["x", "sa"])
@@ -145,30 +184,228 @@ def test_no_mask_comes_twice_even_where_rounds_are_repeated(variant):
     assert len(set(seen)) == len(seen)
 
 
-@pytest.mark.parametrize("what", ["line", "kill", "server"])
-@pytest.mark.parametrize("phase", ["joining", "invited", "asked", "answered"])
-def test_a_fault_in_every_phase(calm, what, phase):
-    federation = Weather("x", 11)
+# -- a fault in every phase ------------------------------------------------------------------------------------------
 
-    def there():
-        states = set(federation.server._states.values())
-        return {
-            "joining": MemberState.SEATED in states,
-            "invited": MemberState.INVITED in states,
-            "asked": MemberState.ASKED_MASKED in states and federation.server.rounds > 5,
-            "answered": {MemberState.ASKED_MASKED, MemberState.IDLE} <= states and federation.server.rounds > 9,
-        }[phase]
 
-    while not there():
-        federation.step()
-    name = next(n for n, s in federation.server._states.items() if s is not MemberState.EXPECTED)
-    if what == "server" and phase in {"joining", "invited"}:
-        pytest.skip("before the first round there is nothing to bring a server back to")
-    if what == "kill" and phase in {"joining", "invited"}:
-        federation.heard[name] = []
-    federation.fault(what, name)
+def states(federation):
+    return set(federation.server._states.values())
+
+
+PHASES = {
+    "joining": lambda f: MemberState.SEATED in states(f),
+    "invited": lambda f: MemberState.INVITED in states(f),
+    # Somebody has the roster, and its confirmation is not there yet.
+    "confirming": lambda f: any(c.state is ClientState.CONFIRMING for c in f.clients.values()),
+    # Some have confirmed it, and wait for the others.
+    "confirmed": lambda f: states(f) == {MemberState.IDLE, MemberState.INVITED},
+    # All have, and nobody has heard it yet; or some have, and were asked.
+    "told": lambda f: set(f.told(m.Confirmed)) == {*MEMBERS},
+    "heard": lambda f: {c.state for c in f.clients.values()} == {ClientState.CONFIRMING, ClientState.RUNNING_X},
+    "asked": lambda f: MemberState.ASKED_MASKED in states(f),
+    "answered": lambda f: states(f) >= {MemberState.ASKED_MASKED, MemberState.IDLE},
+}
+
+
+@pytest.fixture(scope="module")
+def calm_and_small():
+    federation = Weather("x", rows=150)
     federation.run()
-    assert federation.outcome == calm["x"]
+    return federation
+
+
+@pytest.mark.parametrize("what", ["line", "kill", "quit", "server"])
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("again", [False, True], ids=["at first", "again"])
+def test_a_fault_in_every_phase(calm_and_small, what, phase, again):
+    """When the run begins, and when it is taken up again after another fault; whoever it is that it happens to."""
+    for name in MEMBERS[:1] if what == "server" else MEMBERS:
+        federation = Weather("x", 11, rows=150)
+        if again:
+            federation.until(lambda f: f.server.rounds > 5)
+            federation.fault("line", "b")
+            if phase == "joining":  # while another one is still away
+                federation.cut("c")
+                federation.until(PHASES[phase])
+                federation.join("c")
+            else:
+                federation.until(lambda f: f.server.gathering.epoch == 1)
+        federation.until(PHASES[phase])
+        epoch = federation.server.gathering.epoch
+        federation.fault(what, name)
+        federation.run()
+        assert federation.outcome == calm_and_small.outcome
+        assert federation.server.rounds == calm_and_small.server.rounds
+        was_there = phase != "joining" or again
+        if was_there and (what != "server" or federation.journal is not None) and federation.lives == 0:
+            assert federation.server.gathering.epoch > epoch
+
+
+def test_a_member_that_is_lost_between_its_confirmation_and_everybodys_has_nothing_confirmed():
+    """The others do not go on with what it had signed: everybody confirms a new roster, with its new key."""
+    federation = Weather("x", 3).until(PHASES["confirmed"])
+    gone = next(name for name, state in federation.server._states.items() if state is MemberState.IDLE)
+    federation.cut(gone)
+    federation.until(lambda f: not f.up and not f.down)
+    assert federation.server.rounds == 0
+    assert federation.server.waiting_for()
+    before = federation.clients[gone]._key.public
+    federation.join(gone)
+    federation.until(lambda f: f.told(m.Confirmed))
+    assert {message.epoch for message in federation.told(m.Confirmed).values()} == {1}
+    for client in federation.clients.values():
+        assert before not in client._roster.keys
+        assert client._roster.epoch == 1
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+def test_a_confirmation_that_comes_after_a_new_roster_was_sent_does_not_count():
+    """It is of the roster before: nobody would believe it."""
+    federation = Weather("x", 3).until(PHASES["confirming"])
+    late = next(name for name, c in federation.clients.items() if c.state is ClientState.CONFIRMING)
+    (old,) = [message for name, message in federation.up if name == late]
+    federation.fault("line", next(name for name in MEMBERS if name != late))
+    federation.up.sort(key=lambda entry: not isinstance(entry[1], m.Join))  # it is overtaken
+    federation.until(lambda f: f.server.gathering.epoch == 1)
+    assert federation.server.receive(late, old, 0.0) == []
+    assert federation.server.state_of(late) is MemberState.INVITED
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_server_that_is_killed_while_members_confirm_is_taken_up_by_all_of_them(variant):
+    """In the first epoch it begins anew; later it goes on in another epoch, and every member gets a whole roster."""
+    federation = Weather(variant, 7, rows=150).until(PHASES["confirmed"])
+    federation.kill_server()
+    assert federation.lives == 1
+    for name in MEMBERS:
+        federation.join(name)
+    federation.until(lambda f: f.server.rounds > 4)
+    federation.fault("line", "a")
+    federation.until(lambda f: f.server.gathering.epoch == 1).until(PHASES["confirmed"])
+    federation.kill_server()
+    assert last_epoch(federation.journal, "journal") == federation.server.gathering.epoch == 1
+    for name in MEMBERS:
+        federation.join(name)
+    federation.until(lambda f: f.down)
+    assert set(federation.told(m.Roster)) == {*MEMBERS}
+    assert {roster.epoch for roster in federation.told(m.Roster).values()} == {2}
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+# -- what a new epoch says -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", [("b",), ("a", "c"), ("c",), MEMBERS])
+def test_an_update_of_the_roster_has_the_new_keys_and_nothing_else(gone):
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 3)
+    before = federation.clients["a"]._roster
+    for name in gone:
+        federation.cut(name)
+    federation.until(lambda f: not f.up and not f.down)
+    for name in gone:
+        federation.join(name)
+    federation.until(lambda f: f.server.gathering.epoch == 1)
+    keys = {name: client._key.public for name, client in federation.clients.items()}
+    places = {name: before.members.index(name) for name in MEMBERS}
+    rosters, updates = federation.told(m.Roster), federation.told(m.RosterUpdate)
+    assert set(rosters) == {*gone}
+    assert set(updates) == {*MEMBERS} - {*gone}
+    for update in updates.values():
+        assert update == m.RosterUpdate(1, [m.Seat(places[name], keys[name], b"") for name in sorted(gone)])
+        assert updated(before, update) == rosters[gone[0]]
+    for roster in rosters.values():
+        assert (roster.epoch, dict(zip(roster.members, roster.keys, strict=True))) == (1, keys)
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+def test_after_two_faults_an_update_says_what_is_new_since_the_last_one():
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 3)
+    for epoch, name in ((1, "b"), (2, "c")):
+        federation.fault("line", name)
+        federation.until(lambda f, epoch=epoch: f.server.gathering.epoch == epoch)
+        places = {seat.place for seat in federation.told(m.RosterUpdate)["a"].seats}
+        assert places == {MEMBERS.index(name)}
+        federation.until(lambda f: not f.told((m.Roster, m.RosterUpdate)))
+    rosters = [client._roster for client in federation.clients.values()]
+    assert rosters[0] == rosters[1] == rosters[2]
+    assert len({client._digest for client in federation.clients.values()}) == 1
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+def claims(federation, name, **fields):
+    return msgspec.structs.replace(federation.clients[name].join(bytes([7]) * 32), **fields)
+
+
+def restarted():
+    """A server that was killed in the fourth epoch, as its journal says."""
+    federation = Weather("x", 6, rows=150)
+    for rounds, name in ((3, "a"), (5, "b"), (7, "c")):
+        federation.until(lambda f, rounds=rounds: f.server.rounds > rounds)
+        federation.fault("line", name)
+    federation.until(lambda f: f.server.gathering.epoch == 3).until(PHASES["answered"])
+    assert last_epoch(federation.journal, "journal") == 3
+    federation.kill_server()
+    assert federation.server.gathering.epoch == 3
+    return federation
+
+
+@pytest.mark.parametrize("epoch", [65_535, 1000, 3 + MOST_LOST_EPOCHS + 2])
+def test_a_restarted_server_refuses_a_member_from_far_ahead(epoch):
+    """There are so many epochs and no more: one member could use them up for all."""
+    federation = restarted()
+    with pytest.raises(ProtocolError, match=f"member 'b' comes back from epoch {epoch - 1}, and there was none after"):
+        federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0)
+    assert federation.server.state_of("b") is MemberState.AWAY
+    for name in MEMBERS:
+        federation.join(name)
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+@pytest.mark.parametrize("epoch", [4, 5, 3 + MOST_LOST_EPOCHS + 1])
+def test_a_restarted_server_takes_its_own_epoch_and_those_that_its_disk_may_have_lost(epoch):
+    """The next roster is of an epoch that no member has been in."""
+    federation = restarted()
+    assert federation.clients["b"].join(bytes(32)).epoch == 4
+    federation.act(federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0))
+    for name in ("a", "c"):
+        federation.join(name)
+    federation.until(lambda f: f.told(m.Roster))
+    assert {roster.epoch for roster in federation.told(m.Roster).values()} == {epoch}
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+@pytest.mark.parametrize("epoch", [2, 17, 65_535])
+def test_a_server_that_was_not_restarted_knows_its_epochs(epoch):
+    federation = Weather("x", 6, rows=150).until(lambda f: f.server.rounds > 3)
+    federation.cut("b")
+    with pytest.raises(
+        ProtocolError, match=f"member 'b' comes back from epoch {epoch - 1}, and there was none after 0"
+    ):
+        federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0)
+    federation.join("b")
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+def test_epochs_come_to_an_end():
+    federation = Weather("x", 6, rows=150).until(lambda f: f.server.rounds > 3)
+    federation.cut("b")
+    federation.until(lambda f: not f.up and not f.down)
+    federation.server.gathering.epoch = MOST_EPOCHS - 1
+    federation.join("b")
+    with pytest.raises(pytest.fail.Exception, match="member 'b' came back once too often"):
+        federation.run()
+    assert federation.server.over
+
+
+# -- whoever cannot go on --------------------------------------------------------------------------------------------
 
 
 def test_a_member_without_its_journal_cannot_go_on():
@@ -195,20 +432,29 @@ def test_a_question_that_comes_again_must_be_the_same():
         federation.step()
     last = federation.clients["a"]._last.question
     federation.fault("line", "b")
-    while federation.clients["a"]._roster.epoch == 0:
-        federation.step()
-    other = m.Ask(last.round, federation.clients["a"]._roster.epoch, [], [m.WantSupports(41)])
+    client = federation.clients["a"]
+    federation.until(lambda _: client._roster.epoch == 1 and client.state is ClientState.RUNNING_X)
+    other = m.Ask(last.round, 1, [], [m.WantRows([0], b"\x29")])
     with pytest.raises(ProtocolError, match="asked something else in round"):
-        federation.clients["a"].receive(other)
+        client.receive(other)
+    federation.run()
+    assert federation.outcome.ending == "converged"
 
 
 def test_a_roster_of_an_earlier_epoch_is_refused():
     federation = Weather("x", 2)
     while federation.server.rounds < 3:
         federation.step()
-    roster = federation.clients["a"]._roster
-    with pytest.raises(ProtocolError, match="not one of the run"):
-        federation.clients["a"].receive(roster)
+    client = federation.clients["a"]
+    roster = client._roster
+    for message in (roster, m.RosterUpdate(0, [])):
+        with pytest.raises(ProtocolError, match="not one of the run"):
+            client.receive(message)
+    federation.fault("line", "b")
+    federation.until(lambda _: client._roster.epoch == 1)
+    for message in (m.RosterUpdate(1, []), m.RosterUpdate(0, []), client._roster, roster):
+        with pytest.raises(ProtocolError, match="not one of the run"):
+            client.receive(message)
 
 
 def test_who_was_away_at_the_end_is_told_when_it_comes_back():
@@ -262,7 +508,7 @@ def test_a_server_killed_in_its_closing_rounds_ends_as_it_had_decided(calm, vari
 def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
     """Nothing had followed from it: the run goes on, or ends there when it is told to again."""
     expected = stopped_early(variant, "interrupted")
-    whole = Journal.create(tmp_path / "whole", {})
+    whole = Journal.create(tmp_path / "whole", {}, key=bytes(32))
     for record in expected.rounds[:STOP_AT]:
         whole.append(record)
     whole.close()
@@ -270,13 +516,13 @@ def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
     for number, again in enumerate((False, True)):
         path = tmp_path / f"torn-{number}"
         path.write_bytes(data[:-3])
-        journal, _, records = Journal.reopen(path)
+        journal, _, records = Journal.reopen(path, key=bytes(32))
         journal.close()
         assert records == expected.rounds[: STOP_AT - 1]
         federation = Weather(variant, 8)
         while len(federation.rounds) < STOP_AT - 1:
             federation.step()
-        federation.rounds = records
+        federation.rounds, federation.journal = records, list(records)
         federation.fault("server", None)
         if again:
             federation.server.stop()
@@ -287,25 +533,30 @@ def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
 # -- a server that asks members different things ---------------------------------------------------------------------
 
 
-def test_a_server_that_asks_one_member_something_else_reads_noise():
+def row(number, slot):
+    return m.Ask(number, 0, [], [m.WantRows([slot], b"\x28")])
+
+
+@pytest.mark.parametrize("differently", [False, True])
+def test_a_server_that_asks_one_member_something_else_reads_noise(differently):
     """In the round itself, and ever after: masks depend on all that was asked before."""
     federation = Weather("x", 4)
-    while not any(isinstance(message, m.Ask) for _, message in federation.down):
-        federation.step()
-    federation.down = [
-        (who, m.Ask(q.round, q.attempt, q.moves, [m.WantSupportOf([[0, 1]], 40)]) if who == "a" else q)
-        if isinstance(q, m.Ask)
-        else (who, q)
-        for who, q in federation.down
-    ]
-    answers = []
-    for who, question in [entry for entry in federation.down if isinstance(entry[1], m.Ask)]:
-        answers.append(federation.clients[who].receive(question))
-    assert len(answers) == len(MEMBERS)
-    # The member that was asked alone answers one word: the sum of the others' first words with it is no count.
-    total = sum(int.from_bytes(answer.words.data[:8], "little") for answer in answers) % 2**64
-    assert total > 1 << 40
-    follow = m.Ask(answers[0].round + 1, 0, [], [m.WantSupportOf([[0, 1]], 40)])
-    again = [federation.clients[name].receive(follow) for name in MEMBERS]
-    total = sum(int.from_bytes(answer.words.data, "little") for answer in again) % 2**64
-    assert total > 1 << 40
+    clients = federation.clients
+    federation.until(lambda f: all(client.position == 3 for client in f.clients.values()))
+    length = clients["a"]._variant._state.table.fresh_slot
+
+    def summed(asks):
+        answers = [clients[name].receive(ask) for name, ask in asks.items()]
+        words = sum(np.frombuffer(answer.words.data, "<u8") for answer in answers)
+        return Ring.for_sums_up_to(MOST >> 1).read(words, length=length)
+
+    def alike(number):
+        return {name: row(number, 1) for name in MEMBERS}
+
+    if not differently:
+        assert summed(alike(3))[1] == summed(alike(4))[1] > 0
+        return
+    for number, asks in ((3, alike(3) | {"a": row(3, 0)}), (4, alike(4)), (5, alike(5))):
+        with pytest.raises(RingError, match="masks do not cancel"):
+            summed(asks)
+        assert all(client.position == number + 1 for client in clients.values())

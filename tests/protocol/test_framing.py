@@ -18,6 +18,7 @@ from fedslim.errors import FrameError, ProtocolError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_client, from_server, length_of, to_bytes
+from fedslim.transport.memory import FrameSent
 
 sys.path.insert(0, str(Path(__file__).parent))
 from wire import FIGURE, VARIANTS, databases, decoded, recorded
@@ -27,11 +28,15 @@ READERS = [from_client, from_server]
 
 @pytest.fixture(scope="module")
 def frames():
-    """Every frame of a run of each variant, without repeats."""
+    """Every frame of a run of each variant, and of every kind, without repeats."""
     seen = {}
     for variant in VARIANTS:
         _, _, recorder = recorded(databases(FIGURE), variant)
         seen |= {frame.data: frame for frame in recorder.frames}
+    # And what only a member that comes back brings about.
+    update = m.RosterUpdate(3, [m.Seat(1, bytes(range(32)), b"a certificate")])
+    frame = to_bytes(update)
+    seen[frame.data] = FrameSent("RosterUpdate", "down", "c1", len(frame.data), frame.plain, frame.data)
     return list(seen.values())
 
 
@@ -227,15 +232,22 @@ def changed(value, path, new):
     "value",
     [
         ["Nonsense"],
-        ["Ready", 1, 2],
-        ["Ready"],
-        {"type": "Ready"},
+        ["Ready", 1],
+        ["Confirm", 1, b"", 2],
+        ["Confirm", 1],
+        ["Confirm"],
+        ["Confirm", 1 << 16, b""],
+        ["Confirm", -1, b""],
+        ["Confirm", 0, bytes(1025)],
+        ["Confirm", 0, "x"],
+        {"type": "Confirm"},
         ["Join"],
-        "Ready",
+        "Confirm",
         7,
         None,
         [],
-        [["Ready"]],
+        [["Confirm", 0, b""]],
+        ["Confirmed", 0, [b""]],  # what a server says is nothing that a client may say
         ["Masked", -1, 0, [0, 64, b""]],
         ["Masked", 1 << 47, 0, [0, 64, b""]],
         ["Masked", 0, 1 << 16, [0, 64, b""]],
@@ -245,9 +257,12 @@ def changed(value, path, new):
         ["Masked", 0, 0, [1, 8, "x"]],
         ["Masked", 0.0, 0, [0, 64, b""]],
         ["Abort", "x" * 2001],
-        ["Join", 1, "0", bytes(31), b"", b"", 0, [], b"", b"", b"", 0, 0],
-        ["Join", 1, "0", bytes(32), b"", b"", (1 << 20) + 1, [], b"", b"", b"", 0, 0],
-        ["Join", 1, "x" * 41, bytes(32), b"", b"", 0, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "0", bytes(31), b"", b"", b"", 0, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "0", bytes(32), bytes(17), b"", b"", 0, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "0", bytes(32), b"", b"", b"", (1 << 20) + 1, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "x" * 41, bytes(32), b"", b"", b"", 0, [], b"", b"", b"", 0, 0],
+        ["Join", 1, "0", bytes(32), b"", b"", b"", 0, [], b"", b"", b"", 1 << 16, 0],
+        ["Join", 1, "0", bytes(32), b"", b"", 0, [], b"", b"", b"", 0, 0],  # of the protocol before
     ],
 )
 def test_messages_of_clients_out_of_their_bounds_are_refused(value):
@@ -255,32 +270,93 @@ def test_messages_of_clients_out_of_their_bounds_are_refused(value):
         from_client(packed(value))
 
 
+def roster(**changes):
+    """The values of one, in their order."""
+    settings = ["x", True, 1, False, None, True, "usage", None, 1, 1, 1]
+    fields = {
+        "run": bytes(16),
+        "settings": settings,
+        "members": ["a"],
+        "keys": [bytes(32)],
+        "ids": b"",
+        "epoch": 0,
+        "certificates": [b""],
+    }
+    return ["Roster", *(fields | changes).values()]
+
+
+def test_a_roster_within_its_bounds_is_taken():
+    assert from_server(packed(roster())).settings == m.Settings("x", True, 1)
+
+
 @pytest.mark.parametrize(
     "value",
     [
         ["Masked", 0, 0, [0, 64, b""]],  # what clients say is nothing that a server may say
         ["Ask", 0, 0, [], []],
-        ["Ask", 0, 0, [], [["WantSupports", 0]]],
-        ["Ask", 0, 0, [], [["WantSupports", 65]]],
+        ["Ask", 0, 0, [], [["WantSupports", 5]]],
         ["Ask", 0, 0, [], [["Insert", 5, [0, 1], 1]]],
-        ["Ask", 0, 0, [["WantSupports", 5]], [["WantSupports", 5]]],
-        ["Ask", 0, 0, [["Insert", 5, [0], 1]], [["WantSupports", 5]]],
-        ["Ask", 0, 0, [["Insert", 1 << 22, [0, 1], 1]], [["WantSupports", 5]]],
-        ["Ask", 0, 0, [["Insert", 5, [0, 1 << 20], 1]], [["WantSupports", 5]]],
-        ["Ask", 0, 0, [["Insert", 5, [0, 1], (1 << 53) + 1]], [["WantSupports", 5]]],
-        ["Ask", 0, 0, [], [["WantRows", [], b"", 5]]],
-        ["Ask", 0, 0, [], [["WantRows", [0] * 4097, bytes(4097), 5]]],
-        ["Ask", 0, 0, [], [["WantRemovals", [5] * 65, 5, 5, 0]]],
-        ["Ask", 0, 0, [], [["WantSparseRow", 0, 1 << 22, 5, 0]]],
+        ["Ask", 0, 0, [["WantSupports"]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Insert", 5, [0], 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Insert", 5, [0, 1, 2], 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Insert", 1 << 22, [0, 1], 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Insert", 5, [0, 1 << 22], 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Insert", 5, [0, -1], 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Insert", 5, [0, 1], (1 << 53) + 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Restore", 1 << 22]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Restore", 5, [0, 1], 1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Remove", -1]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Drop", [0, 1]]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Drop", [1, 65, b""]]], [["WantSupports"]]],
+        ["Ask", 0, 0, [["Remove", 5]] * 4097, [["WantFinal", 5]]],
+        ["Ask", 0, 0, [], [["WantFinal", 5]] * 4097],
+        ["Ask", 0, 0, [], [["WantFinal", 0]]],
+        ["Ask", 0, 0, [], [["WantFinal", 65]]],
+        ["Ask", 0, 0, [], [["WantUnionSupport", [0, 1, 2], 5]]],
+        ["Ask", 0, 0, [], [["WantUnionSupport", [0, 1], 0]]],
+        ["Ask", 0, 0, [], [["WantUnionSupport", [0, 1], 65]]],
+        ["Ask", 0, 0, [], [["WantSupportOf", [[0, 1]], 5]]],
+        ["Ask", 0, 0, [], [["WantRows", [], b""]]],
+        ["Ask", 0, 0, [], [["WantRows", [0], b"\x05", 5]]],
+        ["Ask", 0, 0, [], [["WantRows", [0] * 4097, bytes(4097)]]],
+        ["Ask", 0, 0, [], [["WantRemovals", [5] * 65, 5, 0]]],
+        ["Ask", 0, 0, [], [["WantRemovals", [], 5, 0]]],
+        ["Ask", 0, 0, [], [["WantSparseRow", 0, 1 << 22, 0]]],
+        ["Ask", 0, 0, [], [["WantInsertion", 5, [0, 1], 1, 5, 0, 1]]],
+        ["Ask", 0, 0, [], [["WantInsertion", 5, [0, 1], 1, 1 << 22, 0, True]]],
         ["Evaluate", 0, []],
         ["Evaluate", 0, [[0]]],
         ["Evaluate", 0, [[0, 1, 2]]],
         ["Evaluate", 0, [[0, 1]] * 4097],
-        ["Roster", bytes(15), ["x", True, 1, False], ["a"], [bytes(32)], b""],
-        ["Roster", bytes(16), ["x", True, 0, False], ["a"], [bytes(32)], b""],
-        ["Roster", bytes(16), ["x", 1, 1, False], ["a"], [bytes(32)], b""],
-        ["Roster", bytes(16), ["x", True, 1, False], [], [], b""],
-        ["Roster", bytes(16), ["x", True, 1, False], [""], [bytes(32)], b""],
+        roster(run=bytes(15)),
+        roster(settings=["x", True, 0]),
+        roster(settings=["x", 1, 1]),
+        roster(settings=["x", True, (1 << 48) + 1]),
+        roster(settings=["x" * 21, True, 1]),
+        roster(settings=["x", True, 1, False, 0]),
+        roster(settings=["x", True, 1, False, None, True, "usage", 0]),
+        roster(settings=["x", True, 1, False, None, True, "usage", None, 0]),
+        roster(settings=["x", True, 1, False, None, True, "usage", None, 1, 0]),
+        roster(settings=["x", True, 1, False, None, True, "usage", None, 1, 1, 0]),
+        roster(settings=["x", True, 1, False, None, True, "usage", None, 1, 1, 1, 1]),
+        roster(members=[], keys=[]),
+        roster(members=[""]),
+        roster(members=["x" * 201]),
+        roster(keys=[bytes(31)]),
+        roster(certificates=[bytes(8193)]),
+        roster(epoch=1 << 16),
+        [*roster(), [b""]],  # signatures, as of the protocol before
+        ["RosterUpdate", 1 << 16, []],
+        ["RosterUpdate", 1, [[4096, bytes(32), b""]]],
+        ["RosterUpdate", 1, [[-1, bytes(32), b""]]],
+        ["RosterUpdate", 1, [[0, bytes(31), b""]]],
+        ["RosterUpdate", 1, [[0, bytes(32)]]],
+        ["RosterUpdate", 1, [[0, bytes(32), bytes(8193)]]],
+        ["RosterUpdate", 1, [[0, bytes(32), b""]] * 4097],
+        ["Confirmed", 0, [bytes(1025)]],
+        ["Confirmed", 0, [b""] * 4097],
+        ["Confirmed", 1 << 16, []],
+        ["Confirmed", 0],
     ],
 )
 def test_messages_of_a_server_out_of_their_bounds_are_refused(value):

@@ -6,26 +6,26 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-import msgspec
 import numpy as np
 import pytest
 
-from fedslim.errors import ProtocolError
+from fedslim.errors import ParameterError, ProtocolError
 from fedslim.mdl import mine
 from fedslim.protocol import legality
 from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.legality import AT_CLIENT, AT_SERVER, AWAITING, ClientState, MemberState
 from fedslim.protocol.server import MOST_LATE
 
 sys.path.insert(0, str(Path(__file__).parent))
-from wire import FIGURE, VARIANTS, Line, databases, table_of
+from wire import FIGURE, SECRET, VARIANTS, Line, databases, table_of
 
 EMPTY = m.Vector.of(np.zeros(0, np.int64))
 SETTINGS = m.Settings("x", True, 1000)
 
 FROM_CLIENT = {
-    m.Join: m.Join(m.PROTOCOL, "0", bytes(32), b"", b"", 0, [], b"", b"", b"", 0, 0),
-    m.Ready: m.Ready(0),
+    m.Join: m.Join(m.PROTOCOL, "0", bytes(32), bytes(8), b"", b"", 0, [], b"", b"", b"", 0, 0),
+    m.Confirm: m.Confirm(0, bytes(32)),
     m.Masked: m.Masked(0, 0, EMPTY),
     m.Usages: m.Usages(0, EMPTY),
     m.Candidates: m.Candidates(0, EMPTY, EMPTY, EMPTY),
@@ -36,16 +36,18 @@ FROM_CLIENT = {
     m.Abort: m.Abort("I cannot go on"),
 }
 FROM_SERVER = {
-    m.Roster: m.Roster(bytes(16), SETTINGS, ["a"], [bytes(32)], b"", 0, [], []),
-    m.Ask: m.Ask(0, 0, [], [m.WantSupports(40)]),
+    m.Roster: m.Roster(bytes(16), SETTINGS, ["a"], [bytes(32)], b"", 0, [b""]),
+    m.RosterUpdate: m.RosterUpdate(1, [m.Seat(0, bytes(32), b"")]),
+    m.Confirmed: m.Confirmed(0, [bytes(32)]),
+    m.Ask: m.Ask(0, 0, [], [m.WantSupports()]),
     m.AskUsages: m.AskUsages(0),
     m.AskCandidates: m.AskCandidates(0, None),
     m.Evaluate: m.Evaluate(0, [(0, 1)]),
     m.AskSupports: m.AskSupports(0, None),
-    m.AskIndexedUsages: m.AskIndexedUsages(0, 0, 40),
+    m.AskIndexedUsages: m.AskIndexedUsages(0, 0),
     m.AskStructure: m.AskStructure(0, None, EMPTY),
     m.AskIndexed: m.AskIndexed(0, 0, EMPTY, EMPTY, EMPTY, 4),
-    m.AskEvaluation: m.AskEvaluation(0, 0, m.Entered(5, [(0, 1)], 1), 6, 4),
+    m.AskEvaluation: m.AskEvaluation(0, 0, m.Entered(5, [(0, 1)], 1), 4),
     m.AskIndexedSupports: m.AskIndexedSupports(0, 0, None, EMPTY, 4),
     m.Finish: m.Finish("converged", None),
     m.Abort: m.Abort("that was it"),
@@ -63,8 +65,8 @@ def test_there_is_an_instance_of_every_message():
 ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.Supports, m.Structure}
 LEGAL_AT_SERVER = {
     MemberState.EXPECTED: {m.Join},
-    MemberState.SEATED: {m.Ready, *ANSWERS},  # too late, in a run that is being taken up again
-    MemberState.INVITED: {m.Ready, *ANSWERS},
+    MemberState.SEATED: {m.Confirm, *ANSWERS},  # too late, in a run that is being taken up again
+    MemberState.INVITED: {m.Confirm, *ANSWERS},
     MemberState.IDLE: set(),
     MemberState.ASKED_MASKED: {m.Masked},
     MemberState.ASKED_USAGES: {m.Usages},
@@ -73,16 +75,18 @@ LEGAL_AT_SERVER = {
     MemberState.ASKED_SUPPORTS: {m.Supports},
     MemberState.ASKED_STRUCTURE: {m.Structure},
     MemberState.AWAY: {m.Join},
-    MemberState.FINISHED: {m.Ready, *ANSWERS, m.Heard},  # it has heard, or was on its way when the run ended
+    MemberState.FINISHED: {m.Confirm, *ANSWERS, m.Heard},  # it has heard, or was on its way when the run ended
 }
+ROSTERS = {m.Roster, m.RosterUpdate}  # also later: somebody has come back
 LEGAL_AT_CLIENT = {
-    ClientState.JOINING: {m.Roster},
-    ClientState.RUNNING_X: {m.Ask, m.Finish},
+    ClientState.JOINING: {m.Roster, m.Finish},
+    ClientState.CONFIRMING: {m.Confirmed, *ROSTERS},
+    ClientState.RUNNING_X: {m.Ask, m.Finish, *ROSTERS},
     ClientState.RUNNING_SA: {
         *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
-        m.Finish,
+        *(m.Finish, *ROSTERS),
     },
-    ClientState.RUNNING_SO: {m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports, m.Finish},
+    ClientState.RUNNING_SO: {m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports, m.Finish, *ROSTERS},
     ClientState.FINISHED: None,
 }
 
@@ -106,43 +110,49 @@ def test_the_server_takes_what_the_table_lists_and_nothing_else(state, kind):
     )
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("state", ClientState)
 @pytest.mark.parametrize("kind", FROM_SERVER)
-def test_a_client_takes_what_the_table_lists_and_nothing_else(state, kind):
+def test_a_client_takes_what_the_table_lists_and_nothing_else(state, kind, variant):
     legal = LEGAL_AT_CLIENT[state]
-    if kind is m.Roster and state in STATE_OF_VARIANT.values():
-        # Somebody has come back: a roster of the same variant.
-        for variant, running in STATE_OF_VARIANT.items():
-            roster = msgspec.structs.replace(FROM_SERVER[kind], settings=m.Settings(variant, True, 10))
-            if running is state:
-                assert legality.at_client(state, roster) is state
-            else:
-                with pytest.raises(ProtocolError, match=f"sent Roster while this client was {state.value}"):
-                    legality.at_client(state, roster)
-        return
     if legal is not None and kind in legal | {m.Abort}:
-        after = legality.at_client(state, FROM_SERVER[kind])
-        ends = kind in {m.Abort, m.Finish}
-        assert after is (
-            ClientState.FINISHED if ends else ClientState.RUNNING_X if state is ClientState.JOINING else state
-        )
+        after = legality.at_client(state, FROM_SERVER[kind], variant)
+        if kind in {m.Abort, m.Finish}:
+            assert after is ClientState.FINISHED
+        elif kind in ROSTERS:
+            assert after is ClientState.CONFIRMING  # nothing is answered before everybody has confirmed it
+        elif kind is m.Confirmed:
+            assert after is STATE_OF_VARIANT[variant]
+        else:
+            assert after is state
         return
     with pytest.raises(ProtocolError) as refused:
-        legality.at_client(state, FROM_SERVER[kind])
+        legality.at_client(state, FROM_SERVER[kind], variant)
     assert str(refused.value) == (f"the server sent {kind.__name__} while this client was {state.value}; it is refused")
 
 
 def test_every_reply_is_waited_for_in_a_state_of_its_own():
-    assert set(AWAITING) == set(FROM_CLIENT) - {m.Join, m.Ready, m.Heard, m.Abort}
+    assert set(AWAITING) == set(FROM_CLIENT) - {m.Join, m.Confirm, m.Heard, m.Abort}
     assert len(set(AWAITING.values())) == len(AWAITING)
     assert all(kind in FROM_CLIENT for _, kind in AT_SERVER)
     assert all(kind in FROM_SERVER for _, kind in AT_CLIENT)
 
 
+def test_no_question_is_legal_before_the_roster_was_confirmed():
+    questions = {kind for state in STATE_OF_VARIANT.values() for kind in LEGAL_AT_CLIENT[state]} - ROSTERS - {m.Finish}
+    for state in (ClientState.JOINING, ClientState.CONFIRMING):
+        assert not questions & {kind for own, kind in AT_CLIENT if own is state}
+
+
 def test_an_unknown_variant_is_told_with_those_that_are_known():
-    roster = m.Roster(bytes(16), m.Settings("y", True, 10), ["a"], [bytes(32)], b"", 0, [], [])
-    with pytest.raises(ProtocolError, match="announced the variant 'y'; known are x, sa, so"):
-        legality.at_client(ClientState.JOINING, roster)
+    """Nobody comes so far as to run one: a site that agreed to it cannot take its seat."""
+    site = Site(databases(FIGURE)["c1"], ("c1",), m.Settings("y", True, 1000), SECRET)
+    client = ClientSession("c1", site)
+    key = client.join(bytes(range(32))).key
+    ids = b"".join(sorted(SECRET.ids_of("abcde")))
+    with pytest.raises(ParameterError, match="there is no variant 'y'; choose one of x, sa, so"):
+        client.receive(m.Roster(bytes(16), site.settings, ["c1"], [key], ids, 0, [b""]))
+    assert client.state is ClientState.JOINING
 
 
 # -- whole sessions: whatever is refused leaves no trace -------------------------------------------------------------
@@ -188,10 +198,10 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
             with pytest.raises(ProtocolError, match=f"sent {kind.__name__} long after the end; it is refused"):
                 line.server.receive(name, message, 0.0)
             assert vars_of(line.server) == before
-    running = STATE_OF_VARIANT[variant]
-    assert {kind for state, kind in seen_at_client if state is running} == set(FROM_SERVER) - {
-        kind for state, kind in AT_CLIENT if state is running
-    }
+    for passed in (ClientState.JOINING, ClientState.CONFIRMING, STATE_OF_VARIANT[variant]):
+        assert {kind for state, kind in seen_at_client if state is passed} == set(FROM_SERVER) - {
+            kind for state, kind in AT_CLIENT if state is passed
+        }
 
 
 def try_all_at_server(server, name):
@@ -220,7 +230,9 @@ def try_all_at_client(client):
 def vars_of(server):
     return (
         dict(server._states),
-        dict(server._joined),
+        dict(server.gathering._joined),
+        dict(server.gathering._signatures),
+        server.gathering.epoch,
         dict(server._replies),
         set(server._waiting),
         server.rounds,

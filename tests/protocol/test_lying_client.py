@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import FedslimError, ProtocolError
+from fedslim.protocol import gathering
 from fedslim.protocol import messages as m
-from fedslim.protocol import server as server_module
+from fedslim.protocol.events import NewEpoch
+from fedslim.protocol.legality import MemberState
 from fedslim.protocol.outcome import code_table
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
@@ -58,14 +60,14 @@ class Misled(Line):
             self.take(self.server.receive(name, message, self.now), down)
 
 
-def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None):
-    """A run in which one member's messages pass through `lie`."""
+def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None, **settled):
+    """A run in which one member's messages pass through `lie`, with the question and the client that answered it."""
     named = of_numbers(parts or sprinkled(seed, N_ITEMS, 3, 60, noise=0.15), N_ITEMS)
-    line = Misled(named, variant, most=most, max_rounds=rounds).begin()
+    line = Misled(named, variant, most=most, max_rounds=rounds, **settled).begin()
     asked = {}
 
     def up(name, message):
-        return lie(asked.get(name), message) if name == LIAR else message
+        return lie(asked.get(name), message, line.clients[name]) if name == LIAR else message
 
     def down(name, message):
         asked[name] = message
@@ -86,7 +88,7 @@ def instead(kind, make, *, nth=0):
     """The nth message of a kind is another one."""
     seen = 0
 
-    def lie(ask, message):
+    def lie(ask, message, _client):
         nonlocal seen
         if type(message) is kind:
             seen += 1
@@ -190,7 +192,7 @@ def test_one_lie_ends_the_run_for_all(number, nth):
 def test_counts_too_large_for_memory_end_the_run():
     """As far as `most_transactions` allows; an honest federation does not come near."""
 
-    def lie(_ask, message):
+    def lie(_ask, message, _client):
         if isinstance(message, m.Usages):
             return m.Usages(message.round, vector([1 << 47] * (N_ITEMS + 1)))
         return message
@@ -202,31 +204,36 @@ def test_counts_too_large_for_memory_end_the_run():
 # -- lies that fit the question, so that they are added up ------------------------------------------------------------
 
 
-def parts_of(want):
-    """(words, where a lie can be put in) of one question of X."""
+def parts_of(want, client):
+    """(words, where a lie can be put in) of one question of X that this client has just answered."""
+    table, most = client._variant._state.table, client._site.settings.most_transactions
+    length = table.fresh_slot
     match want:
-        case m.WantSupports(bits):
-            return Ring(bits, (1 << bits) - 1).words(N_ITEMS + 1), ("lanes", bits, N_ITEMS + 1)
-        case m.WantSupportOf(itemsets, bits):
-            return Ring(bits, (1 << bits) - 1).words(len(itemsets)), ("lanes", bits, len(itemsets))
-        case m.WantRows(_, bits, length):
+        case m.WantSupports():
+            ring = Ring.for_sums_up_to(most)
+            return ring.words(table.n_items + 1), ("lanes", ring.bits, table.n_items + 1)
+        case m.WantUnionSupport(_, bits):
+            return 1, ("lanes", bits, 1)
+        case m.WantFinal(bits):
+            return Ring(bits, (1 << bits) - 1).words(2 * len(table)), ("lanes", bits, 2 * len(table))
+        case m.WantRows(_, bits):
             return words_of_rows(bits, length), ("lanes", bits[0], length)
-        case m.WantSparseRow(_, length, cells, seed):
+        case m.WantSparseRow(_, cells, seed):
             sketch = Sketch(cells, length, seed)
         case m.WantInsertion():
-            sketch = Sketch(want.cells, 2 * want.length, want.seed)
-        case m.WantRemovals(slots, length, cells, seed):
+            sketch = Sketch(want.cells, 2 * max(length, want.slot + 1), want.seed)
+        case m.WantRemovals(slots, cells, seed):
             sketch = Sketch(cells, 2 * length * len(slots), seed)
     return sketch.words, ("sketch", sketch, None)
 
 
-def lying_about(rng, ask, message):
+def lying_about(rng, ask, message, client):
     """A wrong answer in the right form."""
     words = np.frombuffer(message.words.data, "<u8").copy()
     begin = 0
     chosen = rng.randrange(len(ask.wants))
     for k, want in enumerate(ask.wants):
-        length, (how, what, size) = parts_of(want)
+        length, (how, what, size) = parts_of(want, client)
         part = words[begin : begin + length]
         if k == chosen and how == "lanes":
             lie = np.zeros(length, np.uint64)
@@ -242,6 +249,7 @@ def lying_about(rng, ask, message):
                 what.put(lie, place, np.array([rng.choice([1, 3, 50, 1 << 39])], np.int64))
             part += lie if rng.random() < 0.7 else np.uint64(0) - lie
         begin += length
+    assert begin == len(words)
     return msgspec.structs.replace(message, words=m.Vector(len(words), 64, words.tobytes()))
 
 
@@ -251,16 +259,16 @@ def test_x_comes_to_an_end_whatever_is_added(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.03, 0.1, 0.5, 1.0])
 
-    def lie(ask, message):
+    def lie(ask, message, client):
         if not isinstance(message, m.Masked) or rng.random() > rate:
             return message
         if rng.random() < 0.1:  # noise, as from masks that do not cancel
             return msgspec.structs.replace(
                 message, words=m.Vector(message.words.length, 64, rng.randbytes(len(message.words.data)))
             )
-        return lying_about(rng, ask, message)
+        return lying_about(rng, ask, message, client)
 
-    play("x", lie, seed=seed % 7)
+    play("x", lie, seed=seed % 7, min_support=rng.choice([1, 1, 2]), min_count=rng.choice([1, 1, 4]))
 
 
 @pytest.mark.parametrize("count", [1, 50, 1 << 39])
@@ -283,10 +291,9 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
         words = np.frombuffer(message.words.data, "<u8").copy()
         begin = 0
         for want in asked[name].wants:
-            length = words_in(want, 6000)
+            length, (_, sketch, _) = parts_of(want, line.clients[name])
             if isinstance(want, m.WantSparseRow):
-                place = np.array([rng.randrange(want.length)], np.int32)
-                sketch = Sketch(want.cells, want.length, want.seed)
+                place = np.array([rng.randrange(sketch.universe)], np.int32)
                 sketch.put(words[begin : begin + length], place, np.array([count], np.int64))
                 lies.append(want)
             begin += length
@@ -301,19 +308,13 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
     assert lies
 
 
-def words_in(want, n_items):
-    if isinstance(want, m.WantSupports):
-        return Ring(want.bits, 1).words(n_items + 1)
-    return parts_of(want)[0]
-
-
 @given(st.integers(0, 1 << 60))
 @settings(max_examples=100)
 def test_sa_comes_to_an_end_whatever_is_added(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.05, 0.2, 1.0])
 
-    def lie(ask, message):
+    def lie(ask, message, client):
         if rng.random() > rate:
             return message
         if isinstance(message, m.Structure):
@@ -322,7 +323,8 @@ def test_sa_comes_to_an_end_whatever_is_added(seed):
             return m.Structure(message.round, vector(x), vector(y))
         if isinstance(message, m.Masked) and message.words.length:
             words = np.frombuffer(message.words.data, "<u8").copy()
-            step = np.uint64(rng.choice([1, 2, 7])) << np.uint64(ask.bits * rng.randrange(64 // ask.bits))
+            bits = getattr(ask, "bits", Ring.for_sums_up_to(client._site.settings.most_transactions).bits)
+            step = np.uint64(rng.choice([1, 2, 7])) << np.uint64(bits * rng.randrange(64 // bits))
             k = rng.randrange(len(words))
             words[k] = words[k] + step if rng.random() < 0.6 else words[k] - step
             return msgspec.structs.replace(message, words=m.Vector(len(words), 64, words.tobytes()))
@@ -348,7 +350,7 @@ def test_so_comes_to_an_end_whatever_is_said(seed):
             changed = rng.choice([changed[:-1], np.append(changed, 1), np.append(changed, changed)])
         return m.Vector.of(changed)
 
-    def lie(_ask, message):
+    def lie(_ask, message, _client):
         fields = [f for f in message.__struct_fields__ if isinstance(getattr(message, f), m.Vector)]
         if not fields or rng.random() > rate:
             return message
@@ -389,6 +391,12 @@ def joins(**sites):
         ({"digest": bytes(32)}, "members 'c1' and 'c2' do not have the same vocabulary; merge them"),
         ({"digest": b"", "ids": bytes(80)}, "members 'c1' and 'c2' do not have the same vocabulary"),
         ({"items": 6}, "members 'c1' and 'c2' do not have the same vocabulary"),
+        ({"fingerprint": bytes(8)}, "members 'c1' and 'c2' have different secrets, so their items cannot be compared"),
+        ({"fingerprint": b""}, "members 'c1' and 'c2' have different secrets"),
+        ({"fingerprint": bytes(8), "digest": bytes(32)}, "members 'c1' and 'c2' have different secrets"),
+        ({"epoch": 1}, "member 'c2' comes back from epoch 0, and there was none after -1"),
+        ({"epoch": 65_535}, "member 'c2' comes back from epoch 65534, and there was none after -1"),
+        ({"position": 3}, "member 'c2' comes back from round 3"),
         ({"ids": bytes(16)}, "member 'c2' says it knows 5 items and names 1"),
         ({"ids": bytes(17)}, "member 'c2' says it knows 5 items and names 1.0625"),
         ({"labels": ["a"] * 5, "ids": bytes(80)}, "member 'c2' sent 5 labels, which this run did not ask for"),
@@ -399,19 +407,20 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
     server.receive("c1", first, 0.0)
     with pytest.raises(ProtocolError, match=told):
         server.receive("c2", msgspec.structs.replace(second, **change), 0.0)
-    outputs = server.receive("c2", second, 0.0)
-    assert type(outputs[0].message) is m.Roster
+    epoch, roster = server.receive("c2", second, 0.0)
+    assert (epoch, type(roster.message)) == (NewEpoch(0), m.Roster)
 
 
 def test_whoever_comes_first_does_not_say_what_was_agreed():
     """A server that knows it from the federation's file refuses the liar, not those who come after it."""
     server, first, second = joins()
-    server._rules = replace(server._rules, vocabulary=first.digest)
+    server.gathering._rules = replace(server.gathering._rules, vocabulary=first.digest)
     for digest, ids in ((bytes(32), b""), (b"", bytes(80))):
         with pytest.raises(ProtocolError, match=r"member 'c1' has vocabulary .* and this federation agreed on"):
             server.receive("c1", msgspec.structs.replace(first, digest=digest, ids=ids), 0.0)
     server.receive("c2", second, 0.0)
-    assert type(server.receive("c1", first, 0.0)[0].message) is m.Roster
+    epoch, roster = server.receive("c1", first, 0.0)
+    assert (epoch, type(roster.message)) == (NewEpoch(0), m.Roster)
 
 
 @pytest.mark.parametrize(
@@ -431,23 +440,70 @@ def test_labels_come_with_an_id_each_or_not_at_all(change):
 
 def test_without_an_agreed_vocabulary_every_item_is_named():
     server = server_for(("c1", "c2"), "x")
-    join = m.Join(m.PROTOCOL, "0", bytes(32), b"", bytes(16), 2, [], b"", b"", b"", 0, 0)
+    join = m.Join(m.PROTOCOL, "0", bytes(32), bytes(8), b"", bytes(16), 2, [], b"", b"", b"", 0, 0)
     with pytest.raises(ProtocolError, match="member 'c1' says it knows 2 items and names 1"):
         server.receive("c1", join, 0.0)
 
 
 def test_more_items_than_possible_end_the_run(monkeypatch):
-    monkeypatch.setattr(server_module.m, "MOST_ITEMS", 7)
+    monkeypatch.setattr(gathering.m, "MOST_ITEMS", 7)
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))
         key = AgreementKey.from_random(name.encode() * 16).public
-        outputs = server.receive(name, m.Join(m.PROTOCOL, "0", key, b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0)
+        outputs = server.receive(
+            name, m.Join(m.PROTOCOL, "0", key, bytes(8), b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0
+        )
     assert outputs[-1].reason == "the members know 8 items together; at most 7 are possible"
     assert server.over
 
 
+# -- confirming ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signature", [b"", bytes(32), bytes(1024)])
+def test_whoever_confirms_another_roster_is_refused_in_its_own_name_and_can_confirm_the_right_one(signature):
+    """Passed on, it would have the others give up: in their names."""
+    line = Line(databases(FIGURE), "x").begin()
+    for _ in range(2):
+        line.step()
+    confirms = dict(line.queue)
+    line.take(line.server.receive("c1", confirms["c1"], 0.0))
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="member 'c2' has not confirmed the roster that it was sent"):
+            line.server.receive("c2", m.Confirm(0, signature), 0.0)
+        assert line.server.state_of("c2") is MemberState.INVITED
+    line.queue.popleft()
+    assert line.run().ending == "converged"
+
+
+@pytest.mark.parametrize("epoch", [1, 65_535])
+def test_a_confirmation_of_another_epoch_does_not_count(epoch):
+    line = Line(databases(FIGURE), "x").begin()
+    for _ in range(3):
+        line.step()
+    ((name, confirm),) = line.queue
+    assert line.server.receive(name, m.Confirm(epoch, confirm.signature), 0.0) == []
+    assert line.server.state_of(name) is MemberState.INVITED
+    assert line.server.rounds == 0
+    assert line.run().ending == "converged"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nothing_is_asked_before_everybody_has_confirmed(variant):
+    line = Line(databases(FIGURE), variant).begin()
+    for _ in range(3):
+        line.step()
+        assert all(isinstance(message, m.Roster) for _, message in line.sent)
+    line.step()
+    for name in FIGURE:
+        roster, everybody, question = (message for who, message in line.sent if who == name)
+        assert (type(roster), type(everybody), question.round) == (m.Roster, m.Confirmed, 0)
+        said = [message.signature for _, message in line.said if isinstance(message, m.Confirm)]
+        assert everybody.signatures == said
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_without_lies_the_run_converges(variant):
-    line = play(variant, lambda _ask, message: message, rounds=100_000)
+    line = play(variant, lambda _ask, message, _client: message, rounds=100_000)
     assert line.ended.ending == "converged"

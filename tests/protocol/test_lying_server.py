@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import tracemalloc
+from itertools import combinations
 from pathlib import Path
 
 import msgspec
@@ -14,33 +15,47 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedslim.data import ItemSecret, Vocabulary
-from fedslim.errors import FedslimError, ProtocolError, RingError, SecureAggregationError
+from fedslim.errors import FedslimError, ParameterError, ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.client import ROUNDS_TO_FINISH, ClientSession, Site
 from fedslim.protocol.legality import ClientState
 from fedslim.protocol.variant import client_side
-from fedslim.secagg import AgreementKey
+from fedslim.protocol.x_member import MAX_ENTERING
+from fedslim.secagg import AgreementKey, Ring
 
 sys.path.insert(0, str(Path(__file__).parent))
-from wire import FIGURE, MOST, RUN, SECRET, VARIANTS, Line, databases, of_numbers, sites_of, sprinkled, table_of
+from wire import (
+    FIGURE,
+    MOST,
+    RUN,
+    SECRET,
+    VARIANTS,
+    Line,
+    databases,
+    of_numbers,
+    settings_for,
+    sites_of,
+    sprinkled,
+    table_of,
+)
 
 LAST = m.MOST_SLOTS - 1
 N_ITEMS = 9
 
 
-def side(variant, seed=1, n_items=N_ITEMS, transactions=50):
+def side(variant, seed=1, n_items=N_ITEMS, transactions=50, **settled):
     """One client's side, alone with the server."""
     (database,) = of_numbers([sprinkled(seed, n_items, 1, transactions, noise=0.2)[0]], n_items).values()
-    return client_side(m.Settings(variant, True, MOST), database), database
+    return client_side(settings_for(variant, **settled), database, 2), database
 
 
-def check_covers(state, database):
-    """Every transaction is covered, exactly, by elements of the table."""
+def check_covers(state, database, dropped=()):
+    """Every transaction is covered, exactly, by elements of the table; what was dropped counts as absent."""
     for t in range(database.transactions):
         slots = state.cover(t)
         items = [i for s in slots for i in state.table.items_of(s)]
         begin, end = database.offsets[t : t + 2]
-        assert sorted(items) == database.items[begin:end].tolist()
+        assert sorted(items) == [i for i in database.items[begin:end].tolist() if i not in dropped]
 
 
 def vector(values):
@@ -54,54 +69,143 @@ def asked(*wants, moves=(), number=0):
     return m.Ask(number, 0, list(moves), list(wants))
 
 
+PAIR = N_ITEMS
+"""The slot in which the union of the first two items is in these tests; the next one is free."""
+
+FREE = N_ITEMS + 1
+ROW = m.WantRows([0], b"\x28")
+"""A question that can always be answered during the search."""
+
+
+def searching(seed=1, *, pair=True, **settled):
+    """A client in the middle of the search, with one itemset in its table or none."""
+    variant, database = side("x", seed, **settled)
+    variant.answer(asked(m.WantSupports()))
+    if pair:
+        variant.answer(asked(ROW, moves=[m.Insert(PAIR, (0, 1), 9)]))
+    return variant, database
+
+
+def insertion(slot=FREE, parents=(2, 3), *, entry=9, cells=9, keep=True):
+    return m.WantInsertion(slot, parents, entry, cells, 0, keep)
+
+
+NOTHING_THERE = "in which this client has nothing"
+COMMON = "items in common"
+ALREADY = "in it already"
+TOO_LONG = "itemset of 3 items; 2 were agreed on"
+TOO_RARE = "used 4 times, below the smallest count"
+OTHER_SLOT = "here slot 10 is next"
+CELLS = "cells in a table"
+WORDS = "an answer has at most"
+BITS = "56 are the most"
+WIDTHS = r"\d rows with \d widths"
+
 BAD_WANTS = [
-    m.WantSupports(1),
-    m.WantSupports(57),
-    m.WantSupports(64),
-    m.WantSupportOf([[0, 1], [1, 0]], 40),
-    m.WantSupportOf([[0, N_ITEMS]], 40),
-    m.WantSupportOf([[0, 0]], 40),
-    m.WantSupportOf([[0, 1]], 57),
-    m.WantRows([N_ITEMS], b"\x28", N_ITEMS),
-    m.WantRows([LAST], b"\x28", LAST),
-    m.WantRows([0], b"\x00", N_ITEMS),
-    m.WantRows([0], b"\x39", N_ITEMS),
-    m.WantRows([0], b"\xff", N_ITEMS),
-    m.WantRows([0], b"\x28\x28", N_ITEMS),
-    m.WantRows([0, 1], b"\x28", N_ITEMS),
-    m.WantRows([0], b"\x01", N_ITEMS),
-    m.WantRows([0], b"\x28", 0),
-    m.WantRows([0], b"\x28", 1),
-    m.WantRows([0] * 4096, b"\x38" * 4096, LAST),
-    m.WantSparseRow(N_ITEMS, N_ITEMS, 9, 0),
-    m.WantSparseRow(0, N_ITEMS, 0, 0),
-    m.WantSparseRow(0, 0, 9, 0),
-    m.WantSparseRow(0, 1, 9, 0),
-    m.WantSparseRow(0, LAST, LAST, 0),
-    m.WantInsertion(N_ITEMS + 1, [0, 1], 5, N_ITEMS + 1, 9, 0, keep=False),
-    m.WantInsertion(0, [0, 1], 5, N_ITEMS + 1, 9, 0, keep=False),
-    m.WantInsertion(N_ITEMS, [1, 0], 5, N_ITEMS + 1, 9, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, 0], 5, N_ITEMS + 1, 9, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, N_ITEMS], 5, N_ITEMS + 1, 9, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, m.MOST_ITEMS - 1], 5, N_ITEMS + 1, 9, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, 1], 5, 0, 9, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, 1], 5, 1, 9, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, 1], 5, N_ITEMS + 1, 0, 0, keep=True),
-    m.WantInsertion(N_ITEMS, [0, 1], 5, LAST, LAST, 0, keep=True),
-    m.WantRemovals([0], N_ITEMS, 9, 0),
-    m.WantRemovals([N_ITEMS], N_ITEMS + 1, 9, 0),
-    m.WantRemovals([LAST], LAST, 9, 0),
-    m.WantRemovals([N_ITEMS] * 64, LAST, 9, 0),
+    (m.WantSupports(), "WantSupports during the search", {}),
+    (m.WantUnionSupport((0, 2), 40), "which nothing that was agreed on needs", {}),
+    (m.WantUnionSupport((0, 2), 40), "which nothing that was agreed on needs", {"min_count": 5}),
+    *(
+        (want, told, settled)
+        for settled in ({"min_support": 2}, {"order": "support"})
+        for want, told in (
+            (m.WantUnionSupport((0, 2), 57), BITS),
+            (m.WantUnionSupport((0, 2), 64), BITS),
+            (m.WantUnionSupport((0, FREE), 40), NOTHING_THERE),
+            (m.WantUnionSupport((LAST, 0), 40), NOTHING_THERE),
+            (m.WantUnionSupport((2, 2), 40), COMMON),
+            (m.WantUnionSupport((PAIR, PAIR), 40), COMMON),
+            (m.WantUnionSupport((PAIR, 1), 40), COMMON),
+        )
+    ),
+    (m.WantUnionSupport((PAIR, 2), 40), TOO_LONG, {"min_support": 2, "max_itemset_size": 2}),
+    (m.WantRows([FREE], b"\x28"), NOTHING_THERE, {}),
+    (m.WantRows([LAST], b"\x28"), NOTHING_THERE, {}),
+    (m.WantRows([0, PAIR, FREE], b"\x28\x28\x28"), NOTHING_THERE, {}),
+    (m.WantRows([0], b"\x00"), WIDTHS, {}),
+    (m.WantRows([0], b"\x39"), WIDTHS, {}),
+    (m.WantRows([0], b"\xff"), WIDTHS, {}),
+    (m.WantRows([0], b"\x28\x28"), WIDTHS, {}),
+    (m.WantRows([0, 1], b"\x28"), WIDTHS, {}),
+    (m.WantSparseRow(FREE, 9, 0), NOTHING_THERE, {}),
+    (m.WantSparseRow(0, 0, 0), CELLS, {}),
+    (m.WantSparseRow(0, LAST, 0), WORDS, {}),
+    *(
+        (msgspec.structs.replace(want, keep=keep), told, settled)
+        for keep in (False, True)
+        for want, told, settled in (
+            (insertion(FREE + 1), OTHER_SLOT, {}),
+            (insertion(0), OTHER_SLOT, {}),
+            (insertion(PAIR), OTHER_SLOT, {}),
+            (insertion(LAST), OTHER_SLOT, {}),
+            (insertion(parents=(2, 2)), COMMON, {}),
+            (insertion(parents=(PAIR, PAIR)), COMMON, {}),
+            (insertion(parents=(PAIR, 1)), COMMON, {}),
+            (insertion(parents=(0, PAIR)), COMMON, {}),
+            (insertion(parents=(2, FREE)), NOTHING_THERE, {}),
+            (insertion(parents=(FREE, FREE)), NOTHING_THERE, {}),
+            (insertion(parents=(LAST, 2)), NOTHING_THERE, {}),
+            (insertion(parents=(0, 1)), ALREADY, {}),
+            (insertion(parents=(1, 0)), ALREADY, {}),
+            (insertion(parents=(0, 1), entry=1), ALREADY, {}),
+            (insertion(parents=(PAIR, 2)), TOO_LONG, {"max_itemset_size": 2}),
+            (insertion(entry=4), TOO_RARE, {"min_count": 5}),
+            (insertion(cells=0), CELLS, {}),
+            (insertion(cells=LAST), WORDS, {}),
+        )
+    ),
+    (m.WantRemovals([0], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([FREE], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([LAST], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([PAIR] * 63 + [0], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([PAIR], 0, 0), CELLS, {}),
+    (m.WantRemovals([PAIR], LAST, 0), WORDS, {}),
+    (m.WantFinal(57), BITS, {}),
+    (m.WantFinal(64), BITS, {}),
 ]
+ONCE = "which is done once, at the start, for a smallest count"
+NOT_LAST = "not what was removed last"
+
+
+def dropping(*items):
+    return m.Drop(vector(items))
+
+
 BAD_MOVES = [
-    m.Insert(N_ITEMS + 1, [0, 1], 5),
-    m.Insert(0, [0, 1], 5),
-    m.Insert(LAST, [0, 1], 5),
-    m.Insert(N_ITEMS, [1, 0], 5),
-    m.Insert(N_ITEMS, [0, N_ITEMS], 5),
-    m.Remove(0),
-    m.Remove(N_ITEMS),
-    m.Remove(LAST),
+    ([m.Insert(FREE + 1, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.Insert(0, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.Insert(PAIR, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.Insert(LAST, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.Insert(FREE, (2, FREE), 9)], NOTHING_THERE, {}),
+    ([m.Insert(FREE, (LAST, 2), 9)], NOTHING_THERE, {}),
+    ([m.Remove(PAIR), m.Insert(PAIR, (PAIR, 2), 9)], NOTHING_THERE, {}),
+    ([m.Insert(FREE, (2, 2), 9)], COMMON, {}),
+    ([m.Insert(FREE, (1, PAIR), 9)], COMMON, {}),
+    ([m.Insert(FREE, (0, 1), 9)], ALREADY, {}),
+    ([m.Insert(FREE, (1, 0), 5)], ALREADY, {}),
+    # the same union, of other elements
+    ([m.Insert(FREE, (PAIR, 2), 9), m.Insert(11, (1, 2), 9), m.Insert(12, (11, 0), 8)], ALREADY, {}),
+    ([m.Insert(FREE, (PAIR, 2), 9)], TOO_LONG, {"max_itemset_size": 2}),
+    ([m.Insert(FREE, (2, 3), 4)], TOO_RARE, {"min_count": 5}),
+    ([m.Remove(0)], NOTHING_THERE, {}),
+    ([m.Remove(FREE)], NOTHING_THERE, {}),
+    ([m.Remove(LAST)], NOTHING_THERE, {}),
+    ([m.Remove(PAIR), m.Remove(PAIR)], NOTHING_THERE, {}),
+    ([m.Restore(PAIR)], NOT_LAST, {}),
+    ([m.Restore(0)], NOT_LAST, {}),
+    ([m.Restore(LAST)], NOT_LAST, {}),
+    ([m.Remove(PAIR), m.Restore(FREE)], NOT_LAST, {}),
+    ([m.Remove(PAIR), m.Restore(PAIR), m.Restore(PAIR)], NOT_LAST, {}),
+    ([m.Insert(FREE, (2, 3), 9), m.Remove(FREE), m.Remove(PAIR), m.Restore(FREE)], NOT_LAST, {}),
+    # another element is in the slot, or may be
+    ([m.Remove(PAIR), m.Insert(PAIR, (2, 3), 9), m.Restore(PAIR)], NOT_LAST, {}),
+    ([m.Insert(FREE, (2, 3), 9), m.Remove(PAIR), m.Insert(PAIR, (0, 1), 9), m.Restore(PAIR)], NOT_LAST, {}),
+    ([dropping(4)], ONCE, {}),
+    ([dropping()], ONCE, {}),
+    ([dropping(4)], ONCE, {"min_count": 5}),
+    ([m.Remove(PAIR), dropping(4)], ONCE, {"min_count": 5}),
+    ([dropping(N_ITEMS)], "at most 8 makes sense", {"min_count": 5}),
+    ([m.Drop(m.Vector(3, 8, b""))], "has 0 bytes", {"min_count": 5}),
 ]
 
 
@@ -114,30 +218,275 @@ def allocated(act):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("want", BAD_WANTS, ids=lambda want: repr(want)[:60])
-def test_x_refuses_questions_that_make_no_sense(want):
-    variant, database = side("x")
+@pytest.mark.parametrize(
+    ("want", "told", "settled"), BAD_WANTS, ids=[f"{want!r}{settled}"[:90] for want, _, settled in BAD_WANTS]
+)
+def test_x_refuses_questions_that_make_no_sense(want, told, settled):
+    variant, database = searching(**settled)
 
     def refused():
-        with pytest.raises((ProtocolError, RingError)):
+        with pytest.raises((ProtocolError, RingError), match=told):
             variant.answer(asked(want))
 
     assert allocated(refused) < 1 << 20
     check_covers(variant._state, database)
 
 
-@pytest.mark.parametrize("move", BAD_MOVES, ids=repr)
-def test_x_refuses_moves_that_make_no_sense(move):
-    variant, database = side("x")
-    with pytest.raises(ProtocolError, match="it is refused"):
-        variant.answer(asked(m.WantSupports(40), moves=[move]))
+@pytest.mark.parametrize(
+    ("moves", "told", "settled"), BAD_MOVES, ids=[f"{moves!r}{settled}"[:90] for moves, _, settled in BAD_MOVES]
+)
+def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
+    variant, database = searching(**settled)
+    for move in moves[:-1]:
+        variant.answer(asked(ROW, moves=[move]))
+    with pytest.raises(ProtocolError, match=told):
+        variant.answer(asked(ROW, moves=moves[-1:]))
     check_covers(variant._state, database)
+    # All in one question are refused as well, if not for that they are too many.
+    if sum(isinstance(move, m.Insert) for move in moves) > MAX_ENTERING:
+        told = "and has 3 enter"
+    variant, database = searching(**settled)
+    with pytest.raises(ProtocolError, match=told):
+        variant.answer(asked(ROW, moves=moves))
+    check_covers(variant._state, database)
+
+
+@pytest.mark.parametrize(
+    ("messages", "settled"),
+    [
+        ([asked(m.WantUnionSupport((PAIR, 2), 40))], {"min_support": 2, "max_itemset_size": 3}),
+        ([asked(m.WantUnionSupport((2, 0), 1))], {"order": "support"}),
+        ([asked(insertion(parents=(PAIR, 2), keep=True))], {"max_itemset_size": 3}),
+        ([asked(insertion(parents=(3, 2), entry=5, keep=False))], {"min_count": 5}),
+        ([asked(ROW, moves=[m.Insert(FREE, (PAIR, 2), 5)])], {"min_count": 5, "max_itemset_size": 3}),
+        ([asked(m.WantRemovals([PAIR] * 64, 9, 0), m.WantRows([0, PAIR], b"\x01\x38"))], {}),
+        ([asked(m.WantRows([0] * 4096, b"\x38" * 4096))], {}),
+        ([asked(ROW, moves=[m.Remove(PAIR)]), asked(ROW, moves=[m.Restore(PAIR)])], {}),
+        (
+            [
+                asked(ROW, moves=[m.Insert(FREE, (2, 3), 9)]),
+                asked(ROW, moves=[m.Remove(PAIR)]),
+                asked(ROW, moves=[m.Remove(FREE), m.Restore(FREE)]),
+                asked(ROW, moves=[m.Restore(PAIR)]),
+            ],
+            {},
+        ),
+    ],
+)
+def test_x_answers_what_is_just_allowed(messages, settled):
+    variant, database = searching(**settled)
+    for message in messages:
+        assert len(variant.answer(message).words)
+    check_covers(variant._state, database)
+
+
+TOO_MANY = "a search does no more than 3 and 2"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (asked(*[insertion(keep=False)] * 4), "tries 4 itemsets in a round and has 0 enter"),
+        (asked(*[insertion(keep=False)] * 4096), "tries 4096 itemsets in a round and has 0 enter"),
+        (asked(*[m.WantUnionSupport((2, 3), 40)] * 4), "tries 4 itemsets in a round and has 0 enter"),
+        (
+            asked(*[m.WantUnionSupport((2, 3), 40), insertion(keep=False)] * 2),
+            "tries 4 itemsets in a round and has 0 enter",
+        ),
+        (
+            asked(insertion(), insertion(FREE + 1, (4, 5)), insertion(FREE + 2, (6, 7))),
+            "tries 3 itemsets in a round and has 3 enter",
+        ),
+        (
+            asked(insertion(FREE + 2, (6, 7)), moves=[m.Insert(FREE, (2, 3), 9), m.Insert(FREE + 1, (4, 5), 9)]),
+            "tries 1 itemsets in a round and has 3 enter",
+        ),
+        (
+            asked(m.WantFinal(40), moves=[m.Insert(FREE + k, (2, 3 + k), 9) for k in range(3)]),
+            "tries 0 itemsets in a round and has 3 enter",
+        ),
+        (asked(ROW, moves=[m.Insert(FREE, (2, 3), 9)] * 4096), "has 4096 enter"),
+    ],
+    ids=lambda case: repr(case)[:60],
+)
+def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, told):
+    """Nothing of it is carried out: whoever could try thousands at once would count what it likes."""
+    variant, database = searching(min_support=2)
+    with pytest.raises(ProtocolError, match=f"{told}; {TOO_MANY}"):
+        variant.answer(message)
+    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+    check_covers(variant._state, database)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        asked(*[insertion(keep=False)] * 3),
+        asked(m.WantUnionSupport((2, 3), 40), insertion(keep=False), insertion(parents=(4, 5), keep=False)),
+        asked(insertion(FREE + 1, (4, 5)), ROW, moves=[m.Insert(FREE, (2, 3), 9)]),
+        asked(m.WantFinal(40), moves=[m.Insert(FREE, (2, 3), 9), m.Insert(FREE + 1, (4, 5), 9), m.Remove(PAIR)]),
+    ],
+    ids=lambda case: repr(case)[:60],
+)
+def test_x_answers_as_many_trials_in_a_round_as_a_search_makes(message):
+    variant, database = searching(min_support=2)
+    assert len(variant.answer(message).words)
+    check_covers(variant._state, database)
+
+
+def test_x_does_not_say_by_a_refusal_how_large_a_count_is():
+    """Counts that do not fit wrap around: with few bits a question is answered just as with many."""
+    wide, database = searching(min_support=2)
+    narrow, _ = searching(min_support=2)
+    length = 2 + N_ITEMS - 1  # all slots that were ever used
+    most = int(database.supports.max())
+    assert most > 8
+    for bits in (1, 2, 3):
+        rows, few = (v.answer(asked(m.WantRows([2], bytes([b])))).words for v, b in ((wide, 40), (narrow, bits)))
+        counts = Ring(40, (1 << 40) - 1).read(rows, length=length)
+        assert counts.max() >= 1 << bits
+        assert Ring(bits, (1 << bits) - 1).read(few, length=length).tolist() == (counts % (1 << bits)).tolist()
+        want = m.WantUnionSupport((PAIR, 2), bits)
+        (support,) = Ring(40, (1 << 40) - 1).read(wide.answer(asked(m.WantUnionSupport((PAIR, 2), 40))).words, length=1)
+        assert narrow.answer(asked(want)).words.tolist() == [support % (1 << bits)]
+    final, few = (v.answer(asked(m.WantFinal(b))).words for v, b in ((wide, 40), (narrow, 2)))
+    counts = Ring(40, (1 << 40) - 1).read(final, length=2)
+    assert counts.max() >= 4
+    assert Ring(2, 3).read(few, length=2).tolist() == (counts % 4).tolist()
+
+
+def test_x_drops_items_once_and_before_any_itemset():
+    variant, database = searching(pair=False, min_count=5)
+    variant.answer(asked(ROW))
+    variant.answer(asked(ROW, moves=[dropping(2, 4)]))
+    check_covers(variant._state, database, dropped=(2, 4))
+    with pytest.raises(ProtocolError, match=ONCE):
+        variant.answer(asked(ROW, moves=[dropping(5)]))
+    check_covers(variant._state, database, dropped=(2, 4))
+    variant, database = searching(pair=False, min_count=5)
+    with pytest.raises(ProtocolError, match=ONCE):
+        variant.answer(asked(ROW, moves=[dropping(2), dropping()]))
+
+
+# -- x: what is asked when -------------------------------------------------------------------------------------------
+
+
+SUPPORTS, FINAL = m.WantSupports(), m.WantFinal(40)
+IN_THE_SEARCH = [
+    ROW,
+    m.WantSparseRow(0, 9, 0),
+    m.WantUnionSupport((2, 3), 40),
+    insertion(keep=True),
+    insertion(keep=False),
+    m.WantRemovals([PAIR], 9, 0),
+]
+AT_THE_START = "at the start; the search never does"
+AFTER = "after the search; the search never does"
+DURING = "during the search; the search never does"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(asked(want) for want in (*IN_THE_SEARCH, FINAL)),
+        *(asked(SUPPORTS, want) for want in (*IN_THE_SEARCH, FINAL, SUPPORTS)),
+        *(asked(want, SUPPORTS) for want in (*IN_THE_SEARCH, FINAL)),
+        *(
+            asked(SUPPORTS, moves=[move])
+            for move in (m.Insert(PAIR, (0, 1), 9), m.Remove(PAIR), m.Restore(PAIR), dropping(2))
+        ),
+    ],
+    ids=lambda message: repr(message)[:80],
+)
+def test_x_begins_with_supports_alone(message):
+    variant, database = side("x", min_support=2, min_count=5)
+    with pytest.raises(ProtocolError, match=AT_THE_START):
+        variant.answer(message)
+    check_covers(variant._state, database)
+    assert not variant._state.table.itemsets
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        asked(SUPPORTS),
+        asked(SUPPORTS, moves=[m.Remove(PAIR)]),
+        *(asked(SUPPORTS, want) for want in (*IN_THE_SEARCH, FINAL)),
+        *(asked(want, SUPPORTS) for want in IN_THE_SEARCH),
+        *(asked(FINAL, want) for want in (*IN_THE_SEARCH, FINAL)),
+        *(asked(want, FINAL) for want in IN_THE_SEARCH),
+        asked(FINAL, FINAL, moves=[m.Remove(PAIR)]),
+    ],
+    ids=lambda message: repr(message)[:80],
+)
+def test_x_is_asked_for_supports_once_and_for_final_counts_alone(message):
+    variant, database = searching(min_support=2)
+    with pytest.raises(ProtocolError, match=DURING):
+        variant.answer(message)
+    check_covers(variant._state, database)
+    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        asked(FINAL),
+        asked(SUPPORTS),
+        *(asked(want) for want in IN_THE_SEARCH),
+        *(asked(want, moves=[m.Remove(PAIR)]) for want in IN_THE_SEARCH),
+        *(asked(FINAL, want, moves=[m.Remove(PAIR)]) for want in (*IN_THE_SEARCH, FINAL, SUPPORTS)),
+        asked(FINAL, moves=[m.Insert(FREE, (2, 3), 9)]),
+        asked(FINAL, moves=[m.Remove(PAIR), m.Insert(PAIR, (2, 3), 9)]),
+        asked(FINAL, moves=[m.Remove(PAIR), m.Restore(PAIR)]),
+        asked(FINAL, moves=[dropping(2)]),
+        asked(FINAL, moves=[dropping(2), m.Remove(PAIR)]),
+    ],
+    ids=lambda message: repr(message)[:80],
+)
+def test_x_is_asked_nothing_new_after_the_search(message):
+    variant, database = searching(min_support=2, min_count=5)
+    variant.answer(asked(FINAL))
+    with pytest.raises(ProtocolError, match=AFTER):
+        variant.answer(message)
+    check_covers(variant._state, database)
+    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+    # What is left can still leave, each of it once.
+    variant.answer(asked(FINAL, moves=[m.Remove(PAIR)]))
+    with pytest.raises(ProtocolError, match=NOTHING_THERE):
+        variant.answer(asked(FINAL, moves=[m.Remove(PAIR)]))
+    check_covers(variant._state, database)
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_x_answers_at_the_end_for_every_itemset_in_cover_order(least):
+    """Usage and support; where the settings say how many members must have it, also whether it and each item are."""
+    variant, database = searching(min_members_with=least)
+    moves = [m.Insert(FREE, (2, 3), 30), m.Insert(FREE + 1, (PAIR, 2), 20)]
+    words = variant.answer(asked(FINAL, moves=moves)).words
+    rows = [set(database.items[a:b].tolist()) for a, b in zip(database.offsets, database.offsets[1:], strict=False)]
+    usages, supports = [0, 0, 0], []
+    table = [{0, 1, 2}, {2, 3}, {0, 1}]
+    for row in rows:
+        left = set(row)
+        for k, itemset in enumerate(table):
+            if itemset <= left:
+                usages[k] += 1
+                left -= itemset
+    supports = [sum(itemset <= row for row in rows) for itemset in table]
+    ring = Ring(40, (1 << 40) - 1)
+    assert ring.read(words[: ring.words(6)], length=6).tolist() == [*usages, *supports]
+    rest = words[ring.words(6) :]
+    if least == 1:
+        assert not len(rest)
+    else:
+        has = [*(usage > 0 for usage in usages), *(any(i in row for row in rows) for i in range(N_ITEMS))]
+        assert Ring(2, 2).read(rest, length=3 + N_ITEMS).tolist() == [int(one) for one in has]
 
 
 def test_x_refuses_more_than_an_answer_can_hold():
     """Each question could be answered; all together could not, and it is noticed on the way."""
-    variant, _ = side("x")
-    half = m.WantSparseRow(0, N_ITEMS, 800_000, 0)
+    variant, _ = searching()
+    half = m.WantSparseRow(0, 800_000, 0)
 
     def refused():
         with pytest.raises(ProtocolError, match=r"asked for \d+ words; an answer has at most"):
@@ -146,77 +495,129 @@ def test_x_refuses_more_than_an_answer_can_hold():
     assert allocated(refused) < 1 << 27
 
 
+def some_parents(rng, table):
+    """Two elements, most of them alive and without an item in common."""
+    alive = [*table.itemsets, *range(N_ITEMS)]
+    x = rng.choice(alive)
+    apart = [s for s in alive if not {*table.items_of(s)} & {*table.items_of(x)}]
+    dead = rng.choice([table.free_slot, table.fresh_slot, LAST, rng.randrange(40)])
+    return rng.choice([(x, rng.choice(apart or alive))] * 8 + [(x, x), (x, rng.choice(alive)), (x, dead), (dead, x)])
+
+
 def some_want(rng, table):
     """A question near the edge of what makes sense."""
     slot = rng.choice([0, N_ITEMS - 1, N_ITEMS, table.free_slot, table.free_slot + 1, rng.randrange(40), LAST])
     fresh = rng.choice([table.free_slot] * 6 + [slot])
-    length = rng.choice([0, 1, N_ITEMS, N_ITEMS + 1, table.free_slot + 1, 40, 64, 200, LAST])
     bits = rng.choice([1, 2, 5, 8, 40, 56, 57, 64])
     cells = rng.choice([0, 1, 2, 7, 30, 1000, LAST])
     seed = rng.choice([0, 1, 1 << 53, rng.getrandbits(50)])
-    size = rng.choice([2, 2, 3, 5, N_ITEMS])
-    items = sorted(rng.sample(range(N_ITEMS), size))
-    if rng.random() < 0.1:
-        items = [rng.choice([*range(N_ITEMS), N_ITEMS, m.MOST_ITEMS - 1]) for _ in range(size)]
+    parents = some_parents(rng, table)
     entry = rng.choice([0, 1, 5, 1 << 53])
     alive = [*table.itemsets, *range(N_ITEMS)]
     slots = [rng.choice([slot, *alive]) for _ in range(rng.randint(1, 6))]
     widths = bytes(rng.choice([8, 8, 8, bits, 0, 255]) for _ in slots)
     return rng.choice(
         [
-            m.WantSupports(bits),
-            m.WantSupportOf([items], bits),
-            m.WantRows(slots, widths if rng.random() < 0.9 else widths[1:] or b"\x01", length),
-            m.WantRows(rng.choices(alive, k=4), bytes([8] * 4), max(length, 64)),
-            m.WantSparseRow(slot, length, cells, seed),
-            m.WantInsertion(fresh, items, entry, length, cells, seed, rng.random() < 0.5),
-            m.WantInsertion(table.free_slot, items, entry, 64, 30, seed, keep=True),
-            m.WantRemovals(slots, length, cells, seed),
-            m.WantRemovals([s for s in slots if s in table.itemsets] or [slot], 64, 30, seed),
+            m.WantSupports(),
+            m.WantUnionSupport(parents, bits),
+            m.WantRows(slots, widths if rng.random() < 0.9 else widths[1:] or b"\x01"),
+            m.WantSparseRow(slot, cells, seed),
+            m.WantInsertion(fresh, parents, entry, cells, seed, rng.random() < 0.5),
+            m.WantInsertion(table.free_slot, parents, 9, 30, seed, keep=True),
+            m.WantRemovals(slots, cells, seed),
+            m.WantRemovals([s for s in slots if s in table.itemsets] or [slot], 30, seed),
         ]
     )
 
 
+def good_ask(rng, table, longest, number):
+    """One that is answered in any table, with a move that can be made in it."""
+    alive = [*table.itemsets, *range(N_ITEMS)]
+    pairs = [(x, y, {*table.items_of(x), *table.items_of(y)}) for x, y in combinations(alive, 2)]
+    pairs = [
+        (x, y)
+        for x, y, items in pairs
+        if len(items) == len(table.items_of(x)) + len(table.items_of(y)) <= (longest or N_ITEMS)
+        and tuple(sorted(items)) not in table.present
+    ]
+    wants = [
+        m.WantRows(rng.choices(alive, k=4), bytes(rng.randint(1, 56) for _ in range(4))),
+        m.WantSparseRow(rng.choice(alive), 30, rng.getrandbits(50)),
+    ]
+    moves = []
+    if table.itemsets:
+        wants.append(m.WantRemovals(rng.choices([*table.itemsets], k=rng.randint(1, 8)), 30, rng.getrandbits(50)))
+    if table.itemsets and rng.random() < 0.1:
+        slot = rng.choice([*table.itemsets])
+        moves = rng.choice([[m.Remove(slot), m.Restore(slot)], [m.Remove(slot)]])
+        wants = wants[:1] if slot not in wants[0].slots else [m.WantRows([0], b"\x08")]
+    elif pairs:
+        parents, entry = rng.choice(pairs), rng.choice([5, 9, 1 << 53])
+        insert = m.WantInsertion(table.free_slot, parents, entry, 30, rng.getrandbits(50), rng.random() < 0.3)
+        wants.append(insert)
+    return asked(rng.choice(wants), moves=moves, number=number)
+
+
 def some_move(rng, table):
     slot = rng.choice([*table.itemsets, *table.itemsets, 0, N_ITEMS, table.free_slot, LAST])
-    items = sorted(rng.sample(range(N_ITEMS), rng.choice([2, 3, N_ITEMS])))
     return rng.choice(
-        [m.Remove(slot), m.Insert(rng.choice([table.free_slot, slot]), items, rng.choice([0, 9, 1 << 53]))]
+        [
+            m.Remove(slot),
+            m.Restore(table.free_slot),
+            m.Restore(slot),
+            m.Insert(rng.choice([table.free_slot, slot]), some_parents(rng, table), rng.choice([0, 9, 1 << 53])),
+        ]
     )
 
 
 def test_x_takes_no_itemset_twice():
     """Removing one of the two would take the other out of the order: the covers would have what the table has not."""
-    variant, _ = side("x")
-    variant.answer(asked(m.WantSupports(40), moves=[m.Insert(N_ITEMS, [0, 1], 9)]))
+    variant, _ = searching()
     for entry in (9, 5):
-        for want in (
-            asked(m.WantSupports(40), moves=[m.Insert(N_ITEMS + 1, [0, 1], entry)], number=1),
-            asked(m.WantInsertion(N_ITEMS + 1, [0, 1], entry, N_ITEMS + 2, 9, 0, keep=True), number=1),
-        ):
-            with pytest.raises(ProtocolError, match="in it already"):
-                variant.answer(want)
+        for parents in ((0, 1), (1, 0)):
+            for message in (
+                asked(ROW, moves=[m.Insert(FREE, parents, entry)]),
+                asked(insertion(parents=parents, entry=entry, keep=True)),
+                asked(insertion(parents=parents, entry=entry, keep=False)),
+            ):
+                with pytest.raises(ProtocolError, match=ALREADY):
+                    variant.answer(message)
 
 
 @given(st.integers(0, 1 << 60))
 @example(20349)
 @settings(max_examples=120)
 def test_x_survives_whatever_is_asked(seed):
-    """Dozens of questions one after the other, some of them answered: the covers stay covers."""
+    """Dozens of questions one after the other, at least every other one answered: the covers stay covers."""
     rng = random.Random(seed)
-    variant, database = side("x", seed=rng.randrange(20))
+    settled = {
+        "min_support": rng.choice([1, 1, 2]),
+        "min_count": rng.choice([1, 1, 5]),
+        "max_itemset_size": rng.choice([None, None, 2, 4]),
+        "min_members_with": rng.choice([1, 2]),
+    }
+    variant, database = searching(rng.randrange(20), pair=False, **settled)
     table = variant._state.table
-    answered = 0
+    dropped = set()
+    if settled["min_count"] > 1 and rng.random() < 0.5:
+        dropped = set(rng.sample(range(N_ITEMS), rng.choice([0, 1, 3])))
+        variant.answer(asked(ROW, moves=[dropping(*sorted(dropped))]))
     for number in range(50):
         moves = [some_move(rng, table) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
         try:
             reply = variant.answer(asked(some_want(rng, table), moves=moves, number=number))
+            assert reply.words.dtype == np.uint64
         except (ProtocolError, SecureAggregationError):
-            continue
-        answered += 1
-        assert reply.words.dtype == np.uint64
-    assert answered
-    check_covers(variant._state, database)
+            pass
+        # Whatever was refused, what makes sense is answered.
+        reply = variant.answer(good_ask(rng, table, settled["max_itemset_size"], number))
+        assert len(reply.words)
+    check_covers(variant._state, database, dropped)
+    variant.answer(asked(FINAL))
+    while table.itemsets:
+        gone = rng.sample(sorted(table.itemsets), rng.randint(1, min(4, len(table))))
+        variant.answer(asked(FINAL, moves=[m.Remove(slot) for slot in gone]))
+        check_covers(variant._state, database, dropped)
 
 
 # -- so --------------------------------------------------------------------------------------------------------------
@@ -275,7 +676,7 @@ def test_so_refuses_pairs_that_make_different_itemsets():
 def begun(seed=1):
     """An SA client whose index has all its own pairs in it."""
     variant, database = side("sa", seed)
-    variant.answer(m.AskIndexedUsages(0, 0, 40))
+    variant.answer(m.AskIndexedUsages(0, 0))
     named = variant.answer(m.AskStructure(1, None, NONE))
     keys = sorted(zip(named.x.values().tolist(), named.y.values().tolist(), strict=True))
     x, y = zip(*keys, strict=True)
@@ -289,8 +690,7 @@ NONE = vector([])
 @pytest.mark.parametrize(
     "ask",
     [
-        m.AskIndexedUsages(3, 0, 57),
-        m.AskIndexedUsages(3, 0, 1),
+        m.AskIndexedUsages(3, 0),
         m.AskStructure(3, None, vector([5, 5])),
         m.AskStructure(3, None, vector([1 << 40])),
         m.AskStructure(3, None, vector([100_000])),
@@ -302,16 +702,19 @@ NONE = vector([])
         m.AskIndexed(3, 0, NONE, NONE, vector([N_ITEMS]), 40),
         m.AskIndexed(3, 0, NONE, NONE, vector([0] * 100_000), 40),
         m.AskIndexed(3, 0, NONE, NONE, vector([1, 0]), 40),
-        m.AskIndexed(3, 0, NONE, NONE, vector([0, 1]), 1),
+        m.AskIndexed(3, 0, NONE, NONE, vector([0]), 57),
         m.AskIndexed(3, 0, NONE, NONE, vector([0]), 64),
         m.AskStructure(3, None, m.Vector(3, 8, b"")),
-        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), LAST, 56),
-        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), N_ITEMS + 2, 40),
-        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), 0, 40),
-        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), N_ITEMS + 1, 1),
-        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), N_ITEMS + 1, 64),
-        m.AskEvaluation(3, 0, m.Entered(LAST, [(0, 1)], 5), N_ITEMS + 1, 40),
-        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1), (0, 2)], 5), N_ITEMS + 1, 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), 57),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), 64),
+        m.AskEvaluation(3, 0, m.Entered(0, [(0, 1)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS - 1, [(0, 1)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS + 1, [(0, 1)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(LAST, [(0, 1)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 0)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, N_ITEMS)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(LAST, LAST)], 5), 40),
+        m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1), (0, 2)], 5), 40),
         m.AskStructure(3, m.Entered(0, [(0, 1)], 5), NONE),
         m.AskStructure(3, m.Entered(N_ITEMS - 1, [(0, 1)], 5), NONE),
         m.AskStructure(3, m.Entered(N_ITEMS + 1, [(0, 1)], 5), NONE),
@@ -322,7 +725,7 @@ NONE = vector([])
         m.AskStructure(3, m.Entered(N_ITEMS, [(LAST, LAST)], 5), NONE),
         m.AskIndexedSupports(3, 0, None, vector([N_ITEMS]), 40),
         m.AskIndexedSupports(3, 0, None, vector([0] * (N_ITEMS + 1)), 40),
-        m.AskIndexedSupports(3, 0, None, vector([0]), 1),
+        m.AskIndexedSupports(3, 0, None, vector([0]), 57),
         m.AskIndexedSupports(3, 0, m.Entered(0, [(0, 1)], 5), NONE, 40),
     ],
     ids=lambda ask: repr(ask)[:70],
@@ -344,6 +747,7 @@ def test_sa_refuses_pairs_that_the_index_has_and_pairs_named_twice():
     with pytest.raises(ProtocolError, match="name pairs or elements twice"):
         variant.answer(m.AskIndexed(3, 0, vector([x]), vector([y]), NONE, 40))
     variant, _ = side("sa")
+    variant.answer(m.AskIndexedUsages(0, 0))
     with pytest.raises(ProtocolError, match="no pairs of elements in ascending order"):
         variant.answer(m.AskIndexed(3, 0, vector([0, 0]), vector([1, 1]), NONE, 40))
 
@@ -356,11 +760,58 @@ def test_sa_refuses_a_number_for_two_itemsets():
         variant.answer(m.AskStructure(4, m.Entered(N_ITEMS, [other], 5), NONE))
 
 
+SA_QUESTIONS = [
+    m.AskIndexedUsages(3, 0),
+    m.AskStructure(3, None, NONE),
+    m.AskIndexed(3, 0, NONE, NONE, NONE, 40),
+    m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), 40),
+    m.AskIndexedSupports(3, 0, None, NONE, 40),
+]
+ANOTHER_TIME = "at another time than the search does"
+
+
+@pytest.mark.parametrize("ask", SA_QUESTIONS, ids=lambda ask: type(ask).__name__)
+def test_sa_is_asked_for_usages_first_and_for_supports_last(ask):
+    first = isinstance(ask, m.AskIndexedUsages)
+    variant, _ = side("sa")
+    if first:
+        variant.answer(ask)
+    for question in SA_QUESTIONS if first else [ask]:
+        if first is isinstance(question, m.AskIndexedUsages):
+            with pytest.raises(ProtocolError, match=ANOTHER_TIME):
+                variant.answer(question)
+    variant, _, _ = begun()
+    variant.answer(m.AskIndexedSupports(3, 0, None, NONE, 40))
+    with pytest.raises(ProtocolError, match=ANOTHER_TIME):
+        variant.answer(ask)
+
+
+def test_sa_does_not_say_by_a_refusal_how_large_a_count_is():
+    """As X: what does not fit wraps around."""
+    (wide, database, keys), (narrow, _, _) = begun(), begun()
+    ring = Ring(40, (1 << 40) - 1)
+    for bits in (1, 2, 3):
+        few = Ring(bits, (1 << bits) - 1)
+        asks = [
+            (m.AskIndexed(3, 0, NONE, NONE, vector(range(N_ITEMS)), bits), len(keys)),
+            (m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [keys[0]], 9), bits), 2 * (N_ITEMS + 1)),
+        ]
+        for ask, length in asks:
+            counts = ring.read(wide.answer(msgspec.structs.replace(ask, bits=40)).words, length=length)
+            assert counts.max() >= 1 << bits
+            assert few.read(narrow.answer(ask).words, length=length).tolist() == (counts % (1 << bits)).tolist()
+    supports = database.supports
+    assert supports.max() > 3
+    words = narrow.answer(m.AskIndexedSupports(9, 0, None, vector(range(N_ITEMS)), 2)).words
+    assert Ring(2, 3).read(words, length=N_ITEMS).tolist() == (supports % 4).tolist()
+
+
 @given(st.integers(0, 1 << 60))
 @settings(max_examples=120)
 def test_sa_survives_whatever_is_asked(seed):
     rng = random.Random(seed)
     variant, database, keys = begun(rng.randrange(20))
+    answered = 0
     for number in range(3, 45):
         known = variant._known
         some = rng.choice([0, 1, N_ITEMS - 1, N_ITEMS, known - 1, known, known + 1, LAST])
@@ -369,57 +820,73 @@ def test_sa_survives_whatever_is_asked(seed):
         bits = rng.choice([1, 4, 40, 40, 40, 56, 57, 64])
         pool = [0, 1, 2, known - 1, known, 300]
         x, y, elements, gone = (sorted(rng.choices(pool, k=rng.choice([0, 0, 1, 2]))) for _ in range(4))
-        ask = rng.choice(
-            [
-                m.AskIndexedUsages(number, 0, bits),
-                m.AskStructure(number, rng.choice([None, entered]), vector(gone)),
-                m.AskIndexed(number, 0, vector(x), vector(y), vector(elements), bits),
-                m.AskIndexed(number, 0, NONE, NONE, vector(sorted(set(elements))), bits),
-                m.AskEvaluation(number, 0, entered, rng.choice([0, known, known + 1, LAST]), bits),
-                m.AskIndexedSupports(number, 0, rng.choice([None, entered]), vector(elements), bits),
-            ]
-        )
+        asks = [
+            m.AskIndexedUsages(number, 0),
+            m.AskStructure(number, rng.choice([None, entered]), vector(gone)),
+            m.AskIndexed(number, 0, vector(x), vector(y), vector(elements), bits),
+            m.AskIndexed(number, 0, NONE, NONE, vector(sorted(set(elements))), bits),
+            m.AskEvaluation(number, 0, entered, bits),
+        ]
+        if number > 40:  # nothing comes after it, if it is answered
+            asks = [m.AskIndexedSupports(number, 0, rng.choice([None, entered]), vector(elements), bits)]
         try:
-            variant.answer(ask)
+            variant.answer(rng.choice(asks))
         except (ProtocolError, SecureAggregationError):
             continue
+        answered += 1
+    assert answered
     check_covers(variant._local._state, database)
 
 
 # -- a session: what it agreed to ------------------------------------------------------------------------------------
 
 
-def seated(variant="x", *, share=False, **settled):
+PEER = AgreementKey.from_random(bytes(31) + b"\7")
+
+
+def seated(variant="x", *, agreed=True, **settled):
+    """A client that has joined, and the roster that an honest server sends it."""
     named = databases(FIGURE)
-    site = sites_of(named, share_vocabulary=share, **settled)["c1"]
+    site = sites_of(named, variant, agreed=agreed, **settled)["c1"]
     client = ClientSession("c1", site)
-    keys = [client.join(bytes(range(32))).key, AgreementKey.from_random(bytes(31) + b"\7").public]
-    return client, m.Roster(RUN, m.Settings(variant, variant != "so", MOST), ["c1", "c2"], keys, b"", 0, [], [])
+    keys = [client.join(bytes(range(32))).key, PEER.public]
+    return client, m.Roster(RUN, site.settings, ["c1", "c2"], keys, b"", 0, [b"", b""])
+
+
+def confirmed(client, roster):
+    """The same, with everybody's signatures: it answers from now on."""
+    confirm = client.receive(roster)
+    assert client.receive(m.Confirmed(roster.epoch, [confirm.signature] * 2)) is None
+    return client
 
 
 def replaced(roster, **fields):
     return msgspec.structs.replace(roster, **fields)
 
 
+def alone(roster):
+    return {"members": ["c1"], "keys": roster.keys[:1], "certificates": [b""]}
+
+
+def crowded(roster):
+    return {"members": ["c1", "c2", "c2"], "keys": [*roster.keys, roster.keys[1]], "certificates": [b""] * 3}
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (lambda _: {"members": ["c1", "c3"]}, "the server's roster has the members 'c1', 'c3', this site agreed to"),
-        (lambda r: {"members": ["c1"], "keys": r.keys[:1]}, "with others it shares nothing"),
-        (lambda r: {"members": ["c1", "c2", "c2"], "keys": [*r.keys, r.keys[1]]}, "with others it shares nothing"),
-        (lambda _: {"members": ["c2", "c2"]}, "with others it shares nothing"),
-        (lambda r: {"keys": r.keys[:1]}, "with others it shares nothing"),
-        (lambda r: {"keys": [*r.keys, r.keys[0]]}, "with others it shares nothing"),
+        (alone, "with others it shares nothing"),
+        (crowded, "with others it shares nothing"),
+        (lambda _: {"members": ["c1", "c1"]}, "another key under this member's name"),
+        (lambda r: {"members": ["c1", "c1"], "keys": [r.keys[0]] * 2}, "with others it shares nothing"),
+        (lambda _: {"members": ["c2", "c2"]}, "another key under this member's name"),
+        (lambda r: {"keys": r.keys[:1]}, "2 members, 1 keys and 2 certificates"),
+        (lambda r: {"keys": [*r.keys, r.keys[0]]}, "2 members, 3 keys and 2 certificates"),
+        (lambda _: {"certificates": [b""]}, "2 members, 2 keys and 1 certificates"),
         (lambda r: {"keys": r.keys[::-1]}, "another key under this member's name"),
-        (lambda r: {"keys": [r.keys[0], r.keys[0]]}, "cannot agree on a secret with itself"),
-        (lambda r: {"keys": [r.keys[0], bytes(32)]}, "the key of member 'c2' is not a usable X25519 public key"),
+        (lambda r: {"keys": [PEER.public, r.keys[1]]}, "another key under this member's name"),
         (lambda _: {"ids": bytes(16)}, "a vocabulary of its own, but one was agreed on"),
-        (lambda _: {"settings": m.Settings("x", False, MOST)}, "wants counts without masks in x; this site does not"),
-        (lambda _: {"settings": m.Settings("sa", False, MOST)}, "wants counts without masks in sa"),
-        (lambda _: {"settings": m.Settings("x", True, 9)}, "for 9 transactions of 2 members, and this site has more"),
-        (lambda _: {"settings": m.Settings("x", True, MOST, True)}, "wants the labels of the items; this site does"),
-        (lambda _: {"settings": m.Settings("y", True, MOST)}, "announced the variant 'y'; known are x, sa, so"),
-        (lambda _: {"settings": m.Settings("", True, MOST)}, "announced the variant ''"),
     ],
 )
 def test_a_client_takes_no_seat_that_it_did_not_agree_to(change, told):
@@ -427,50 +894,83 @@ def test_a_client_takes_no_seat_that_it_did_not_agree_to(change, told):
     with pytest.raises(FedslimError, match=told):
         client.receive(replaced(roster, **change(roster)))
     assert client.state is ClientState.JOINING
-    assert isinstance(client.receive(roster), m.Ready)
+    assert isinstance(client.receive(roster), m.Confirm)
+
+
+AGREED = {
+    "variant": ("sa", "so", "y", ""),
+    "masked": (False,),
+    "most_transactions": (10, MOST - 1, MOST + 1),
+    "share_vocabulary": (True,),
+    "max_rounds": (None, 99, 101),
+    "pruning": (False,),
+    "order": ("support", "", "size"),
+    "max_itemset_size": (None, 4, 6),
+    "min_support": (1, 3),
+    "min_count": (1, 4, 6),
+    "min_members_with": (1, 3),
+}
+
+
+def test_every_setting_is_among_those_that_are_tried():
+    assert set(AGREED) == set(m.Settings.__struct_fields__)
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in AGREED.items() for value in values])
+def test_a_client_believes_its_own_file_and_not_the_server(name, value):
+    client, roster = seated(max_rounds=100, max_itemset_size=5, min_support=2, min_count=5, min_members_with=2)
+    own = getattr(roster.settings, name)
+    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this site agreed to {own!r}; every"):
+        client.receive(replaced(roster, settings=replaced(roster.settings, **{name: value})))
+    assert client.state is ClientState.JOINING
+    assert isinstance(client.receive(roster), m.Confirm)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_client_runs_only_the_variants_that_it_agreed_to(variant):
-    others = tuple(v for v in VARIANTS if v != variant)
-    client, roster = seated(variant, variants=others)
-    with pytest.raises(ProtocolError, match=f"wants to run {variant}; this site agreed to {', '.join(others)}"):
-        client.receive(roster)
-    client, roster = seated(variant, variants=(variant,))
-    assert isinstance(client.receive(roster), m.Ready)
+def test_a_client_runs_only_the_variant_that_it_agreed_to(variant):
+    for other in VARIANTS:
+        client, _ = seated(other)
+        _, roster = seated(variant)
+        if other == variant:
+            assert isinstance(client.receive(roster), m.Confirm)
+            continue
+        with pytest.raises(ProtocolError, match=f"announced variant = '{variant}', and this site agreed to '{other}'"):
+            client.receive(roster)
 
 
 def test_the_most_transactions_may_be_just_enough():
-    client, roster = seated()
-    assert isinstance(client.receive(replaced(roster, settings=m.Settings("x", True, 10))), m.Ready)
+    """A site sees for itself whether its part fits, before anybody hears of it."""
+    client, roster = seated(most=10)
+    assert isinstance(client.receive(roster), m.Confirm)
+    with pytest.raises(ParameterError, match="for 9 transactions of 2 members, and this site has 5, which is more"):
+        seated(most=9)
 
 
 @pytest.mark.parametrize("ids", [bytes(15), bytes(17), bytes(32), b"\2" * 16 + b"\1" * 16])
 def test_a_vocabulary_of_the_servers_must_be_one(ids):
-    client = ClientSession("c1", sites_of(databases(FIGURE), agreed=False)["c1"])
-    client.join(bytes(range(32)))
-    _, roster = seated()
+    client, roster = seated(agreed=False)
     with pytest.raises(ProtocolError, match="the server's vocabulary"):
         client.receive(replaced(roster, ids=ids))
+    assert client.state is ClientState.JOINING
 
 
 def test_a_vocabulary_of_the_servers_must_have_the_clients_items():
-    client = ClientSession("c1", sites_of(databases(FIGURE), agreed=False)["c1"])
-    client.join(bytes(range(32)))
-    _, roster = seated()
-    with pytest.raises(FedslimError, match="the agreed vocabulary lacks"):
-        client.receive(replaced(roster, ids=bytes(16)))
+    client, roster = seated(agreed=False)
+    own = sorted(SECRET.ids_of("abcde"))
+    for ids in (bytes(16), b"".join(own[:-1]), b"".join(own[1:]), b""):
+        with pytest.raises(ProtocolError, match="does not have all the ids that this member has sent"):
+            client.receive(replaced(roster, ids=ids))
+        assert client.state is ClientState.JOINING
+    assert isinstance(client.receive(replaced(roster, ids=b"".join(own))), m.Confirm)
 
 
 def test_a_site_that_uses_another_secret_does_not_take_part():
     named = databases(FIGURE)
     other = ItemSecret.from_random(bytes(32))
-    site = Site(named["c1"], ("c1", "c2"), other, Vocabulary.of(named["c1"].vocabulary, SECRET))
-    client = ClientSession("c1", site)
-    client.join(bytes(range(32)))
-    _, roster = seated()
+    vocabulary = Vocabulary.of(named["c1"].vocabulary, SECRET)
+    site = Site(named["c1"], ("c1", "c2"), settings_for("x"), other, vocabulary)
     with pytest.raises(FedslimError, match="secret"):
-        client.receive(roster)
+        ClientSession("c1", site)
 
 
 def test_whoever_is_not_among_its_own_members_cannot_begin():
@@ -478,15 +978,144 @@ def test_whoever_is_not_among_its_own_members_cannot_begin():
         ClientSession("c9", sites_of(databases(FIGURE))["c1"])
 
 
+# -- a session: what everybody confirmed -----------------------------------------------------------------------------
+
+
+FIRST = {"x": m.Ask(0, 0, [], [m.WantSupports()]), "sa": m.AskIndexedUsages(0, 0), "so": m.AskUsages(0)}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda own: m.Confirmed(0, [own]), "passed on 1 signatures of epoch 0 for a roster of 2"),
+        (lambda own: m.Confirmed(0, [own] * 3), "passed on 3 signatures of epoch 0 for a roster of 2"),
+        (lambda own: m.Confirmed(1, [own] * 2), "2 signatures of epoch 1 .* in epoch 0"),
+        (lambda own: m.Confirmed(0, [own, bytes(32)]), "member 'c2' was shown another roster"),
+        (lambda own: m.Confirmed(0, [own, b""]), "member 'c2' was shown another roster"),
+        (lambda own: m.Confirmed(0, [bytes(32), own]), "member 'c1' was shown another roster"),
+    ],
+)
+def test_a_client_answers_nothing_before_everybody_signed_what_it_signed(variant, change, told):
+    client, roster = seated(variant)
+    own = client.receive(roster).signature
+    for _ in range(2):
+        with pytest.raises(FedslimError, match=told):
+            client.receive(change(own))
+        assert client.state is ClientState.CONFIRMING
+        assert not client._secrets
+        with pytest.raises(ProtocolError, match="while this client was waiting for the others to confirm"):
+            client.receive(FIRST[variant])
+    client.receive(m.Confirmed(0, [own, own]))
+    assert client.receive(FIRST[variant]) is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [(None, "cannot agree on a secret with itself"), (bytes(32), "the key of member 'c2' is not a usable X25519")],
+)
+@pytest.mark.parametrize("variant", ["x", "sa"])
+def test_a_client_shares_no_secret_under_a_key_that_hides_nothing(variant, key, told):
+    client, roster = seated(variant)
+    own = client.receive(replaced(roster, keys=[roster.keys[0], key or roster.keys[0]])).signature
+    with pytest.raises(FedslimError, match=told):
+        client.receive(m.Confirmed(0, [own, own]))
+    assert client.state is ClientState.CONFIRMING
+    with pytest.raises(ProtocolError, match="while this client was waiting for the others to confirm"):
+        client.receive(FIRST[variant])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": bytes(16)},
+        {"epoch": 1},
+        {"keys": "another"},
+        {"ids": "one more"},
+    ],
+    ids=repr,
+)
+def test_members_that_were_shown_different_rosters_sign_different_things(change):
+    """And if signatures prove nothing, the sum of what they answer is noise."""
+    named = databases(FIGURE)
+    clients = {name: ClientSession(name, site) for name, site in sites_of(named, agreed=False).items()}
+    keys = [client.join(bytes([k]) * 32).key for k, client in enumerate(clients.values())]
+    ids = sorted(SECRET.ids_of("abcde"))
+    roster = m.Roster(RUN, settings_for("x"), list(clients), keys, b"".join(ids), 0, [b"", b""])
+    if "keys" in change:
+        change = {"keys": [PEER.public, keys[1]]}
+    if "ids" in change:
+        change = {"ids": b"".join(sorted([*ids, bytes(16)]))}
+    rosters = {"c1": roster, "c2": replaced(roster, **change)}
+    signed = {name: clients[name].receive(shown).signature for name, shown in rosters.items()}
+    assert len(set(signed.values())) == 2
+    for name, client in clients.items():
+        with pytest.raises(FedslimError, match="was shown another roster"):
+            client.receive(m.Confirmed(rosters[name].epoch, list(signed.values())))
+        client.receive(m.Confirmed(rosters[name].epoch, [signed[name]] * 2))
+    answers = [
+        client.receive(m.Ask(0, rosters[name].epoch, [], [m.WantSupports()])) for name, client in clients.items()
+    ]
+    words = sum(np.frombuffer(answer.words.data, "<u8")[:6] for answer in answers)
+    with pytest.raises(RingError, match="masks do not cancel"):
+        Ring.for_sums_up_to(MOST).read(words, length=6)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("update", "told"),
+    [
+        (lambda _: m.RosterUpdate(1, [m.Seat(0, PEER.public, b"")]), "another key under this member's name"),
+        (lambda _: m.RosterUpdate(1, [m.Seat(2, PEER.public, b"")]), "at a place that the roster of 2 does not have"),
+        (lambda r: m.RosterUpdate(1, [m.Seat(4095, r.keys[0], b"")]), "at a place that the roster of 2 does not have"),
+        (lambda _: m.RosterUpdate(0, [m.Seat(1, PEER.public, b"")]), "not one of the run"),
+        (lambda _: m.RosterUpdate(0, []), "not one of the run"),
+        (lambda r: r, "not one of the run"),
+        (lambda r: replaced(r, epoch=1, run=bytes(16)), "not one of the run"),
+        (lambda r: replaced(r, epoch=1, ids=bytes(16)), "not one of the run"),
+        (lambda r: replaced(r, epoch=1, members=["c1", "c3"]), "not one of the run"),
+        (lambda r: replaced(r, epoch=1, settings=replaced(r.settings, min_count=9)), "not one of the run"),
+        (lambda r: replaced(r, epoch=1, keys=[PEER.public] * 2), "another key under this member's name"),
+        (lambda r: replaced(r, epoch=1, keys=r.keys[:1]), "2 members, 1 keys"),
+    ],
+)
+def test_a_new_roster_must_be_of_the_run_that_the_client_is_in(variant, update, told):
+    client, roster = seated(variant)
+    confirmed(client, roster).receive(FIRST[variant])
+    before = client.state
+    with pytest.raises(ProtocolError, match=told):
+        client.receive(update(roster))
+    assert client.state is before
+    # Nothing has changed: it takes an honest one, and answers only after it was confirmed.
+    confirm = client.receive(m.RosterUpdate(1, [m.Seat(1, AgreementKey.from_random(b"7" * 32).public, b"")]))
+    assert confirm.epoch == 1
+    assert client.state is ClientState.CONFIRMING
+    client.receive(m.Confirmed(1, [confirm.signature] * 2))
+    assert client.state is before
+
+
+@pytest.mark.parametrize("variant", ["x", "sa"])
+def test_masks_are_made_for_the_epoch_that_was_confirmed_and_no_other(variant):
+    client, roster = seated(variant)
+    confirmed(client, roster)
+    for attempt in (1, 65_535):
+        with pytest.raises(ProtocolError, match=f"made attempt {attempt} in epoch 0"):
+            client.receive(replaced(FIRST[variant], attempt=attempt))
+    assert client.receive(FIRST[variant]) is not None
+
+
+# -- a session: questions --------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_question_that_makes_no_sense_ends_the_session(variant):
     """Part of it may have been carried out: there is no going on from there."""
     client, roster = seated(variant)
-    client.receive(roster)
+    confirmed(client, roster).receive(FIRST[variant])
     bad = {
-        "x": m.Ask(0, 0, [m.Insert(5, [0, 1], 7)], [m.WantRows([99], b"\x08", 99)]),
-        "sa": m.AskStructure(0, m.Entered(99, [(0, 1)], 7), NONE),
-        "so": m.AskCandidates(0, m.Accept([(0, 99)])),
+        "x": m.Ask(1, 0, [m.Insert(5, (0, 1), 7)], [m.WantRows([99], b"\x08")]),
+        "sa": m.AskStructure(1, m.Entered(99, [(0, 1)], 7), NONE),
+        "so": m.AskCandidates(1, m.Accept([(0, 99)])),
     }[variant]
     with pytest.raises(ProtocolError, match="refused"):
         client.receive(bad)
@@ -496,29 +1125,97 @@ def test_a_question_that_makes_no_sense_ends_the_session(variant):
         client.receive(bad)
 
 
+ANY = {
+    "x": lambda number: m.Ask(number, 0, [], [m.WantRows([0], b"\x08")]),
+    "sa": lambda number: m.AskStructure(number, None, NONE),
+    "so": lambda number: m.AskCandidates(number, None),
+}
+AT_THE_END = {
+    "x": lambda number: m.Ask(number, 0, [], [m.WantFinal(40)]),
+    "sa": lambda number: m.AskIndexedSupports(number, 0, None, NONE, 40),
+    "so": lambda number: m.AskSupports(number, None),
+}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_client_answers_so_many_rounds_and_then_only_what_ends_the_run(variant, limit):
+    client, roster = seated(variant, max_rounds=limit)
+    confirmed(client, roster).receive(FIRST[variant])
+    most = limit + ROUNDS_TO_FINISH
+    for number in range(1, most):
+        assert client.receive(ANY[variant](number)) is not None
+    with pytest.raises(ProtocolError, match=f"goes on asking after {most} rounds, and {limit} were agreed on"):
+        client.receive(ANY[variant](most))
+    assert client.receive(AT_THE_END[variant](most)) is not None
+    with pytest.raises(ProtocolError, match="refused"):
+        client.receive(ANY[variant](most + 1))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rounds_that_nobody_limited_are_not_counted(variant):
+    client, roster = seated(variant)
+    confirmed(client, roster).receive(FIRST[variant])
+    for number in range(1, 300):
+        assert client.receive(ANY[variant](number)) is not None
+
+
 # -- the table at the end --------------------------------------------------------------------------------------------
 
 
+NOT_OURS = "not the table that this member has covered with"
+NO_ITEMSET = "not items of the vocabulary in ascending order"
+
+
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("variant", "change", "told"),
     [
-        (lambda _: {"usages": vector([1])}, "usages of 1 items and supports of 5 came where there are 5"),
-        (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
-        (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
-        (lambda _: {"itemsets": [m.Element([0, 5], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda _: {"itemsets": [m.Element([1, 0], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda _: {"itemsets": [m.Element([1, 1], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda _: {"itemsets": [m.Element([1], 1, 1, 1)]}, "not items of the vocabulary in ascending order"),
-        (lambda _: {"itemsets": []}, "usages and supports of the table do not agree"),
-        (lambda t: {"itemsets": [*t.itemsets, m.Element([0, 1], 0, 0, 0)]}, "do not agree"),
-        (lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]}, "do not agree"),
-        (lambda _: {"transactions": 3}, "do not agree"),
-        (lambda _: {"usages": vector([m.MOST_COUNT] * 5)}, "do not agree"),
+        *(
+            (variant, change, told)
+            for variant in ("x", "sa")
+            for change, told in (
+                (lambda _: {"usages": vector([1])}, "usages of 1 items and supports of 5 came where there are 5"),
+                (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
+                (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
+                (lambda _: {"transactions": 3}, "do not agree"),
+                (lambda _: {"usages": vector([m.MOST_COUNT] * 5)}, "do not agree"),
+                (lambda t: {"supports": vector(t.supports.values() + 1)}, "do not agree"),
+                (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=0), *t.itemsets[1:]]}, "do not agree"),
+                (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=10), *t.itemsets[1:]]}, "do not agree"),
+            )
+        ),
+        *(
+            ("x", change, NOT_OURS)
+            for change in (
+                lambda _: {"itemsets": []},
+                lambda t: {"itemsets": t.itemsets[1:]},
+                lambda t: {"itemsets": t.itemsets[::-1]},
+                lambda t: {"itemsets": [*t.itemsets, m.Element([0, 1], 0, 0, 0)]},
+                lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]},
+                lambda t: {"itemsets": [replaced(t.itemsets[0], entry=3), *t.itemsets[1:]]},
+                lambda t: {"itemsets": [replaced(t.itemsets[0], items=[0, 2]), *t.itemsets[1:]]},
+            )
+        ),
+        ("x", lambda _: {"min_count": 2}, "says that its smallest count is 2"),
+        *(
+            ("sa", change, told)
+            for change, told in (
+                (lambda _: {"itemsets": [m.Element([0, 5], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.Element([1, 0], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.Element([1, 1], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.Element([1], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": []}, "usages and supports of the table do not agree"),
+                (lambda t: {"itemsets": [*t.itemsets, m.Element([0, 1], 0, 0, 0)]}, "do not agree"),
+                (lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]}, "do not agree"),
+                (lambda _: {"min_count": 3}, "a count below 3, which it says is its smallest"),
+                (lambda _: {"min_count": 2, "other": 1}, "a count below 2, which it says is its smallest"),
+            )
+        ),
     ],
 )
-def test_a_client_takes_no_table_that_is_none(change, told):
+def test_a_client_takes_no_table_that_is_none(variant, change, told):
     sites = databases(FIGURE)
-    honest = Line(sites, "x").begin().run().table
+    honest = Line(sites, variant).begin().run().table
 
     def down(_name, message):
         if isinstance(message, m.Finish):
@@ -526,16 +1223,29 @@ def test_a_client_takes_no_table_that_is_none(change, told):
         return message
 
     with pytest.raises(ProtocolError, match=told):
-        Line(sites, "x").begin().run(down=down)
+        Line(sites, variant).begin().run(down=down)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_server_may_end_a_run_at_any_time(variant):
     client, roster = seated(variant)
-    client.receive(roster)
-    assert client.receive(m.Finish("interrupted", None)) is None
+    assert confirmed(client, roster).receive(m.Finish("interrupted", None)) is None
     assert client.received.ending == "interrupted"
     assert (client.received.table is None) == (variant != "so")  # in so it has its own
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_server_may_give_up_at_any_time_and_end_only_what_has_begun(variant):
+    for steps in range(3):
+        client, roster = seated(variant)
+        confirm = client.receive(roster) if steps else None
+        if steps == 2:
+            client.receive(m.Confirmed(0, [confirm.signature] * 2))
+        else:
+            with pytest.raises(ProtocolError, match="sent Finish while this client was"):
+                client.receive(m.Finish("converged", None))
+        assert client.receive(m.Abort("no more")) is None
+        assert (client.state, client.received.ending) == (ClientState.FINISHED, "ended by the server: no more")
 
 
 def test_an_honest_server_is_not_refused():

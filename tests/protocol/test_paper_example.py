@@ -205,7 +205,8 @@ def test_x_asks_for_supports_then_rows_then_ab(sites):
     rows = asks[1].wants[0]
     assert (type(rows), rows.slots) == (m.WantRows, [0, 1, 2, 3, 4])
     insertion = asks[2].wants[0]
-    assert (type(insertion), insertion.items, insertion.entry) == (m.WantInsertion, [0, 1], 7)
+    assert (type(insertion), set(insertion.parents), insertion.entry) == (m.WantInsertion, {0, 1}, 7)
+    assert [type(want) for want in asks[-1].wants] == [m.WantFinal]
 
 
 def test_x_adds_up_to_the_figures_sums(sites):

@@ -13,12 +13,26 @@ import numpy as np
 import pytest
 
 from fedslim.data import TransactionDatabase
+from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.secagg import AgreementKey
 
 sys.path.insert(0, str(Path(__file__).parent))
-from wire import FIGURE, MOST, RUN, SECRET, VARIANTS, databases, decoded, entropy_of, of_numbers, recorded, walk
+from wire import (
+    FIGURE,
+    MOST,
+    RUN,
+    SECRET,
+    VARIANTS,
+    databases,
+    decoded,
+    entropy_of,
+    of_numbers,
+    recorded,
+    settings_for,
+    walk,
+)
 
 LABELS = ["diagnosis-melanoma", "therapy-nivolumab", "ward-4711", "outcome-deceased", "payer-statutory"]
 MASKED = ("x", "sa")
@@ -46,12 +60,15 @@ def words_of(reply):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_no_label_and_no_secret_is_in_any_frame(variant, agreed):
     named = labelled()
-    _, _, seen = recorded(named, variant, agreed=agreed, seed=5)
+    federation, _, seen = recorded(named, variant, agreed=agreed, seed=5)
     draw = entropy_of(5)
     entropies = [draw(32) for _ in named]
     keys = {name: AgreementKey.from_random(e) for name, e in zip(named, entropies, strict=True)}
-    pair = keys["c1"].agree("c1", "c2", keys["c2"].public, run=RUN)
-    assert pair == keys["c2"].agree("c2", "c1", keys["c1"].public, run=RUN)
+    (digest,) = {confirm.signature for confirm in seen.messages("up", "Confirm")}  # where signatures prove nothing
+    pair = keys["c1"].agree("c1", "c2", keys["c2"].public, run=digest)
+    assert pair == keys["c2"].agree("c2", "c1", keys["c1"].public, run=digest)
+    if variant != "so":
+        assert federation.clients["c1"]._secrets == {"c2": pair}
     secrets = [SECRET.key, pair.key, *entropies]
     texts = [label.encode() for label in LABELS] + [part.encode() for label in LABELS for part in label.split("-")]
     for frame in seen.frames:
@@ -71,6 +88,8 @@ def test_with_an_agreed_vocabulary_not_even_ids_are_sent(variant):
     _, _, seen = recorded(labelled(), variant)
     for join in seen.messages("up", "Join"):
         assert (join.ids, join.labels, join.items, len(join.digest)) == (b"", [], 5, 32)
+        assert join.fingerprint == bytes.fromhex(SECRET.fingerprint)
+        assert len(join.fingerprint) == 8
     for roster in seen.messages("down", "Roster"):
         assert roster.ids == b""
     ids = SECRET.ids_of(LABELS)
@@ -90,11 +109,16 @@ def test_otherwise_ids_are_keyed_hashes_in_an_order_that_says_nothing(variant):
 
 
 def test_labels_are_sent_only_by_a_site_that_shares_them():
+    """As its own file says; a server that says otherwise is refused."""
     database = labelled()["c1"]
     for share in (False, True):
-        site = Site(database, ("c1",), SECRET, share_vocabulary=share)
-        join = ClientSession("c1", site).join(bytes(32))
+        client = ClientSession("c1", Site(database, ("c1",), settings_for("x", share=share), SECRET))
+        join = client.join(bytes(32))
         assert join.labels == (list(database.vocabulary) if share else [])
+        ids = b"".join(sorted(SECRET.ids_of(database.vocabulary)))
+        roster = m.Roster(RUN, settings_for("x", share=not share), ["c1"], [join.key], ids, 0, [b""])
+        with pytest.raises(ProtocolError, match=f"announced share_vocabulary = {not share}"):
+            client.receive(roster)
 
 
 # -- in x and sa the server sees sums --------------------------------------------------------------------------------
@@ -102,14 +126,19 @@ def test_labels_are_sent_only_by_a_site_that_shares_them():
 
 def test_x_sends_nothing_upward_but_masked_words():
     _, _, seen = recorded(databases(FIGURE), "x")
-    assert {frame.kind for frame in seen.frames if frame.direction == "up"} == {"Join", "Ready", "Masked"}
+    assert {frame.kind for frame in seen.frames if frame.direction == "up"} == {"Join", "Confirm", "Masked"}
     fields = {path for reply in seen.messages("up", "Masked") for path, _ in walk(reply)}
     assert fields == {"round", "attempt", "words.length", "words.bits", "words.data"}
 
 
 def test_sa_sends_structure_without_counts_and_masked_words():
     _, _, seen = recorded(databases(FIGURE), "sa")
-    assert {frame.kind for frame in seen.frames if frame.direction == "up"} == {"Join", "Ready", "Structure", "Masked"}
+    assert {frame.kind for frame in seen.frames if frame.direction == "up"} == {
+        "Join",
+        "Confirm",
+        "Structure",
+        "Masked",
+    }
     for reply in seen.messages("up", "Structure"):
         assert {path.split(".")[0] for path, _ in walk(reply)} == {"round", "x", "y"}
         assert max(reply.x.values().max(initial=0), reply.y.values().max(initial=0)) < 30  # numbers of elements
@@ -129,8 +158,9 @@ def differing(one, other):
     return words
 
 
+@pytest.mark.parametrize("least", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_in_x_only_the_sums_decide_what_is_said(seed):
+def test_in_x_only_the_sums_decide_what_is_said(seed, least):
     """The same transactions, dealt out in another way: all of it but masked words is the same to the byte."""
     rng = random.Random(seed)
     rows = [row for part in of_rows(seed) for row in part]
@@ -139,7 +169,7 @@ def test_in_x_only_the_sums_decide_what_is_said(seed):
         rng.shuffle(rows)
         cuts = sorted(rng.sample(range(len(rows) + 1), 2))
         parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], rows[cuts[1] :]]
-        _, outcome, seen = recorded(of_numbers(parts, 12), "x", seed=1)
+        _, outcome, seen = recorded(of_numbers(parts, 12), "x", seed=1, min_count=least)
         runs.append((outcome.table, seen))
     for table, seen in runs[1:]:
         assert table == runs[0][0]
@@ -323,7 +353,7 @@ def test_so_asks_a_client_about_its_own_elements_and_nothing_else(seed):
             if f.member == name and f.direction == "down"
             for path, _ in walk(decoded(f))
         }
-        assert {path for kind, path in fields if kind not in {"Roster", "Finish"}} <= {
+        assert {path for kind, path in fields if kind not in {"Roster", "Confirmed", "Finish"}} <= {
             "round",
             "accepted",
             "accepted.pairs",

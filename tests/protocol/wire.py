@@ -56,14 +56,27 @@ def of_numbers(parts, n_items):
     return {f"s{k:03}": database(part, n_items) for k, part in enumerate(parts)}
 
 
-def sites_of(named, *, agreed=True, **settled):
-    vocabulary = Vocabulary.of(next(iter(named.values())).vocabulary, SECRET) if agreed else None
-    return {name: Site(database, tuple(named), SECRET, vocabulary, **settled) for name, database in named.items()}
+def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, **chosen):
+    """What a run is to be; a policy says it in the search's words."""
+    if policy is not None:
+        names = ("pruning", "order", "max_itemset_size", "min_support", "min_count")
+        chosen = {name: getattr(policy, name) for name in names} | chosen
+    return m.Settings(variant, masked and variant != "so", most, share, **chosen)
 
 
-def server_for(members, variant, *, masked=True, most=MOST, share=False, **chosen):
-    settings = m.Settings(variant, masked and variant != "so", most, share)
-    return ServerSession(tuple(members), settings, run=RUN, **chosen)
+def sites_of(named, variant="x", *, agreed=True, secret=SECRET, **settled):
+    vocabulary = Vocabulary.of(next(iter(named.values())).vocabulary, secret) if agreed else None
+    settings = settings_for(variant, **settled)
+    return {name: Site(database, tuple(named), settings, secret, vocabulary) for name, database in named.items()}
+
+
+SESSION = ("max_time", "keys", "vocabulary")
+
+
+def server_for(members, variant, *, policy=None, **chosen):
+    own = {name: chosen.pop(name) for name in SESSION if name in chosen}
+    settings = settings_for(variant, policy=policy, **chosen)
+    return ServerSession(tuple(members), settings, run=RUN, policy=policy, **own)
 
 
 class Recorder:
@@ -100,7 +113,8 @@ def recorded(named, variant, *, seed=0, agreed=True, masked=True, clock=None, be
     """Run a federation in memory; returns it, its outcome, and what was recorded."""
     recorder = Recorder()
     server = server_for(named, variant, masked=masked, **chosen)
-    sites = sites_of(named, agreed=agreed, unmasked=not masked)
+    settled = {name: value for name, value in chosen.items() if name not in SESSION}
+    sites = sites_of(named, variant, agreed=agreed, masked=masked, **settled)
     timed = {} if clock is None else {"clock": clock}
     federation = MemoryFederation(server, sites, entropy=entropy_of(seed), trace=recorder, **timed)
     outcome = federation.run(None if between is None else lambda: between(server))
@@ -130,7 +144,9 @@ class Line:
         draw = entropy_of(seed)
         self.named = named
         self.server = server_for(named, variant, **chosen)
-        sites = sites or sites_of(named)
+        sites = sites or sites_of(
+            named, variant, **{name: value for name, value in chosen.items() if name not in SESSION}
+        )
         self.draw = draw
         self.clients = {name: ClientSession(name, site) for name, site in sites.items()}
         self.queue = deque()

@@ -17,6 +17,7 @@ from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, R
 from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch
 from fedslim.secagg.masking import counters
 from fedslim.secagg.masking import place as place_of
+from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
 
 RUN = b"run 1"
 
@@ -68,17 +69,58 @@ def test_sums_of_packed_vectors_are_packed_sums(data):
     assert ring.read(words, length=length).tolist() == sums
 
 
-@pytest.mark.parametrize("value", [-1, 101, 127, 2**40])
-def test_a_value_beyond_the_bound_is_refused(value):
-    with pytest.raises(RingError, match="not between 0 and 100"):
-        packed(Ring.for_sums_up_to(100), [5, value])
+@given(st.data())
+def test_a_count_that_does_not_fit_wraps_around_in_its_own_bits(data):
+    """Nothing is said about it, and no other count is changed; whoever reads the sum reads it modulo 2^bits."""
+    bits = data.draw(st.integers(1, MOST_BITS))
+    ring = Ring(bits, (1 << bits) - 1)
+    counts = data.draw(st.lists(st.integers(-(2**62), 2**62), max_size=12))
+    others = data.draw(st.lists(st.integers(0, ring.bound), min_size=len(counts), max_size=len(counts)))
+    wrapped = [count % (1 << bits) for count in counts]
+    assert packed(ring, counts).tolist() == packed(ring, wrapped).tolist()
+    assert ring.read(packed(ring, counts), length=len(counts)).tolist() == wrapped
+    # Beside those of another member, as long as their sums fit.
+    rest = [min(other, ring.bound - own) for other, own in zip(others, wrapped, strict=True)]
+    together = [own + other for own, other in zip(wrapped, rest, strict=True)]
+    assert ring.read(packed(ring, counts) + packed(ring, rest), length=len(counts)).tolist() == together
+
+
+@pytest.mark.parametrize(("value", "read"), [(-1, 127), (101, 101), (127, 127), (2**40 + 120, 120)])
+def test_a_value_beyond_the_bound_is_put_in_and_noticed_by_whoever_reads_the_sum(value, read):
+    """It is the reader that says so: whoever refused to put it in would tell how large it is."""
+    ring = Ring.for_sums_up_to(100)
+    words = packed(ring, [5, value])
+    assert Ring(7, 127).read(words, length=2).tolist() == [5, read]
+    with pytest.raises(RingError, match="a sum left its bound of 100"):
+        ring.read(words, length=2)
+
+
+@given(st.data())
+def test_rows_are_vectors_after_each_other_and_wrap_around_each_in_its_own_bits(data):
+    """The twin of the kernel of several rows: each of them by itself."""
+    length = data.draw(st.integers(1, 20))
+    widths = data.draw(st.lists(st.integers(1, MOST_BITS), min_size=1, max_size=5))
+    entries = st.dictionaries(st.integers(0, length - 1), st.integers(0, 2**62), max_size=6)
+    rows = [data.draw(entries) for _ in widths]
+    words = np.zeros(words_of_rows(widths, length), np.uint64)
+    places = np.array([place for row in rows for place in row], np.int32)
+    counts = np.array([count for row in rows for count in row.values()], np.int64)
+    ends = np.cumsum([len(row) for row in rows])
+    put_rows(words, np.array(widths, np.uint8), ends, places, counts, length=length)
+    alone = [
+        packed(Ring(bits, 0), [row.get(k, 0) for k in range(length)]) for bits, row in zip(widths, rows, strict=True)
+    ]
+    assert words.tolist() == np.concatenate(alone).tolist()
 
 
 @pytest.mark.parametrize("place", [-1, 3, 2**30])
 def test_a_place_outside_the_vector_is_refused(place):
     ring = Ring.for_sums_up_to(100)
-    with pytest.raises(RingError, match="not within the 3 places"):
-        ring.put(np.zeros(1, np.uint64), np.array([place], np.int32), np.array([1]), length=3)
+    one = np.array([place], np.int32), np.array([1])
+    with pytest.raises(RingError, match=f"place {place} is not one of the 3"):
+        ring.put(np.zeros(1, np.uint64), *one, length=3)
+    with pytest.raises(RingError, match=f"place {place} is not one of the 3"):
+        put_rows(np.zeros(1, np.uint64), np.array([ring.bits], np.uint8), np.array([1]), *one, length=3)
 
 
 @pytest.mark.parametrize("words", [[101], [1 << 63], [5 | 1 << 14], [0, 0]])

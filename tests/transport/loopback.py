@@ -19,13 +19,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.partition import iid
 from fedslim.errors import FedslimError, LineError, UntrustedError
 from fedslim.federated.deployed import KeyTrust, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.protocol import framing
-from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
@@ -48,16 +49,21 @@ class Loopback:
         self.folder, self.members = folder, tuple(members)
         self.database = load("encounters") if database is None else database
         self.trial = make_trial(folder, members, now=datetime.now(UTC))
-        self.file = write_template(folder / "federation.toml", "loopback", members, "x", host="localhost", port=7443)
+        chosen = {"items.secret_fingerprint": SECRET.fingerprint, "limits.min_count": 1, "limits.min_members_with": 1}
+        self.file = write_template(folder / "federation.toml", "loopback", members, "x", chosen=chosen)
         now = datetime.now(UTC)
         self.contexts = {one.name: client_context(one, now=now) for one in self.trial.members}
         self.parts = dict(zip(self.members, iid(self.database, len(self.members), seed=0).parts, strict=True))
         self.vocabulary = Vocabulary.of(self.database.vocabulary, SECRET)
 
-    def site(self, name, *, agreed=True):
+    def settings(self, variant="x"):
+        return msgspec.structs.replace(self.file.settings(), variant=variant, masked=variant != "so")
+
+    def site(self, name, *, agreed=True, variant="x"):
         identity = next(one for one in self.trial.members if one.name == name)
         vocabulary = self.vocabulary if agreed else None
-        return Site(self.parts[name], self.members, SECRET, vocabulary, trust=MemberTrust(self.file, identity))
+        trust = MemberTrust(self.file, identity)
+        return Site(self.parts[name], self.members, self.settings(variant), SECRET, vocabulary, trust=trust)
 
     def session(self, name, **settled):
         return ClientSession(name, self.site(name, **settled))
@@ -67,9 +73,8 @@ class Loopback:
         return NetworkClient(session, self.contexts[name], entropy=os.urandom, patience=patience, **chosen)
 
     def server(self, variant="x", *, patience=BRISK, members=None, **chosen):
-        settings = m.Settings(variant, variant != "so", 1 << 40)
         keys = KeyTrust(self.file, lambda: self.trial.server.trust)
-        session = ServerSession(members or self.members, settings, run=os.urandom(16), keys=keys)
+        session = ServerSession(members or self.members, self.settings(variant), run=os.urandom(16), keys=keys)
         context = server_context(self.trial.server, now=datetime.now(UTC))
         return NetworkServer(session, context, peer_name, patience=patience, **chosen)
 
@@ -131,6 +136,11 @@ async def said(loopback, name, port, data, *, listen=2.0):
     return getattr(answer, "reason", None)
 
 
+def into(lines):
+    """A way to tell, into a list."""
+    return lambda text, _level=0: lines.append(text)
+
+
 def peak():
     """The largest resident size of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -163,14 +173,13 @@ async def process(loopback, *, returns=UNLIMITED, grace=BRISK.grace):
 
 
 async def _serve(folder, returns, grace, members):
-    settings = m.Settings("x", masked=True, most_transactions=1 << 40)
     identity = Identity.load(Path(folder) / "server")
-    keys = KeyTrust(FederationFile.read(Path(folder) / "federation.toml"), lambda: identity.trust)
-    session = ServerSession(members, settings, run=os.urandom(16), keys=keys)
+    file = FederationFile.read(Path(folder) / "federation.toml")
+    session = ServerSession(members, file.settings(), run=os.urandom(16), keys=KeyTrust(file, lambda: identity.trust))
     context = server_context(identity, now=datetime.now(UTC))
     lines = deque(maxlen=20)  # what it said last: why a run ended that should not have
     patience = replace(BRISK, answer=600.0, grace=grace)
-    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=lines.append)
+    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=into(lines))
     gc.freeze()  # as `fedslim server` does
     before = peak()
     told = {"before": before, "reason": None, "table": None}

@@ -36,10 +36,10 @@ def vector(*numbers):
 
 
 MESSAGES = [
-    (m.Join(1, "0.1", bytes(32), b"", bytes(48), 3, [], b"", b"", b"", 0, 0), 3, 0),
-    (m.Join(1, "0.1", bytes(32), b"d" * 32, b"", 3, [], b"", b"", b"", 0, 0), 0, 0),
-    (m.Join(1, "0.1", bytes(32), b"", bytes(32), 2, ["rash", "fever"], b"", b"", b"", 0, 0), 2, 2),
-    (m.Ready(0), 0, 0),
+    (m.Join(1, "0.1", bytes(32), bytes(8), b"", bytes(48), 3, [], b"", b"", b"", 0, 0), 3, 0),
+    (m.Join(1, "0.1", bytes(32), bytes(8), b"d" * 32, b"", 3, [], b"", b"", b"", 0, 0), 0, 0),
+    (m.Join(1, "0.1", bytes(32), bytes(8), b"", bytes(32), 2, ["rash", "fever"], b"", b"", b"", 0, 0), 2, 2),
+    (m.Confirm(0, b"signature"), 0, 0),
     (m.Masked(7, 0, vector(1, 2, 3, 4)), 4, 0),
     (m.Usages(7, vector(5, 6, 7)), 3, 0),
     (m.Candidates(7, vector(1, 2), vector(3, 4), vector(5, 6)), 2, 0),
@@ -125,7 +125,7 @@ def test_times_are_written_in_utc(path):
 
 def test_a_run_is_not_known_before_the_server_tells(path):
     with opened(path) as log:
-        record(log, m.Ready(0), run=None)
+        record(log, m.Confirm(0, b"signature"), run=None)
     assert lines(path)[1]["run"] is None
 
 
@@ -155,7 +155,9 @@ def test_the_log_is_added_to(path):
 
 
 def test_the_log_of_a_member_of_a_federation(tmp_path, path):
-    file = write_template(tmp_path / "f.toml", "hospitals", ["north", "south"], "so")
+    file = write_template(
+        tmp_path / "f.toml", "hospitals", ["north", "south"], "so", chosen={"items.secret_fingerprint": "0" * 16}
+    )
     with AuditLog.of(path, file, "north") as log:
         record(log, MESSAGES[5][0])
     header, line = lines(path)
@@ -181,8 +183,9 @@ def test_a_whole_run_leaves_only_the_listed_fields(path, variant):
             sent.append((event.kind, event.sent))
 
     numbers = count()
-    server = ServerSession(members, m.Settings(variant, variant != "so", 10_000), run=RUN)
-    sites = {name: Site(database, members, secret) for name in members}
+    settings = m.Settings(variant, variant != "so", 10_000)
+    server = ServerSession(members, settings, run=RUN)
+    sites = {name: Site(database, members, settings, secret) for name in members}
     MemoryFederation(server, sites, entropy=lambda size: bytes([next(numbers)]) * size, trace=trace).run()
     log.close()
     _, *told = lines(path)

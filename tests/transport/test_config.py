@@ -15,11 +15,15 @@ from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import ConfigurationError, DataError, FedslimError, InputError
 from fedslim.mdl.policy import Policy
 from fedslim.protocol.messages import Settings
+from fedslim.protocol.variant import policy_of
 from fedslim.transport import config
-from fedslim.transport.config import SECTIONS, FederationFile, Limits, write_template
+from fedslim.transport.config import SECTIONS, FederationFile, write_template
 
 ID = "0123456789abcdef" * 2
 PATH = Path("/somewhere/federation.toml")
+PRINT = "0123456789abcdef"
+ITEMS = {"items.secret_fingerprint": PRINT}
+FREE = {"min_count": 1, "min_members_with": 1}
 
 
 def smallest():
@@ -27,6 +31,7 @@ def smallest():
     return {
         "federation": {"name": "hospitals", "id": ID, "variant": "x", "members": ["north", "south"]},
         "server": {"host": "fed.example.org"},
+        "items": {"secret_fingerprint": PRINT},
     }
 
 
@@ -66,24 +71,32 @@ def test_the_smallest_file_has_sensible_defaults():
     assert file.server.certificates == Path("/somewhere/certificates")
     assert file.items.vocabulary_digest is None
     assert not file.items.share_vocabulary
+    assert (file.limits.max_rounds, file.limits.min_count, file.limits.min_members_with) == (20_000, 5, 2)
     assert file.lost_member.action == "wait-then-stop"
     assert (file.log.file, file.metrics.port, file.metrics.host) == (None, None, "127.0.0.1")
-    assert file.settings() == Settings("x", masked=True, most_transactions=1 << 40)
-    assert file.policy() == Policy()
+    settings = file.settings()
+    assert settings == Settings(
+        "x", masked=True, most_transactions=1 << 40, max_rounds=20_000, min_count=5, min_members_with=2
+    )
+    assert policy_of(settings) == Policy(min_count=5)
 
 
 def test_what_the_file_says_reaches_the_protocol():
     tables = smallest()
-    tables["items"] = {"share_vocabulary": True}
-    tables["limits"] = {"most_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4}
-    file = parsed(tables)
-    assert file.settings() == Settings("x", masked=True, most_transactions=77, share_vocabulary=True)
-    assert file.policy() == Policy(pruning=False, max_itemset_size=3, min_support=4)
+    tables["items"]["share_vocabulary"] = True
+    limits = {"most_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
+    limits |= {"min_members_with": 1, "max_rounds": 9}
+    tables["limits"] = limits
+    settings = parsed(tables).settings()
+    assert settings == Settings("x", masked=True, share_vocabulary=True, **limits)
+    assert policy_of(settings) == Policy(pruning=False, max_itemset_size=3, min_support=4, min_count=6)
 
 
 @pytest.mark.parametrize(("variant", "masked"), [("x", True), ("sa", True), ("so", False)])
 def test_only_so_goes_without_masks(variant, masked):
-    file = parsed(with_key("federation.variant", variant))
+    tables = with_key("federation.variant", variant)
+    tables["limits"] = FREE
+    file = parsed(tables)
     assert (file.settings().variant, file.settings().masked, file.masked) == (variant, masked, masked)
 
 
@@ -169,6 +182,8 @@ KEYS = {
     "limits.pruning": "switch",
     "limits.max_itemset_size": "count",
     "limits.min_support": "count",
+    "limits.min_count": "count",
+    "limits.min_members_with": "count",
     "timeouts.connect": "seconds",
     "timeouts.answer": "seconds",
     "timeouts.grace": "seconds",
@@ -263,14 +278,46 @@ def test_misspelt_tables_and_keys_outside_of_tables():
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
-@pytest.mark.parametrize(("name", "value"), [("pruning", False), ("max_itemset_size", 5), ("min_support", 2)])
-def test_a_limit_that_the_variant_does_not_know_is_refused(variant, name, value):
-    tables = with_key(f"limits.{name}", value)
-    tables["federation"]["variant"] = variant
-    assert refused(toml(tables)).startswith(f"limits.{name}: {variant} does not know it, only x does")
-    tables["limits"][name] = getattr(Limits(), name) or 1
-    if name != "max_itemset_size":
-        assert parsed(tables).federation.variant == variant
+@pytest.mark.parametrize(
+    ("name", "value", "free"),
+    [
+        ("pruning", False, "write pruning = true"),
+        ("max_itemset_size", 5, "leave it out"),
+        ("min_support", 2, "write min_support = 1"),
+        ("min_count", 5, "write min_count = 1"),
+        ("min_count", None, "write min_count = 1"),
+        ("min_members_with", None, "write min_members_with = 1"),
+    ],
+)
+def test_a_limit_that_the_variant_does_not_know_is_refused(variant, name, value, free):
+    tables = with_key("federation.variant", variant)
+    tables["limits"] = dict(FREE)
+    assert parsed(tables).federation.variant == variant
+    if value is None:
+        del tables["limits"][name]  # and its default, which is not known either, would hold
+    else:
+        tables["limits"][name] = value
+    told = f"limits.{name}: {variant} does not know it, only x does; {free}, or change federation.variant"
+    assert refused(toml(tables)) == told
+
+
+def test_no_itemset_can_be_of_more_members_than_there_are():
+    assert parsed(with_key("limits.min_members_with", 2)).limits.min_members_with == 2
+    told = "limits.min_members_with: 3 cannot be used; there are 2 members, so write at most 2"
+    assert refused(toml(with_key("limits.min_members_with", 3))) == told
+
+
+def test_a_file_that_binds_nobody_to_a_secret_is_refused():
+    """As files of older releases: members with different secrets would have no item in common, and not notice."""
+    tables = smallest()
+    del tables["items"]
+    told = refused(toml(tables))
+    assert told.startswith(
+        "items.secret_fingerprint: it is missing, so members with different secrets would not notice"
+    )
+    assert "`fedslim vocabulary show members.secret`" in told
+    tables["items"] = {"vocabulary_digest": "a" * 64}
+    assert parsed(tables).items.secret_fingerprint is None
 
 
 @pytest.mark.parametrize(
@@ -375,7 +422,7 @@ def test_the_digest_is_of_what_must_be_alike():
 OTHER = {
     "federation.name": "clinics",
     "federation.id": ID[::-1],
-    "federation.variant": "so",
+    "federation.variant": "sa",
     "federation.members": ["north", "west"],
     "items.vocabulary_digest": "a" * 64,
     "items.secret_fingerprint": "a" * 16,
@@ -386,14 +433,18 @@ OTHER = {
     "limits.pruning": False,
     "limits.max_itemset_size": 5,
     "limits.min_support": 5,
+    "limits.min_count": 4,
+    "limits.min_members_with": 1,
 }
 
 
 def test_every_agreed_key_changes_the_digest():
     agreed = {key for key in KEYS if key.partition(".")[0] in config.AGREED}
     assert set(OTHER) == agreed - {"lost_member.action"}  # of which there is one value only
-    digests = {parsed(smallest()).digest(), *(parsed(with_key(*change)).digest() for change in OTHER.items())}
-    assert len(digests) == 1 + len(OTHER)
+    free = with_key("federation.variant", "sa") | {"limits": FREE}
+    files = [free if key == "federation.variant" else with_key(key, value) for key, value in OTHER.items()]
+    digests = {parsed(tables).digest() for tables in (smallest(), smallest() | {"limits": FREE}, *files)}
+    assert len(digests) == 2 + len(OTHER)
 
 
 def test_the_digest_does_not_depend_on_how_a_number_is_written():
@@ -403,7 +454,7 @@ def test_the_digest_does_not_depend_on_how_a_number_is_written():
 
 def test_the_digest_of_a_file_stays_what_it_is():
     # Members with different releases compare digests: if this changes, AGREEMENT must change with it.
-    assert parsed(smallest()).digest().hex() == "a1eea5119f6a4e64d923944480a374d84ba310097d2d7158d514be263ca4e971"
+    assert parsed(smallest()).digest().hex() == "6b39929c4bce632d31f6bfe9d046b41f57ccb8c07aede6b5e93eda0958401c04"
 
 
 # -- what a member checks --------------------------------------------------------------------------------------------
@@ -421,7 +472,7 @@ def test_who_is_a_member():
 def test_secret_and_vocabulary_must_be_those_agreed_on():
     secret, other = ItemSecret.from_random(bytes(32)), ItemSecret.from_random(b"1" * 32)
     agreed, another = Vocabulary.of("ab", secret), Vocabulary.of("abc", secret)
-    open_file = parsed(smallest())
+    open_file = parsed(with_key("items.secret_fingerprint", secret.fingerprint))
     open_file.check_items(secret, None)
     with pytest.raises(ConfigurationError, match="vocabulary_digest is not set, and the vocabulary of this site has"):
         open_file.check_items(secret, agreed)
@@ -442,7 +493,7 @@ def test_secret_and_vocabulary_must_be_those_agreed_on():
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_the_template_is_valid_and_is_what_was_asked_for(tmp_path, variant):
     path = tmp_path / "new" / "f.toml"
-    made = write_template(path, 'Ü "quoted" \\ 😀', ["a", "b", "c"], variant, host="::1", port=99)
+    made = write_template(path, 'Ü "quoted" \\ 😀', ["a", "b", "c"], variant, host="::1", port=99, chosen=ITEMS)
     assert FederationFile.read(path) == made
     assert made.federation.name == 'Ü "quoted" \\ 😀'
     assert (made.federation.members, made.federation.variant) == (("a", "b", "c"), variant)
@@ -451,12 +502,14 @@ def test_the_template_is_valid_and_is_what_was_asked_for(tmp_path, variant):
 
 
 def test_the_template_leaves_everything_else_at_its_default(tmp_path):
-    made = write_template(tmp_path / "f.toml", "hospitals", ["north", "south"], host="fed.example.org", identity=ID)
+    made = write_template(
+        tmp_path / "f.toml", "hospitals", ["north", "south"], host="fed.example.org", identity=ID, chosen=ITEMS
+    )
     assert replace(made, path=PATH, server=parsed(smallest()).server) == parsed(smallest())
 
 
 def test_the_template_has_every_key_with_a_comment_and_no_long_line(tmp_path):
-    write_template(tmp_path / "f.toml", "hospitals", ["north", "south"])
+    write_template(tmp_path / "f.toml", "hospitals", ["north", "south"], chosen=ITEMS)
     lines = (tmp_path / "f.toml").read_text().splitlines()
     places = [k for k, line in enumerate(lines) if re.match(r"(# )?[a-z_]+ = ", line)]
     assert len(places) == len(KEYS)
@@ -465,29 +518,29 @@ def test_the_template_has_every_key_with_a_comment_and_no_long_line(tmp_path):
 
 
 def test_keys_that_the_template_leaves_out_can_be_put_in_as_they_stand(tmp_path):
-    write_template(tmp_path / "f.toml", "hospitals", ["north", "south"])
+    write_template(tmp_path / "f.toml", "hospitals", ["north", "south"], chosen=ITEMS)
     text = re.sub(r"(?m)^# ([a-z_]+ = )", r"\1", (tmp_path / "f.toml").read_text())
     file = FederationFile.parse(text.encode(), PATH)
     assert None not in {file.limits.max_time, file.log.file, file.metrics.port, file.items.vocabulary_digest}
 
 
 def test_ids_are_made_at_random(tmp_path):
-    ids = {write_template(tmp_path / name, "n", ["a", "b"]).federation.id for name in ("1", "2")}
+    ids = {write_template(tmp_path / name, "n", ["a", "b"], chosen=ITEMS).federation.id for name in ("1", "2")}
     assert len(ids) == 2
 
 
 def test_nothing_is_overwritten(tmp_path):
-    write_template(tmp_path / "f.toml", "one", ["a", "b"])
+    write_template(tmp_path / "f.toml", "one", ["a", "b"], chosen=ITEMS)
     before = (tmp_path / "f.toml").read_bytes()
     with pytest.raises(DataError, match="there is something of that name already, and it is kept"):
-        write_template(tmp_path / "f.toml", "two", ["a", "b"])
+        write_template(tmp_path / "f.toml", "two", ["a", "b"], chosen=ITEMS)
     assert (tmp_path / "f.toml").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_everybody_may_read_it_whom_the_system_lets(tmp_path):
     (tmp_path / "usual").touch()
-    write_template(tmp_path / "f.toml", "one", ["a", "b"])
+    write_template(tmp_path / "f.toml", "one", ["a", "b"], chosen=ITEMS)
     assert stat.S_IMODE((tmp_path / "f.toml").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
 
 
@@ -503,11 +556,13 @@ def test_everybody_may_read_it_whom_the_system_lets(tmp_path):
         ({"host": "a b"}, "server.host"),
         ({"port": 0}, "server.port"),
         ({"identity": "zz"}, "federation.id"),
+        ({"chosen": {}}, "items.secret_fingerprint"),
+        ({"chosen": {"items.secret_fingerprint": "x"}}, "items.secret_fingerprint"),
     ],
 )
 def test_what_cannot_be_used_is_not_written(tmp_path, asked, key):
     with pytest.raises(ConfigurationError, match=f"f.toml: {key}: "):
-        write_template(tmp_path / "f.toml", **{"name": "n", "members": ["a", "b"], **asked})
+        write_template(tmp_path / "f.toml", **{"name": "n", "members": ["a", "b"], "chosen": ITEMS, **asked})
     assert not list(tmp_path.iterdir())
 
 
@@ -515,7 +570,7 @@ def test_what_cannot_be_used_is_not_written(tmp_path, asked, key):
 def test_whatever_is_asked_for_is_written_or_our_error(tmp_path_factory, name, members, host):
     path = tmp_path_factory.mktemp("f") / "f.toml"
     try:
-        made = write_template(path, name, members, host=host)
+        made = write_template(path, name, members, host=host, chosen=ITEMS)
     except InputError:
         assert not path.exists()
     else:

@@ -21,7 +21,8 @@ from fedslim.mdl.mining import mine
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
-from fedslim.protocol.server import MOST_EPOCHS, ServerSession
+from fedslim.protocol.gathering import MOST_EPOCHS
+from fedslim.protocol.server import ServerSession
 from fedslim.secagg import AgreementKey
 from fedslim.transport import door
 from fedslim.transport import serving as serving_module
@@ -29,7 +30,7 @@ from fedslim.transport.serving import Patience
 from fedslim.transport.wire import hang_up
 
 sys.path.insert(0, str(Path(__file__).parent))
-from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
+from loopback import UNLIMITED, Loopback, heard, into, process, said, say, serving
 
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20
@@ -261,7 +262,9 @@ async def answers_badly(loopback, port, spoil, *, within=2.0):
             if isinstance(message, m.Abort):
                 return message.reason
             reply = session.receive(message)
-            if isinstance(reply, m.Ready):
+            if reply is None:
+                continue
+            if isinstance(reply, m.Confirm):
                 await say(writer, reply)
             else:
                 writer.write(spoil(reply))
@@ -293,7 +296,7 @@ def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus
             if reply.round
             else longest,
             framing.to_bytes(msgspec.structs.replace(reply, attempt=(reply.attempt + 1) % 1000)).data,
-            framing.to_bytes(m.Ready(0)).data,
+            framing.to_bytes(m.Confirm(0, b"")).data,
             framing.to_bytes(m.Supports(0, reply.words, reply.words)).data,
             *HUGE[:3],
             bombs[1],
@@ -445,7 +448,7 @@ def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected)
         (bomb(200 * MB), "larger than allowed"),
         (HUGE[3], "0 bytes"),
         (packed(b"\xdd\xff\xff\xff\xff"), "no message we know"),
-        (framing.to_bytes(m.Ready(0)).data, "sent Ready"),
+        (framing.to_bytes(m.Confirm(0, b"")).data, "sent Confirm"),
     ],
 )
 def test_whoever_says_what_it_may_not_is_told_why(loopback, data, reason):
@@ -459,7 +462,7 @@ def test_whoever_says_what_it_may_not_is_told_why(loopback, data, reason):
 def test_one_byte_at_a_time_is_not_waited_for(loopback):
     async def main():
         lines = []
-        server = loopback.server(patience=Patience(frame=0.6), tell=lines.append)
+        server = loopback.server(patience=Patience(frame=0.6), tell=into(lines))
         async with serving(server) as (port, _):
             _, writer = await loopback.line(BAD, port)
             began = time.monotonic()
@@ -594,18 +597,18 @@ def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, li
 
 def test_nobody_makes_the_epochs_run_out(loopback):
     """A member that says it was in the last epoch there can be would end the run for everybody."""
-    session = ServerSession(loopback.members, m.Settings("x", masked=True, most_transactions=1 << 40), run=bytes(16))
+    session = ServerSession(loopback.members, loopback.settings(), run=bytes(16))
     join = loopback.session(BAD).join(bytes(32))
     with pytest.raises(Exception, match="there was none after"):
         session.receive(BAD, msgspec.structs.replace(join, epoch=MOST_EPOCHS - 1), 0.0)
 
 
 def test_a_member_that_comes_back_for_ever_is_named(loopback):
-    session = ServerSession(loopback.members, m.Settings("x", masked=True, most_transactions=1 << 40), run=bytes(16))
+    session = ServerSession(loopback.members, loopback.settings(), run=bytes(16))
     for name in loopback.members:
         session.receive(name, loopback.session(name).join(os.urandom(32)), 0.0)
     join = loopback.session(BAD).join(bytes(32))
-    session._epoch = MOST_EPOCHS - 1
+    session.gathering.epoch = MOST_EPOCHS - 1
     session.disconnect(BAD)
     *_, failed = session.receive(BAD, join, 0.0)
     assert failed.member == BAD

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedslim.errors import JournalError, WriteError
+from fedslim.errors import JournalError, ParameterError, WriteError
 from fedslim.protocol import messages as m
-from fedslim.transport.journal import Journal
+from fedslim.transport.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC, Journal, _Chain
 from fedslim.transport.recording import (
     Figures,
     Sum,
@@ -23,44 +25,106 @@ from fedslim.transport.recording import (
 )
 
 HEADER = {"run": "0123", "members": ["a", "b"]}
+KEY, OTHER_KEY = bytes(range(32)), bytes(32)
 
 
-def written(path, *records):
-    journal = Journal.create(path, HEADER)
+def written(path, *records, key=KEY):
+    journal = Journal.create(path, HEADER, key=key)
     for record in records:
         journal.append(record)
     journal.close()
     return path
 
 
+def reopened(path, *, key=KEY):
+    return Journal.reopen(path, key=key)
+
+
 def records_in(path):
-    journal, _, records = Journal.reopen(path)
+    journal, _, records = reopened(path)
     journal.close()
     return records
+
+
+def parts_of(path):
+    """The bytes of each record, with its head."""
+    data, at, parts = path.read_bytes(), len(MAGIC), []
+    while at < len(data):
+        end = at + HEAD_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
+        parts.append(data[at:end])
+        at = end
+    return parts
+
+
+def refused(path, why):
+    """The journal is refused with this sentence, and left as it is."""
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match=re.escape(str(path)) + ": " + why):
+        reopened(path)
+    assert path.read_bytes() == before
+    return True
+
+
+def goes_on_after(path, data, expected):
+    """The journal is cut to the expected records, and can be continued."""
+    path.write_bytes(data)
+    journal, _, records = reopened(path)
+    good = len(MAGIC) + len(parts_of(path)[0]) + sum(HEAD_BYTES + len(record) for record in records)
+    assert path.read_bytes() == data[:good]
+    journal.append(b"again")
+    journal.close()
+    assert records == expected
+    assert records_in(path) == [*expected, b"again"]
 
 
 @given(records=st.lists(st.binary(max_size=300), max_size=8))
 @settings(max_examples=50)
 def test_what_is_written_comes_back_and_goes_on(tmp_path_factory, records):
     path = written(tmp_path_factory.mktemp("j") / "run.journal", *records)
-    journal, header, back = Journal.reopen(path)
+    journal, header, back = reopened(path)
     assert (header, back) == (HEADER, records)
     journal.append(b"more")
     journal.close()
     assert records_in(path) == [*records, b"more"]
 
 
+# -- a damaged end ----------------------------------------------------------------------------------------------------
+
+
 def test_a_torn_last_record_is_cut_off_wherever_it_was_torn(tmp_path):
     whole = written(tmp_path / "whole", b"first", b"second record").read_bytes()
     start = len(written(tmp_path / "shorter", b"first").read_bytes())
     for length in range(start, len(whole)):
-        path = tmp_path / f"torn-{length}"
-        path.write_bytes(whole[:length])
-        journal, _, records = Journal.reopen(path)
-        journal.append(b"again")
-        journal.close()
-        assert records == [b"first"]
-        assert records_in(path) == [b"first", b"again"]
+        goes_on_after(tmp_path / "torn", whole[:length], [b"first"])
+
+
+@pytest.mark.parametrize("zeros", [1, HEAD_BYTES, HEAD_BYTES + 1, 100_000])
+def test_zeros_after_the_last_record_are_cut_off(tmp_path, zeros):
+    whole = written(tmp_path / "whole", b"first", b"second").read_bytes()
+    goes_on_after(tmp_path / "filled", whole + bytes(zeros), [b"first", b"second"])
+
+
+def test_a_record_that_was_written_in_part_and_filled_with_zeros_is_cut_off(tmp_path):
+    whole = written(tmp_path / "whole", b"first", b"second record").read_bytes()
+    start = len(written(tmp_path / "shorter", b"first").read_bytes())
+    for length in range(start, len(whole)):
+        for more in (0, 50, 5000):
+            filled = whole[:length] + bytes(len(whole) - length + more)
+            goes_on_after(tmp_path / "filled", filled, [b"first"])
+
+
+def test_a_garbled_end_is_cut_off(tmp_path):
+    path = written(tmp_path / "whole", b"first", b"second", b"third")
+    whole, (_, _, second, third) = path.read_bytes(), parts_of(path)
+    for at in range(len(whole) - len(second) - len(third), len(whole), 3):
+        goes_on_after(
+            tmp_path / "garbled",
+            whole[:at] + b"\xa5" * (len(whole) - at),
+            [b"first"] + [b"second"] * (at >= len(whole) - len(third)),
+        )
+
+
+# -- damage in the middle, and forgery --------------------------------------------------------------------------------
 
 
 def test_damage_before_the_end_is_refused_by_name(tmp_path):
@@ -68,56 +132,160 @@ def test_damage_before_the_end_is_refused_by_name(tmp_path):
     data = bytearray(path.read_bytes())
     data[data.index(b"second")] ^= 1
     path.write_bytes(data)
-    with pytest.raises(JournalError, match=r"run\.journal: record 2 of the journal is damaged"):
-        Journal.reopen(path)
+    assert refused(path, "record 2 of the journal was altered or is damaged, and records follow it")
+
+
+def test_records_cannot_be_dropped_reordered_or_repeated(tmp_path):
+    path = written(tmp_path / "run.journal", b"first", b"second", b"third", b"fourth")
+    head, first, second, third, fourth = parts_of(path)
+    for forged in (
+        [head, second, third, fourth],
+        [head, second, first, third, fourth],
+        [head, first, first, second, third, fourth],
+        [head, first, second, first, second, third, fourth],
+    ):
+        path.write_bytes(MAGIC + b"".join(forged))
+        assert refused(path, r"record \d of the journal was altered")
+    # What stands at the end cannot be told from a torn one, so it is cut off: it is not believed.
+    goes_on_after(path, MAGIC + b"".join([head, first, third]), [b"first"])
+    goes_on_after(path, MAGIC + b"".join([head, first, second, second]), [b"first", b"second"])
+
+
+def test_records_cannot_be_moved_between_journals_of_one_party(tmp_path):
+    """Not even where both say the same: each has an id of its own."""
+    one, other = (written(tmp_path / name, b"first", b"second", b"third") for name in ("one", "other"))
+    mine, theirs = parts_of(one), parts_of(other)
+    one.write_bytes(MAGIC + b"".join([mine[0], theirs[1], *mine[2:]]))
+    assert refused(one, "record 1 of the journal was altered")
+    goes_on_after(one, MAGIC + b"".join([*mine[:2], *theirs[2:3]]), [b"first"])
+    goes_on_after(one, MAGIC + b"".join([*mine[:3], theirs[3]]), [b"first", b"second"])
+
+
+NOT_OURS = "this journal was not written by this party with its present key, or was altered; .*: move it away"
+
+
+def test_a_journal_of_another_key_is_refused(tmp_path):
+    assert refused(written(tmp_path / "run.journal", b"first", key=OTHER_KEY), NOT_OURS)
+
+
+def test_records_of_another_key_are_not_believed(tmp_path):
+    path = written(tmp_path / "run.journal", b"first", b"second")
+    head, first, _ = parts_of(path)
+    forger = Journal(path, None, _Chain(OTHER_KEY, first[LENGTH_BYTES:HEAD_BYTES]))
+    mac = forger._chain.mac(b"forged")
+    forged = len(b"forged").to_bytes(LENGTH_BYTES, "big") + mac + b"forged"
+    goes_on_after(path, MAGIC + head + first + forged, [b"first"])
+
+
+def test_a_header_that_was_altered_is_refused(tmp_path):
+    path = written(tmp_path / "run.journal", b"first")
+    data = bytearray(path.read_bytes())
+    for at in (len(MAGIC) + LENGTH_BYTES, data.index(b"0123")):
+        altered = bytearray(data)
+        altered[at] ^= 1
+        path.write_bytes(altered)
+        assert refused(path, NOT_OURS)
+
+
+@pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
+def test_a_key_that_is_none_is_refused(tmp_path, key):
+    with pytest.raises(ParameterError, match="key: a journal needs 32 bytes"):
+        Journal.create(tmp_path / "run.journal", HEADER, key=key)
+    assert not (tmp_path / "run.journal").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"fedslim", b"PK\3\4 something else entirely"])
 def test_a_foreign_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "other"
     path.write_bytes(content)
-    with pytest.raises(JournalError, match="other: this is no journal of ours"):
-        Journal.reopen(path)
-    assert path.read_bytes() == content
+    assert refused(path, "this is no journal of ours")
 
 
-@pytest.mark.parametrize("version", [1, 9])
+@pytest.mark.parametrize("version", [1, 2, 9])
 def test_a_journal_of_another_version_is_refused_by_name(tmp_path, version):
     path = tmp_path / "run.journal"
-    path.write_bytes(written(tmp_path / "new", b"first").read_bytes().replace(b"journal 2", b"journal %d" % version))
-    before = path.read_bytes()
-    told = (
-        rf"run\.journal: this is a journal of version {version}, and this fedslim writes 2; continue the run with the"
+    path.write_bytes(written(tmp_path / "new", b"first").read_bytes().replace(b"journal 3", b"journal %d" % version))
+    assert refused(
+        path, f"this is a journal of version {version}, and this fedslim writes 3; continue the run with the"
     )
-    with pytest.raises(JournalError, match=told):
-        Journal.reopen(path)
-    assert path.read_bytes() == before
 
 
 def test_a_journal_that_is_there_is_not_overwritten(tmp_path):
     path = written(tmp_path / "run.journal", b"first")
     with pytest.raises(JournalError, match="continue it with --resume"):
-        Journal.create(path, HEADER)
+        Journal.create(path, HEADER, key=KEY)
     assert records_in(path) == [b"first"]
+
+
+def test_there_must_be_something_to_continue(tmp_path):
+    with pytest.raises(JournalError, match="no journal to continue"):
+        reopened(tmp_path / "missing")
+    torn = written(tmp_path / "torn").read_bytes()
+    for data in (torn[:-1], torn[: len(MAGIC)], MAGIC + bytes(1000)):
+        (tmp_path / "torn").write_bytes(data)
+        assert refused(tmp_path / "torn", "the journal ends within its header")
+
+
+# -- who may write it -------------------------------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 
 
 def test_only_the_owner_can_read_a_journal(tmp_path):
     assert written(tmp_path / "run.journal").stat().st_mode & 0o077 == 0
 
 
-def test_there_must_be_something_to_continue(tmp_path):
-    with pytest.raises(JournalError, match="no journal to continue"):
-        Journal.reopen(tmp_path / "missing")
-    torn = written(tmp_path / "torn").read_bytes()
-    (tmp_path / "torn").write_bytes(torn[:-1])
-    with pytest.raises(JournalError, match="ends within its header"):
-        Journal.reopen(tmp_path / "torn")
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
+    path = written(tmp_path / "run.journal", b"first")
+    path.chmod(mode)
+    told = rf"others may change this journal \(permissions {mode:03o}\), .* run `chmod 600 {re.escape(str(path))}`"
+    assert refused(path, told)
+    path.chmod(0o644)  # others may read it: that is its owner's business
+    assert records_in(path) == [b"first"]
+
+
+@posix
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give a file away")
+def test_a_journal_of_somebody_else_is_refused(tmp_path):
+    path = written(tmp_path / "run.journal", b"first")
+    os.chown(path, 12345, -1)
+    assert refused(path, "this journal belongs to user 12345 and not to you")
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_folder_in_which_others_may_replace_a_journal_is_refused(tmp_path, mode):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path = written(folder / "run.journal", b"first")
+    folder.chmod(mode)
+    told = rf"others may replace files in its folder \(permissions {mode:03o}\).* run `chmod go-w {folder}`"
+    assert refused(path, told)
+    with pytest.raises(JournalError, match=told):
+        Journal.create(folder / "another", HEADER, key=KEY)
+    assert not (folder / "another").exists()
+    folder.chmod(mode | stat.S_ISVTX)  # as /tmp: nobody can replace what is another's
+    assert records_in(path) == [b"first"]
+
+
+@posix
+def test_the_folder_that_counts_is_that_of_the_file_not_of_a_link(tmp_path):
+    (tmp_path / "open").mkdir()
+    path = written(tmp_path / "open" / "run.journal", b"first")
+    (tmp_path / "link").symlink_to(path)
+    (tmp_path / "open").chmod(0o777)
+    assert refused(tmp_path / "link", "others may replace files in its folder")
+
+
+# -- a full disk ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")  # noqa: PTH110
 def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path, monkeypatch):
     path = written(tmp_path / "run.journal", b"first")
-    journal, _, _ = Journal.reopen(path)
+    journal, _, _ = reopened(path)
 
     class Full:
         def __init__(self, file):
@@ -140,12 +308,12 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path, monkey
 def test_nothing_is_written_after_what_did_not_fit(tmp_path, monkeypatch):
     """A smaller record may fit where a larger one did not; it would stand in the place of the one that is missing."""
     path = written(tmp_path / "run.journal", b"first")
-    journal, _, _ = Journal.reopen(path)
+    journal, _, _ = reopened(path)
     write = journal._file.write
 
     class Small:
         def write(self, data):
-            if len(data) > 100:
+            if len(data) > 200:
                 raise OSError(28, "No space left on device")
             return write(data)
 
@@ -213,10 +381,10 @@ def test_who_has_heard_the_end_comes_after_the_rounds():
     assert heard_in([*records, *told_so], "run.journal") == {"a", "b"}
     assert heard_in(records, "run.journal") == heard_in([], "run.journal") == set()
     assert [kept.number for kept in rounds_of([*records, *told_so], "run.journal")] == [0, 1]
-    with pytest.raises(JournalError, match="round 1 stands where round 2 should"):
+    with pytest.raises(JournalError, match="expected the end, found round 1"):
         list(rounds_of([records[0], told_so[0], records[1]], "run.journal"))
 
 
 def test_rounds_out_of_order_are_refused():
-    with pytest.raises(JournalError, match="round 1 stands where round 0 should"):
+    with pytest.raises(JournalError, match="expected round 0, found round 1"):
         list(rounds_of([round_record(1, 0.0, {"a": masked(1, [1])})], "run.journal"))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 import zlib
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from fedslim.data import TransactionDatabase, Vocabulary, builtin_sites
-from fedslim.errors import DataError, FedslimError, FrameError, ProtocolError, RingError, RunError
+from fedslim.data import TransactionDatabase, builtin_sites
+from fedslim.errors import DataError, FedslimError, FrameError, ProtocolError, RunError
 from fedslim.federated import simulate
 from fedslim.mdl import mine
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import Site
 from fedslim.protocol.outcome import code_table
 from fedslim.transport import memory
 from fedslim.transport.memory import MemoryFederation
@@ -25,7 +25,6 @@ from federation import skewed
 
 from wire import (
     FIGURE,
-    SECRET,
     VARIANTS,
     Line,
     Recorder,
@@ -182,7 +181,7 @@ def test_whoever_stops_the_server_gets_the_best_so_far(named, variant, after, tm
 def test_a_server_that_is_stopped_before_it_began_still_has_the_standard_table(named, variant, tmp_path):
     server = server_for(named, variant)
     server.stop()
-    federation = MemoryFederation(server, sites_of(named), entropy=entropy_of(0))
+    federation = MemoryFederation(server, sites_of(named, variant), entropy=entropy_of(0))
     outcome = federation.run()
     assert (outcome.ending, outcome.table.itemsets) == ("interrupted", [])
     check_end(federation, outcome, named, variant, tmp_path)
@@ -219,32 +218,47 @@ def failing(sites, variant="x", server=None, named=None):
     return seen.messages("up", "Abort"), caught.value
 
 
-def test_a_members_own_error_stays_with_it():
-    """The agreed vocabulary lacks an item of the second member: its error names it, what it sends does not."""
+def test_a_member_whose_data_do_not_fit_the_vocabulary_says_nothing_at_all():
+    """The agreed vocabulary lacks an item of the second member: it finds out before it joins."""
     named = databases(FIGURE)
     sites = sites_of(named)
     odd = TransactionDatabase.from_transactions([["a", "rare-disease"]])
-    sites["c2"] = Site(odd, ("c1", "c2"), SECRET, Vocabulary.of(named["c1"].vocabulary, SECRET))
-    (abort,), error = failing(sites)
-    assert isinstance(error, DataError)
+    sites["c2"] = replace(sites["c2"], database=odd)
+    seen = Recorder()
+    with pytest.raises(DataError, match="rare-disease"):
+        MemoryFederation(server_for(named, "x"), sites, entropy=entropy_of(0), trace=seen)
+    assert not seen.frames
+
+
+def test_a_members_own_error_stays_with_it(monkeypatch):
+    def broken(*_):
+        msg = "rare-disease is in 5 transactions"
+        raise DataError(msg)
+
+    monkeypatch.setattr("fedslim.protocol.x_member.ClientVariant._supports", broken)
+    (abort, *_), error = failing(sites_of(databases(FIGURE)))
     assert "rare-disease" in str(error)
     assert abort.reason == "it cannot go on; its own log says why"
 
 
-def test_a_count_that_does_not_fit_is_not_told(monkeypatch):
-    """A server that asks for supports in one bit: the error has a count in it, what is sent does not."""
-    monkeypatch.setattr("fedslim.protocol.wants.Supports.message", lambda *_: m.WantSupports(1))
-    (abort, *_), error = failing(sites_of(databases(FIGURE)))
-    assert isinstance(error, RingError)
-    assert "count 5 at place 0" in str(error)
-    assert abort.reason == "it cannot go on; its own log says why"
+def test_a_count_that_does_not_fit_is_wrong_in_the_sum_and_refused_by_nobody(monkeypatch):
+    """The server of a run that is for 10 transactions asks members with more: their counts wrap around."""
+    monkeypatch.setattr("fedslim.protocol.client.Site.__post_init__", lambda _: None)
+    named = databases(FIGURE)
+    seen = Recorder()
+    server = server_for(named, "x", most=3)
+    federation = MemoryFederation(server, sites_of(named, most=3), entropy=entropy_of(0), trace=seen)
+    with pytest.raises(RunError, match="the round cannot be used"):
+        federation.run()
+    assert not seen.messages("up", "Abort")
+    assert len(seen.messages("up", "Masked")) == len(named)
 
 
 def test_what_a_member_says_of_the_servers_messages_is_told():
-    sites = sites_of(databases(FIGURE), variants=("sa",))
+    sites = sites_of(databases(FIGURE), "sa")
     (abort,), error = failing(sites)
     assert isinstance(error, ProtocolError)
-    assert abort.reason == "the server wants to run x; this site agreed to sa"
+    assert abort.reason.startswith("the server announced variant = 'x', and this site agreed to 'sa'")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -252,19 +266,20 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
     """Reasons that are sent have no labels and no counts of the member in them, but what the server said itself."""
     bad = {
         "x": [
-            m.Ask(0, 0, [m.Remove(77)], [m.WantSupports(40)]),
-            m.Ask(0, 0, [], [m.WantRows([77], b"\x08", 78)]),
-            m.Ask(0, 0, [], [m.WantSupportOf([[77, 78]], 40)]),
+            m.Ask(1, 0, [m.Remove(77)], [m.WantRows([0], b"\x08")]),
+            m.Ask(1, 0, [], [m.WantRows([77], b"\x08")]),
+            m.Ask(1, 0, [], [m.WantUnionSupport((77, 78), 40)]),
+            m.Ask(1, 0, [], [m.WantInsertion(5, (0, 77), 79, 9, 0, keep=True)]),
         ],
         "sa": [
-            m.AskStructure(0, m.Entered(77, [(77, 78)], 79), m.Vector(0, 8, b"")),
-            m.AskEvaluation(0, 0, m.Entered(5, [(0, 1), (0, 2), (1, 3)], 7), 6, 40),
+            m.AskStructure(1, m.Entered(77, [(77, 78)], 79), m.Vector(0, 8, b"")),
+            m.AskEvaluation(1, 0, m.Entered(5, [(0, 1), (0, 2), (1, 3)], 7), 40),
         ],
-        "so": [m.Evaluate(0, [(0, 1), (0, 2), (1, 3)]), m.AskCandidates(0, m.Accept([(77, 78)]))],
+        "so": [m.Evaluate(1, [(0, 1), (0, 2), (1, 3)]), m.AskCandidates(1, m.Accept([(77, 78)]))],
     }[variant]
     for message in bad:
         line = Line(databases(FIGURE), variant).begin()
-        while line.clients["c2"].state.name == "JOINING":
+        while not line.clients["c1"].position:
             line.step()
         with pytest.raises(ProtocolError) as refused:
             line.clients["c1"].receive(message)

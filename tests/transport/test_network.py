@@ -72,7 +72,12 @@ async def measured(loopback, variant, **chosen):
 
     server = loopback.server(variant, trace=account, **chosen)
     async with serving(server) as (port, task), Meter(port) as meter:
-        received = await asyncio.gather(*(loopback.run(name, meter.port) for name in loopback.members))
+        received = await asyncio.gather(
+            *(
+                loopback.run(name, meter.port, session=loopback.session(name, variant=variant))
+                for name in loopback.members
+            )
+        )
         return await task, received, communication, frames, meter
 
 

@@ -56,6 +56,13 @@ def test_a_member_is_told_how_the_run_is(trial):
     assert (found["rounds"], found["waiting_for"], found["over"]) == (0, list(MEMBERS), False)
 
 
+@pytest.mark.parametrize(("precise", "rounded"), [(None, None), (51.49, 51), (51.5, 52), (100.0, 100)])
+def test_members_get_a_rounded_percentage(precise, rounded):
+    told = status.for_members(FOUND | {"L_percent": precise})
+    assert told == FOUND | {"L_percent": rounded}
+    assert isinstance(told["L_percent"], int | None)
+
+
 def test_asking_is_not_taking_part(trial):
     async def act(server):
         for _ in range(3):

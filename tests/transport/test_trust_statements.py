@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hmac
 import pickle
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from fedslim.errors import ParameterError, UntrustedError
 from fedslim.secagg import AgreementKey
 from fedslim.transport.trust import (
+    Identity,
     Role,
     Statement,
     make_trial,
@@ -153,3 +155,26 @@ def test_nothing_secret_is_shown(trial):
     assert repr(identity).startswith("Identity('north', member, until ")
     with pytest.raises(TypeError):
         pickle.dumps(identity)
+
+
+# -- keys of its own ---------------------------------------------------------------------------------------------------
+
+
+def test_each_party_derives_a_key_of_its_own_for_each_purpose(trial):
+    north, south = trial.members
+    again = Identity.load(trial.folder / "north")
+    keys = {who.derived_key(what) for who in (north, south, again) for what in ("one journal", "another")}
+    assert len(keys) == 4
+    assert {len(key) for key in keys} == {32}
+    assert again.derived_key("another") == north.derived_key("another")
+
+
+def test_a_derived_key_tells_nothing_of_the_private_one(trial):
+    north = trial.members[0]
+    raw = north._key.private_bytes_raw()
+    derived = north.derived_key("one journal")
+    assert derived != raw
+    assert derived.hex() not in repr(north)
+    # RFC 5869, with our label: whoever writes this in another language gets the same.
+    extracted = hmac.digest(bytes(32), raw, "sha256")
+    assert derived == hmac.digest(extracted, b"fedslim derived key v1: one journal\x01", "sha256")

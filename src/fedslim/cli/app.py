@@ -15,8 +15,10 @@ from fedslim.cli import (
     enroll,
     experiment,
     federation,
+    ledger,
     mine,
     nvflare,
+    policy,
     report,
     serve,
     show,
@@ -48,6 +50,8 @@ app.command("audit", short_help="Say what left a site, from its audit log.")(aud
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(federation.app, name="federation")
+app.add_typer(policy.app, name="policy")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(ca.app, name="ca")
 app.add_typer(enroll.app, name="enroll")

@@ -29,7 +29,8 @@ def exit_code(error: Exception, *, debug: bool) -> int:
         say(f"fedslim: error: {_usage_sentence(error)}")
         return int(getattr(error, "exit_code", 2))
     if debug:
-        say("".join(traceback.format_exception(error)).rstrip("\n"))
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            say(line)
     if isinstance(error, FedslimError):
         say(f"fedslim: error: {_one_line(error)}")
         return error.exit_code

@@ -10,8 +10,9 @@ from fedslim.cli import options
 from fedslim.cli.options import whole
 from fedslim.cli.output import summary
 from fedslim.cli.simulate import Variant
-from fedslim.cli.stream import print_json, print_rich, print_text
+from fedslim.cli.stream import print_json, print_rich, print_text, say
 from fedslim.cli.text import count, duration, printable
+from fedslim.errors import ConfigurationError, ParameterError
 
 if TYPE_CHECKING:
     from fedslim.transport.config import FederationFile
@@ -22,6 +23,7 @@ FILE = Path("federation.toml")
 DEFAULT_PORT = 7443
 """As the transport has it, which is not loaded for `--help`; a test sees that they agree."""
 MOST_SHOWN = 10
+TWO = 2
 
 
 @app.callback(invoke_without_command=True)
@@ -37,43 +39,99 @@ def init(
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="What people call the federation.")] = "our federation",
     members: Annotated[
-        str, typer.Option(metavar="A,B,…", help="The names of its members: of a-z, 0-9 and -.")
-    ] = "north,south",
+        str, typer.Option(metavar="A,B,C,…", help="The names of its members: of a-z, 0-9 and -.")
+    ] = "north,south,west",
+    allow_two_members: Annotated[
+        bool,
+        typer.Option("--allow-two-members", help="Two members will do: each can then work out the other's counts."),
+    ] = False,
     variant: Annotated[
         Variant,
         typer.Option(metavar="x|sa|so", help="x: exact. sa, so: the paper's, with and without secure aggregation."),
     ] = Variant.x,
     host: Annotated[str, typer.Option(metavar="HOST", help="Where the server is.")] = "localhost",
     port: Annotated[int, typer.Option(metavar="N", callback=whole(1, 65535), help="And its port.")] = DEFAULT_PORT,
+    vocabulary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
+    ] = None,
+    secret: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The members' secret; only its fingerprint is written.")
+    ] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(metavar="HEX", help="The fingerprint of the members' secret, as they told you.")
+    ] = None,
 ) -> None:
     """Write the file of a new federation: every key there is, with what it is for.
 
-    It is valid as it is. Look through it, check it, and give a copy to every member and the server.
+    It needs --vocabulary, --secret or --fingerprint: members with different secrets would have no item in common. The
+    file is valid as it is. Look through it, check it, and give a copy to every member and the server.
     """
     from fedslim.transport.config import write_template  # noqa: PLC0415  # see fedslim.cli
 
     names = [name.strip() for name in members.split(",")]
-    made = write_template(file, name, names, variant.value, host=host, port=port)
+    if len(names) == TWO and not allow_two_members:
+        msg = (
+            "--members: there are two, and each could subtract its own counts from the result and have the other's; "
+            "name three or more, or add --allow-two-members"
+        )
+        raise ParameterError(msg)
+    chosen = _items(vocabulary, secret, fingerprint)
+    made = write_template(file, name, names, variant.value, host=host, port=port, chosen=chosen)
     told = f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}"
     print_text(printable(told) + "\n")
+
+
+def _items(vocabulary: Path | None, secret: Path | None, fingerprint: str | None) -> dict[str, str]:
+    """What the file says about items: of the secret no more than its fingerprint."""
+    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
+
+    chosen, prints = {}, {}
+    if vocabulary is not None:
+        agreed = Vocabulary.read(vocabulary)
+        chosen["items.vocabulary_digest"] = agreed.digest.hex()
+        prints["--vocabulary"] = agreed.fingerprint
+    if secret is not None:
+        prints["--secret"] = ItemSecret.read(secret).fingerprint
+    if fingerprint is not None:
+        prints["--fingerprint"] = fingerprint
+    if not prints:
+        msg = (
+            "the file needs the fingerprint of the members' secret: one member makes the secret with `fedslim "
+            "vocabulary secret`; then say --secret FILE, --fingerprint HEX or --vocabulary FILE"
+        )
+        raise ParameterError(msg)
+    if len(set(prints.values())) > 1:
+        told = ", ".join(f"{option} {found!r:.40}" for option, found in prints.items())
+        msg = f"the fingerprints differ ({told}), so these are of different secrets; take the one that all members have"
+        raise ParameterError(msg)
+    return chosen | {"items.secret_fingerprint": next(iter(prints.values()))}
 
 
 @app.command(short_help="Check a federation's file, and say what is in it.")
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of the federation.")] = FILE,
     json: options.Json = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Take a warning for an error.")] = False,
 ) -> None:
-    """Check everything in a federation's file and say what it comes to.
+    """Check everything in a federation's file, say what it comes to, and warn of what weakens its promise.
 
     The digest is of all that everybody must have alike: who sees the same one has agreed to the same.
     """
     from fedslim.transport.config import FederationFile  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.transport.weaknesses import weaknesses  # noqa: PLC0415
 
     read = FederationFile.read(file)
+    found = weaknesses(read)
     if json:
-        print_json(_record(read))
+        print_json(_record(read) | {"warnings": [{"key": each.key, "text": each.text} for each in found]})
     else:
         print_rich(summary(_facts(read)))
+        for each in found:
+            say(f"fedslim: warning: {each}")
+    if strict and found:
+        msg = f"{file}: --strict, and there {'is' if len(found) == 1 else 'are'} {count(len(found), 'warning')}: "
+        msg += f"{', '.join(each.key for each in found)}; change these keys, or check without --strict"
+        raise ConfigurationError(msg)
 
 
 def _record(file: "FederationFile") -> dict[str, Any]:
@@ -102,11 +160,11 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
         ("members", f"{len(agreed.members):,}: {shown}"),
         ("server", f"{_address(server.host, server.port)}, certificates in {server.certificates}"),
         ("vocabulary", vocabulary),
-        ("secret", f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "any (no fingerprint)"),
+        ("secret", f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "that of the vocabulary"),
         ("labels", "told to the server" if items.share_vocabulary else "stay with the members"),
         ("transactions", f"up to {limits.most_transactions:,}"),
         ("budgets", _budgets(limits)),
-        *([("itemsets", _itemsets(limits))] if agreed.variant == "x" else []),
+        *([("itemsets", _itemsets(limits)), ("published", _published(limits))] if agreed.variant == "x" else []),
         ("time-outs", _waits(timeouts)),
         ("lost member", f"{file.lost_member.action}, grace {duration(timeouts.grace) if timeouts.grace else 'none'}"),
         ("log", "off" if log.file is None else f"{log.file}, from {log.level} on"),
@@ -126,11 +184,15 @@ def _waits(timeouts: Any) -> str:
 
 def _budgets(limits: Any) -> str:
     time = "no limit of time" if limits.max_time is None else f"time {duration(limits.max_time)}"
-    rounds = "no limit of rounds" if limits.max_rounds is None else count(limits.max_rounds, "round")
-    return f"{time}, {rounds}"
+    return f"{time}, {count(limits.max_rounds, 'round')}"
 
 
 def _itemsets(limits: Any) -> str:
     size = "of any size" if limits.max_itemset_size is None else f"of up to {count(limits.max_itemset_size, 'item')}"
     pruning = "with pruning" if limits.pruning else "without pruning"
     return f"{size}, in at least {count(limits.min_support, 'transaction')}, {pruning}"
+
+
+def _published(limits: Any) -> str:
+    counts = "any count" if limits.min_count == 1 else f"no count below {limits.min_count:,}"
+    return f"{counts}, itemsets of at least {count(limits.min_members_with, 'member')}"

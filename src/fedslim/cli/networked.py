@@ -37,7 +37,7 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
     with report.stage("loading"):
         from fedslim.data import load  # noqa: PLC0415  # see fedslim.cli
         from fedslim.data.partition import iid  # noqa: PLC0415
-        from fedslim.federated.loopback import Loopback  # noqa: PLC0415
+        from fedslim.federated.loopback import NOTHING_LEFT_OUT, Loopback  # noqa: PLC0415
         from fedslim.federated.simulation import prepare, simulate  # noqa: PLC0415
         from fedslim.transport.audit import summary as audited  # noqa: PLC0415
 
@@ -46,10 +46,12 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
     for variant in variants:
         compiled(report, lambda: prepare(variant))  # noqa: B023  # called at once
         with report.stage(f"mining in one process: {variant}"):
-            simulation = simulate(parts, variant=variant)
+            # As a network has them by default; sa and so know no smallest count.
+            limits = {"min_count": 5, "min_members_with": 2} if variant == "x" else NOTHING_LEFT_OUT
+            simulation = simulate(parts, variant=variant, **limits)
         with tempfile.TemporaryDirectory(prefix="fedslim-demo-") as folder:
             with report.stage("enrolling a server and its members"):
-                federation = Loopback.make(Path(folder), parts, variant=variant)
+                federation = Loopback.make(Path(folder), parts, variant=variant, limits=limits)
             with report.stage(f"mining with a server and {len(MEMBERS)} members on 127.0.0.1: {variant}"):
                 result = federation.run()
             audit = audited(federation.out(MEMBERS[0]) / "audit.jsonl")

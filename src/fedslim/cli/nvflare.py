@@ -1,6 +1,7 @@
 """`fedslim nvflare`: federations over NVFlare, where sites run that already."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,16 +51,22 @@ def site(
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="The site's name in NVFlare.")],
 ) -> None:
-    """Write a site's file with every key there is, and let NVFlare load the classes that our jobs name.
+    """Write a site's file and its policy with every key there is, and let NVFlare load the classes that our jobs name.
 
-    The file says what the site's data are and what may leave it. It is the site's: look through it, and fill it in.
+    The file says what the site's data are, the policy what may leave it. Both are the site's: look through them, and
+    fill them in. A policy that is there already is kept.
     """
     from fedslim.engines.job import AT_SITE, allow  # noqa: PLC0415  # see fedslim.cli
     from fedslim.engines.sitefile import FILE, write_site_file  # noqa: PLC0415
+    from fedslim.transport.policy import FILE as POLICY  # noqa: PLC0415
+    from fedslim.transport.policy import write_policy  # noqa: PLC0415
 
     new = allow(folder, AT_SITE)
-    made = write_site_file(folder / FILE, name)
-    print_text(printable(f"{made.path}: fill in what this site has and allows") + "\n")
+    made = write_site_file(folder / FILE, name, site_policy=POLICY)
+    print_text(printable(f"{made.path}: fill in what this site has") + "\n")
+    if not os.path.lexists(folder / POLICY):
+        write_policy(folder / POLICY)
+        print_text(printable(f"{folder / POLICY}: look through what this site allows") + "\n")
     _tell_allowed(folder, new)
 
 

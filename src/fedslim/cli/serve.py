@@ -16,16 +16,16 @@ from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
-from fedslim.cli.saving import save
 from fedslim.cli.stream import print_json, print_text, say
-from fedslim.cli.text import count, size
+from fedslim.cli.text import count, printable, size
 from fedslim.errors import ParameterError, RunError
 
 if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
-    from fedslim.transport.config import FederationFile
     from fedslim.transport.trust import Identity
 
+FOLDER_MODE = 0o700
+"""Of a folder for results that is made here; one that is there keeps its own."""
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
@@ -54,7 +54,8 @@ def server(
     It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
     Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
     """
-    from fedslim.federated.accounting import save_served  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.cli.logs import teller  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.federated.accounting import save_served  # noqa: PLC0415
     from fedslim.federated.deployed import Server  # noqa: PLC0415
     from fedslim.federated.simulation import prepare  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
@@ -65,7 +66,7 @@ def server(
     say("preparing the engine")
     prepare(federation.federation.variant)
     gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
-    run = Server(federation, who, out, tell=_teller(federation))
+    run = Server(federation, who, out, tell=teller(federation.log))
     served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
     save_served(served, federation, out)
     if served.lost is None:
@@ -90,6 +91,10 @@ def client(  # one parameter for each option
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the result, journal and audit log go.")] = Path("run"),
     identity: IdentityOption = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What this member allows; policy.toml beside its key if left out."),
+    ] = None,
     passphrase_file: passphrases.File = None,
     format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
@@ -98,18 +103,25 @@ def client(  # one parameter for each option
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
 ) -> None:
-    """Take part in a federation as one of its members.
+    """Take part in a federation as one of its members, if this member's policy and ledger allow it.
 
-    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. Whoever was
-    stopped or killed comes back by the same command.
+    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. To come back after
+    a kill, run the same command again.
     """
-    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.cli.logs import teller  # noqa: PLC0415  # see fedslim.cli
+    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415
     from fedslim.federated.deployed import Member  # noqa: PLC0415
     from fedslim.transport.audit import AuditLog  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
+    from fedslim.transport.guard import Guard  # noqa: PLC0415
+    from fedslim.transport.policy import SitePolicy  # noqa: PLC0415
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates, passphrase_file)
+    folder = identity or federation.server.certificates
+    own = SitePolicy.find(folder) if policy is None else SitePolicy.read(policy)
+    tell = teller(federation.log)
+    guard = Guard(own, federation, tell=tell)  # before anything else is read
+    who = _identity(folder, passphrase_file)
     if who.name != name:
         msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
         raise ParameterError(msg)
@@ -118,18 +130,21 @@ def client(  # one parameter for each option
     _make_folder(out)
     database = prepared(Reading(data, format, bins, transaction_column, item_column, None, None), reporter(quiet=False))
     with AuditLog.of(out / AUDIT, federation, name) as audit:
-        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=_teller(federation))
+        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
         received = _until_over(member.run(host=host, port=port), None)
     if received.table is None:
         msg = f"the run ended ({received.ending}) without a table"
         raise RunError(msg)
-    save(received.table, out / CODE_TABLE)
-    member.forget()
-    print_code_table(received.table, TOP, federation.federation.name)
+    kept = guard.kept(received.table, database, shared)
+    if kept is not None:
+        kept.save(out / CODE_TABLE, private=True)
+        print_code_table(kept, TOP, federation.federation.name)
+    member.forget()  # not before everything is saved: the same command then needs no server
     whose = (
         ", of this site's own table: in so members are not told more" if federation.federation.variant == "so" else ""
     )
-    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; saved in {out}")
+    where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
+    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 
 
 def status(
@@ -160,13 +175,13 @@ def status(
     lines = [
         f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}" for name, told in found["members"].items()
     ]
-    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.2f}"
+    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.0f}"
     awaited = ", ".join(found["waiting_for"]) or "nobody"
-    print_text(
-        "\n".join(lines)
-        + f"\nround {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
-        f"{size(found['bytes_down'])} down; waiting for {awaited}\n"
+    lines.append(
+        f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
+        f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
+    print_text("".join(printable(line) + "\n" for line in lines))  # all of it is the server's word
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
@@ -183,29 +198,9 @@ def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     return identity
 
 
-def _teller(federation: "FederationFile") -> Callable[[str], None]:
-    """Says what happens, and writes it to the log if the file names one."""
-    import logging  # noqa: PLC0415
-
-    log = logging.getLogger("fedslim")
-    log.setLevel(federation.log.level.upper())
-    log.propagate = False
-    handler: logging.Handler = logging.NullHandler()  # with none at all, warnings would be shown a second time
-    if federation.log.file is not None:
-        handler = logging.FileHandler(federation.log.file, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.handlers = [handler]
-
-    def tell(text: str) -> None:
-        say(text)
-        log.log(logging.WARNING if "refused" in text or "away" in text else logging.INFO, text)
-
-    return tell
-
-
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except OSError as error:
         msg = f"{folder}: the folder for results cannot be made: {error.strerror}"
         raise ParameterError(msg) from error

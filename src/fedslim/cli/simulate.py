@@ -104,6 +104,10 @@ def simulate(
     max_rounds: Annotated[
         int | None, typer.Option(metavar="N", callback=whole(1), help="Stop after N rounds; the best so far counts.")
     ] = None,
+    min_count: options.MinCount = 1,
+    min_members_with: Annotated[
+        int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that at least N sites have.")
+    ] = 1,
     no_masking: Annotated[
         bool, typer.Option("--no-masking", help=f"FOR MEASUREMENTS ONLY: x or sa without masks; {NO_MASKS}.")
     ] = False,
@@ -145,10 +149,16 @@ def simulate(
     report = reporter(quiet=quiet)
     given = None if reference is None else _loaded(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
-    run = _Run(data, prepared(reading, report), report, variant, engine)
+    run = _Run(data, prepared(reading, report), report, variant=variant, engine=engine, min_count=min_count)
     how = {"clients": clients, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
-        run.divide(partition, how), masking=not no_masking, max_time=max_time, max_rounds=max_rounds, seed=seed
+        run.divide(partition, how),
+        masking=not no_masking,
+        max_time=max_time,
+        max_rounds=max_rounds,
+        min_count=min_count,
+        min_members_with=min_members_with,
+        seed=seed,
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
@@ -210,9 +220,17 @@ class _Run:
     """The steps of an experiment. All data are mined in one place at most once, and only if something needs that."""
 
     def __init__(
-        self, name: str, database: "TransactionDatabase", report: Reporter, variant: Variant, engine: Engine
+        self,
+        name: str,
+        database: "TransactionDatabase",
+        report: Reporter,
+        *,
+        variant: Variant,
+        engine: Engine,
+        min_count: int,
     ) -> None:
         self._engine = engine
+        self._min_count = min_count
         self._name = name
         self._database = database
         self._report = report
@@ -224,14 +242,19 @@ class _Run:
         from fedslim.federated.dividing import SKEWED, divide  # noqa: PLC0415
 
         checked_clients(self._database, how["clients"])
-        if scheme in SKEWED and self._centralised() is None:
+        # With a smallest count the table has numbers of its own for the items: the plain one is mined for dealing out.
+        table = None
+        if scheme in SKEWED and self._min_count == 1 and (table := self._centralised()) is None:
             raise KeyboardInterrupt
-        return divide(self._database, scheme.value, **how, table=self._whole)
+        return divide(self._database, scheme.value, **how, table=table)
 
     def _centralised(self) -> "CodeTable | None":
         """The table of all data in one place; None if it was interrupted."""
         if self._whole is None:
-            mined = mined_with_progress(self._database, self._name, self._report, doing="mining in one place all of")
+            doing = "mining in one place all of"
+            mined = mined_with_progress(
+                self._database, self._name, self._report, doing=doing, min_count=self._min_count
+            )
             self._whole = mined.table if mined.converged else None
         return self._whole
 

@@ -96,8 +96,8 @@ def stderr_console() -> Console:
 
 
 def say(text: str) -> None:
-    """Write to stderr, line by line. That nobody listens there is no reason to fail."""
+    """Write a line to stderr, escaped. That nobody listens there is no reason to fail."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write("".join(printable(line) + "\n" for line in text.split("\n")))
+            sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()

@@ -98,15 +98,21 @@ def merge(
     _print_written(out, merged)
 
 
-@app.command(short_help="Say what is in a vocabulary.")
+@app.command(short_help="Say what is in a vocabulary, or the fingerprint of a secret.")
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What make or merge wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What make, merge or secret wrote.")],
     json: options.Json = False,
 ) -> None:
-    """Say how many items a vocabulary has, with which secret it was made, and what to compare it by."""
-    from fedslim.data import Vocabulary  # noqa: PLC0415  # see fedslim.cli
+    """Say how many items a vocabulary has, with which secret it was made, and what to compare it by.
 
-    record = _record(file, Vocabulary.read(file))
+    Of the members' secret, only its fingerprint is shown.
+    """
+    from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415  # see fedslim.cli
+
+    if ItemSecret.is_in(file):
+        record: dict[str, Any] = {"file": str(file), "fingerprint": ItemSecret.read(file).fingerprint}
+    else:
+        record = _record(file, Vocabulary.read(file))
     if json:
         print_json(record)
     else:

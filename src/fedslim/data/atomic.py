@@ -20,12 +20,13 @@ PRIVATE = 0o600
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
+def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes], Path]]:
     """A stream into a new file beside `path`, and that file's path.
 
     The new file takes the place of `path` if the block succeeds, and is removed otherwise: whoever looks
     at `path` sees the old content or the new, never a part. A link stays a link: what it points to is replaced,
-    and a file that was there keeps its permissions.
+    and a file that was there keeps its permissions. If `private`, the new file is its owner's only, from its first
+    byte on and whatever was there.
     """
     target = Path(os.path.realpath(path))
     if not _replaceable(path, target):
@@ -33,7 +34,7 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
         raise DataError(msg)
     partial = target.with_name(_name_of_part())
     try:
-        with _created(partial, target) as stream:
+        with _opened(partial, PRIVATE) if private else _created(partial, target) as stream:
             yield stream, partial
         partial.replace(target)
     except OSError as error:
@@ -99,15 +100,29 @@ def _move_to_free_place(partial: Path, path: Path) -> None:
         partial.rename(path)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, its folder included, that appears whole or not at all.
+def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Write a file, its folder included, that appears whole or not at all; for its owner only if `private`.
 
     Raises:
         WriteError: It cannot be written.
     """
     make_folder_for(path)
-    with replacing(path) as (stream, _):
+    with replacing(path, private=private) as (stream, _):
         stream.write(content)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """The same for what only its owner may read, and what must survive a power cut.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    make_folder_for(path)
+    with replacing(path) as (stream, partial):
+        partial.chmod(PRIVATE)  # while it is empty
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def make_folder_for(path: Path) -> None:

@@ -77,6 +77,13 @@ class ItemSecret:
         """Make a secret from 32 bytes of a cryptographic random source."""
         return cls(bytes(entropy))
 
+    @staticmethod
+    def is_in(path: str | os.PathLike[str]) -> bool:
+        """Whether a file begins as secrets do; whatever else is wrong with it is told by `read`."""
+        path = real_path(path)
+        with told_as_data_errors(path), path.open("rb") as stream:
+            return stream.read(len(SECRET_FORMAT)) == SECRET_FORMAT.encode()
+
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemSecret:
         """Read what `write` wrote.

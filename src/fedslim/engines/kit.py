@@ -58,11 +58,20 @@ class KitCheck:
         return cls(file.federation.members, _federation(file), _certificate(folder / ROOT))
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """Check that this key is that member's.
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.agreement_key(self.federation, name, key), certificate, signature)
+
+    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.roster(self.federation, name, digest), certificate, signature)
+
+    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
+        """Check that a member has signed this.
 
         Raises:
-            UntrustedError: It cannot be shown to be.
+            UntrustedError: It cannot be shown to have.
         """
+        name = statement.name
         if name not in self.members:
             msg = f"{name!r} is not a member of this federation; what it signed does not count"
             raise UntrustedError(msg)
@@ -86,21 +95,18 @@ class KitCheck:
             msg = f"the certificate of {name!r} has no RSA key of {SHORTEST_KEY} bits or more; it is refused"
             raise UntrustedError(msg)
         try:
-            public.verify(signature, self._said(name, key), _PADDING, _SHA)
+            public.verify(signature, PURPOSE + statement.encoded, _PADDING, _SHA)
         except InvalidSignature:
             msg = (
-                f"the signature of {name!r} is not on this agreement key, member and federation; somebody in between "
-                "may have replaced it, or the members have different files, so the run must not go on"
+                f"the signature of {name!r} is not on this {statement.what}, member and federation; somebody in "
+                "between may have replaced it, or the members have different files, so the run must not go on"
             )
             raise UntrustedError(msg) from None
-
-    def _said(self, name: str, key: bytes) -> bytes:
-        return PURPOSE + Statement.agreement_key(self.federation, name, key).encoded
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class KitTrust(KitCheck):
-    """Signs this site's agreement keys and checks those of the others: see `protocol.client.Trust`."""
+    """Signs for this site, and checks what the others signed: see `protocol.roster.Trust`."""
 
     name: str
     own: x509.Certificate
@@ -137,7 +143,14 @@ class KitTrust(KitCheck):
 
     def sign(self, key: bytes) -> bytes:
         """A signature of the site's agreement key."""
-        return self._key.sign(self._said(self.name, key), _PADDING, _SHA)
+        return self._signed(Statement.agreement_key(self.federation, self.name, key))
+
+    def sign_roster(self, digest: bytes) -> bytes:
+        """A signature of the roster that the site was shown."""
+        return self._signed(Statement.roster(self.federation, self.name, digest))
+
+    def _signed(self, statement: Statement) -> bytes:
+        return self._key.sign(PURPOSE + statement.encoded, _PADDING, _SHA)
 
 
 def _federation(file: FederationFile) -> bytes:

@@ -23,9 +23,11 @@ from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.kit import KitCheck
 from fedslim.engines.serving import Serving
-from fedslim.engines.site import CANNOT, SiteMember
+from fedslim.engines.site import SiteMember
 from fedslim.errors import RunError
+from fedslim.protocol.client import CANNOT
 from fedslim.transport.config import FederationFile
+from fedslim.words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +40,11 @@ STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
 
 ABORTED = "the job was aborted"
 log = logging.getLogger("fedslim")
+
+
+def _tell(text: str) -> None:
+    """Log a sentence, which may quote a peer."""
+    log.info(printable(text))
 
 
 def _quiet() -> None:
@@ -57,7 +64,7 @@ class FedslimServer:
         job = context.get_job_id()
         file = FederationFile.read(Path(workspace.get_app_config_dir(job)) / FEDERATION)
         keys = KitCheck.read(Path(workspace.get_startup_kit_dir()), file)
-        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=log.info, keys=keys)
+        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=_tell, keys=keys)
         _commands(context.get_engine(), serving)
         serving.serve(_call)
 
@@ -118,7 +125,7 @@ class FedslimMember:
             collab.site_name,
             kit=Path(workspace.get_startup_kit_dir()),
             job=collab.fl_ctx.get_job_id(),
-            tell=log.info,
+            tell=_tell,
         )
 
     @collab.publish  # type: ignore[untyped-decorator]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from fedslim.engines.exchange import Collected
     from fedslim.federated.accounting import Served
-    from fedslim.protocol.joining import KeyCheck
     from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.roster import KeyCheck
     from fedslim.transport.config import FederationFile
     from fedslim.transport.memory import Trace
 
@@ -53,9 +53,7 @@ class Serving:
             file.federation.members,
             file.settings(),
             run=os.urandom(16),
-            policy=file.policy(),
             max_time=file.limits.max_time,
-            max_rounds=file.limits.max_rounds,
             keys=keys,
             vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
         )
@@ -150,7 +148,7 @@ class Serving:
             best = self._session.best() if self._last >= self._next_line else None
             if best is not None:
                 self._next_line = self._last + SAY_EVERY
-                table_at_server(self._session, best).save(self._folder / BEST)
+                table_at_server(self._session, best).save(self._folder / BEST, private=True)
                 status = self.status()
                 self._tell(
                     f"round {status['rounds']}: {status['itemsets']} itemsets, L% {status['L_percent']:.2f}, "

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -34,13 +33,14 @@ from fedslim.engines.sitefile import write_site_file
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
 from fedslim.federated.records import load_run
-from fedslim.federated.simulation import UNMASKED, Simulation, check_run, named_sites
+from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_smallest, named_sites
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
 from fedslim.metrics import Communication
-from fedslim.transport.config import ABOUT, SECTIONS, FederationFile
-from fedslim.transport.keyed import template
+from fedslim.transport.config import LARGEST, write_template
+from fedslim.transport.policy import FILE as POLICY
+from fedslim.transport.policy import write_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.federated.records import RunRecord
     from fedslim.federated.simulation import OnProgress, Sites
+    from fedslim.transport.config import FederationFile
 
 SIMULATOR = "nvflare.private.fed.app.simulator.simulator"
 JOB_ID = "simulate_job"
@@ -75,6 +76,8 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     variant: str = "x",
     max_time: float | None = None,
     max_rounds: int | None = None,
+    min_count: int = 1,
+    min_members_with: int = 1,
     seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
@@ -88,6 +91,8 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         variant: As there.
         max_time: As there.
         max_rounds: As there.
+        min_count: As there.
+        min_members_with: As there.
         seed: That of the partition, for the record: keys and masks are random here.
         stop: As there.
         on_progress: As there.
@@ -105,14 +110,22 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     if len(named) == 1:
         msg = "a federation over NVFlare has two sites or more"
         raise ParameterError(msg)
-    limits = {"limits.max_time": max_time, "limits.max_rounds": max_rounds, "timeouts.grace": grace}
+    check_smallest(variant, len(named), min_count, min_members_with)
+    limits = {
+        "limits.max_time": max_time,
+        "limits.max_rounds": max_rounds,
+        "limits.min_count": min_count,
+        "limits.min_members_with": min_members_with,
+        "timeouts.grace": grace,
+    }
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedslim-nvflare-")))
         prepare_folder(folder, named, variant, {k: v for k, v in limits.items() if v is not None})
         results = run_simulator(folder, list(named), stop or Stop(), on_progress)
         vocabulary = next(iter(named.values())).vocabulary
-        table = replace(CodeTable.load(results / CODE_TABLE), vocabulary=vocabulary)
+        names = {f"item {number}": label for number, label in enumerate(vocabulary)}
+        table = CodeTable.load(results / CODE_TABLE).renamed(names)
         record = load_run(results / RECORD)
     told: dict[str, Any] = dict(record.figures)
     simulation = Simulation(
@@ -127,6 +140,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         seed,
         max_time,
         max_rounds,
+        min_members_with,
         {site.name: site.usages for site in record.sites if site.usages is not None} or None,
         tuple(map(msgspec.structs.asdict, record.history)),
         sites if isinstance(sites, Partition) else None,
@@ -153,16 +167,13 @@ def prepare_folder(
     agreed = Vocabulary.of(numbers, secret)
     agreed.write(own / "agreed.json")
     given = {
-        "federation.name": "simulation",
-        "federation.id": secrets.token_hex(16),
-        "federation.variant": variant,
-        "federation.members": list(sites),
-        "server.host": "localhost",
         "items.vocabulary_digest": agreed.digest.hex(),
+        "limits.min_count": 1,  # as in our own simulation: the table of all data in one place
+        "limits.min_members_with": 1,
+        "limits.max_rounds": LARGEST,
+        **chosen,
     }
-    text = template(SECTIONS, given | dict(chosen), ABOUT)
-    file = FederationFile.parse(text.encode(), folder / FEDERATION)
-    file.path.write_text(text, "utf-8")
+    file = write_template(folder / FEDERATION, "simulation", list(sites), variant, chosen=given)
     write_job(file, folder / "job", sync=SYNC)
     local = folder / "workspace" / "local"  # NVFlare copies it to every site
     local.mkdir(parents=True)
@@ -170,17 +181,23 @@ def prepare_folder(
     (local / DEFAULT_RESOURCES).write_text(allowed, "utf-8")
     for name, database in sites.items():
         write_fimi(replace(database, vocabulary=numbers), own / f"{name}.dat")
+        policy = write_policy(
+            own / name / POLICY,
+            policy_variants=[variant],
+            policy_min_members=2,
+            policy_min_count=1,
+            policy_min_members_with=1,
+            policy_unsigned_keys=True,
+        )
         write_site_file(
             local / f"fedslim-site.{name}.toml",
             name,
             site_federation=file.path,
             site_results=own / name,
+            site_policy=policy.path,
             data_source=own / f"{name}.dat",
             items_secret=own / "members.secret",
             items_vocabulary=own / "agreed.json",
-            allow_variants=[variant],
-            allow_min_members=2,
-            allow_unsigned_keys=True,
             audit_log=own / f"{name}.jsonl",
         )
     return file

@@ -22,23 +22,26 @@ from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.kit import KitTrust
 from fedslim.engines.sitefile import SiteFile
-from fedslim.errors import FedslimError, FrameError, KeyAgreementError, ProtocolError, UntrustedError
+from fedslim.errors import FedslimError, FrameError, ProtocolError
 from fedslim.federated.simulation import prepare
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.client import ClientSession, Site, farewell
+from fedslim.protocol.roster import Unsigned
 from fedslim.transport.audit import AuditLog
 from fedslim.transport.config import FederationFile
+from fedslim.transport.guard import Guard
+from fedslim.words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fedslim.protocol.roster import Trust
+
 CODE_TABLE = "codetable.json"
 LOG = "fedslim-site.log"
 """Beside the site's file: what may name its data. NVFlare's own logs go to the server by default."""
-
-CANNOT = "it cannot go on; its own log says why"
 
 
 class Refused(ProtocolError):  # noqa: N818  # what it says, the others may know
@@ -52,6 +55,8 @@ class SiteMember:
         self.name = name
         self._folder, self._kit, self._job, self._tell = folder, kit, job, tell
         self._results: Path | None = None
+        self._site: Site | None = None
+        self._guard: Guard | None = None
         self._session: ClientSession | None = None
         self._audit: AuditLog | None = None
         self._turn = threading.Lock()
@@ -73,15 +78,21 @@ class SiteMember:
 
     def note(self, text: str) -> None:
         """Write down why this site cannot go on, where only the site can read it."""
+        path, wrong = self._folder / LOG, self._log(text)
+        told = f", and {path} cannot be written: {wrong}" if wrong else f"; {path} says why"
+        self._tell(f"this site cannot go on{told}")
+
+    def _log(self, text: str) -> str | None:
+        """Write what may name data to the site's own log, NVFlare's may go to the server; what is wrong if it fails."""
         path = self._folder / LOG
-        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {text}\n"
+        shown = "\n    ".join(map(printable, text.splitlines()))  # it may quote the server; traces have several lines
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {shown}\n"
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "ab") as stream:
                 stream.write(line.encode("utf-8", "replace"))
         except OSError as error:
-            self._tell(f"this site cannot go on, and {path} cannot be written: {error.strerror}")
-        else:
-            self._tell(f"this site cannot go on; {path} says why")
+            return error.strerror or str(error)
+        return None
 
     def close(self) -> None:
         """Close the audit log."""
@@ -95,12 +106,11 @@ class SiteMember:
     def _answered(self, frame: bytes) -> bytes:
         try:
             message = self._joined() if frame == JOIN else self._received(frame)
+            if self._session is not None and self._session.position and self._guard is not None:
+                self._guard.answering(self._session.run)  # or it raises, and nothing is answered
         except FedslimError as error:
-            # A site's own errors may name its data: only what is about the server's messages, or another member's key,
-            # leaves it.
             self.note(str(error))
-            public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
-            message = m.Abort(str(error)[:2000] if public else CANNOT)
+            message = farewell(error)
         if message is None:
             return b""
         reply = framing.to_bytes(message)
@@ -118,26 +128,40 @@ class SiteMember:
         return self._session.join(os.urandom(32))
 
     def _received(self, frame: bytes) -> m.FromClient | None:
-        session = self._session
+        session, guard = self._session, self._guard
         if session is None and _is_abort(frame):
             return None  # this site took no part, which it has said
-        if session is None:
+        if session is None or guard is None:
             msg = "the server sent something before it asked this site to join; it is refused"
             raise ProtocolError(msg)
-        framing.length_of(frame[: framing.PREFIX_BYTES])
-        reply = session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
+        try:
+            framing.length_of(frame[: framing.PREFIX_BYTES])
+            reply = session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
+        except FedslimError:
+            self._session = None  # to go on it must join again, which it does only after a wait
+            guard.refused()
+            raise
         if session.received is not None:
-            self._keep(session)
+            self._keep(session, guard)
         return reply
 
-    def _keep(self, session: ClientSession) -> None:
-        received = session.received
+    def _keep(self, session: ClientSession, guard: Guard) -> None:
+        received, site = session.received, self._site
         assert received is not None  # noqa: S101  # it was just looked at
+        assert site is not None  # noqa: S101  # as old as the session
         self._tell(f"the run is over: {received.ending}")
-        if received.table is not None and self._results is not None:
+        if received.table is None or not session.position:
+            if session.run and not session.position:
+                guard.refused()  # a server that ends it here may have wanted to know no more than that we were ready
+            return
+        guard.finished()
+        table = guard.kept(received.table, site.database, site.secret)
+        if table is None:
+            self._tell(f"{len(received.table)} itemsets were found; this site's policy keeps none (results.table)")
+        elif self._results is not None:
             path = self._results / self._job / CODE_TABLE
             make_folder_for(path)
-            received.table.save(path)
+            table.save(path, private=True)
             self._tell(f"the table is saved as {path}")
 
     # -- what the site allows -----------------------------------------------------------------------------------
@@ -147,28 +171,32 @@ class SiteMember:
         own = SiteFile.find(self._folder, self.name)
         federation = FederationFile.read(own.site.federation)
         federation.check_member(self.name)
-        check_allowed(own, federation, self.name)
+        if own.site.name != self.name:
+            msg = f"NVFlare calls this site {self.name!r}, and its own file {own.site.name!r}; it takes no part"
+            raise Refused(msg)
+        policy = own.policy()
+        if why := policy.reasons(federation):
+            msg = f"this site does not take part: {'; '.join(why)}"
+            raise Refused(msg)
+        self._guard = guard = Guard(policy, federation, tell=self._log)
+        if (seconds := guard.wait()) > 0:
+            self._log(f"remove {guard.refusals.path} to take part at once")
+            raise Refused(guard.why(seconds))
         self._results = own.site.results
         self._audit = self._audit or AuditLog.of(own.audit.log, federation, self.name)
         secret = ItemSecret.read(own.items.secret)
         vocabulary = None if own.items.vocabulary is None else Vocabulary.read(own.items.vocabulary)
         federation.check_items(secret, vocabulary)
-        trust = None if own.allow.unsigned_keys else KitTrust.load(self._kit, federation, self.name)
+        trust: Trust = Unsigned()
+        if not policy.policy.unsigned_keys:
+            trust = KitTrust.load(self._kit, federation, self.name)
         database = load(own.data.source, **_reading(own))
-        if len(database) < own.allow.min_transactions:
-            msg = "this site has fewer transactions than it must have to take part"
-            raise Refused(msg)
+        guard.admit(database)
         prepare(federation.federation.variant)
-        site = Site(
-            database,
-            federation.federation.members,
-            secret,
-            vocabulary,
-            variants=(federation.federation.variant,),
-            share_vocabulary=federation.items.share_vocabulary,
-            trust=trust,
+        self._site = Site(
+            database, federation.federation.members, federation.settings(), secret, vocabulary, trust=trust
         )
-        return ClientSession(self.name, site)
+        return ClientSession(self.name, self._site)
 
 
 def _is_abort(frame: bytes) -> bool:
@@ -181,30 +209,3 @@ def _is_abort(frame: bytes) -> bool:
 def _reading(own: SiteFile) -> dict[str, Any]:
     chosen = {name: getattr(own.data, name) for name in ("format", "bins", "transaction_column", "item_column")}
     return {name: value for name, value in chosen.items() if value is not None}
-
-
-def check_allowed(own: SiteFile, federation: FederationFile, name: str) -> None:
-    """Check what a federation agreed on against what a site allows.
-
-    Raises:
-        Refused: It does not allow that. The server is told so.
-    """
-    agreed, allow = federation.federation, own.allow
-    if own.site.name != name:
-        msg = f"NVFlare calls this site {name!r}, and its own file {own.site.name!r}; it takes no part"
-        raise Refused(msg)
-    if agreed.variant not in allow.variants:
-        msg = f"this site allows {', '.join(allow.variants)}, not {agreed.variant}"
-        raise Refused(msg)
-    if federation.items.share_vocabulary and not allow.share_vocabulary:
-        msg = "this site does not allow that the server is told what items are called"
-        raise Refused(msg)
-    if len(agreed.members) < allow.min_members:
-        msg = f"this site takes part among {allow.min_members} members or more, not {len(agreed.members)}"
-        raise Refused(msg)
-    if federation.limits.min_support < allow.smallest_group:
-        msg = (
-            f"this site allows itemsets of {allow.smallest_group} transactions or more (limits.min_support), not "
-            f"{federation.limits.min_support}"
-        )
-        raise Refused(msg)

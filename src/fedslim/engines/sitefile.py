@@ -1,9 +1,9 @@
-"""`fedslim-site.toml`: what a site brings to federations over NVFlare, and what it allows to leave it.
+"""`fedslim-site.toml`: what a site brings to federations over NVFlare. What it allows is in its `policy.toml`.
 
     file = SiteFile.find(local_folder, "north")
 
-It is in the folder `local` of the site's NVFlare workspace, beside the site's other policies. Everything in it is
-checked, and a key that is not known is an error: a misspelt permission would otherwise be none, or too much.
+Both are in the folder `local` of the site's NVFlare workspace, beside the site's other policies. Everything in them is
+checked, and a key that is not known is an error.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import is_file, real_path
-from fedslim.protocol.variant import VARIANTS
 from fedslim.transport import values
 from fedslim.transport.config import LARGEST
 from fedslim.transport.keyed import key, parsed, read, template
+from fedslim.transport.policy import SitePolicy
 
 if TYPE_CHECKING:
     import os
@@ -27,16 +27,16 @@ FILE = "fedslim-site.toml"
 
 WHAT, BEGIN = "a site's file", "fedslim nvflare site"
 ABOUT = (
-    "What this site brings to federations that run over NVFlare, and what it allows to leave it. It stays at the site: "
-    "no job can change it. Relative paths are taken from the folder of this file. Keys behind a # are left out, and "
-    "hold as the comment says once the # is gone."
+    "What this site brings to federations that run over NVFlare. It stays at the site: no job can change it. Relative "
+    "paths are taken from the folder of this file. Keys behind a # are left out, and hold as the comment says once the "
+    "# is gone."
 )
-
-
-def _variants(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
-        raise values.wrong(value, f"write a list of {', '.join(map(values.spelled, VARIANTS))}")
-    return tuple(dict.fromkeys(value))
+GONE = {
+    "allow": (
+        "what this site allows is in a file of its own now; make it with `fedslim policy init policy.toml` in this "
+        "folder, put your limits there (smallest_group is now min_count), and remove [allow] here"
+    )
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,13 @@ class Itself:
     )
     results: Path = key(  # noqa: RUF009
         values.place, "Where the tables go that this site is told, in a folder for each job.", default=Path("fedslim")
+    )
+    policy: Path | None = key(  # noqa: RUF009
+        values.place,
+        "What this site allows: see `fedslim policy`. If left out, policy.toml beside this file counts; where there is "
+        "none, the strict defaults.",
+        default=None,
+        example="policy.toml",
     )
 
 
@@ -94,38 +101,6 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allow:
-    """What may leave it."""
-
-    HEADING: ClassVar = "What this site allows. It takes part in nothing else, whatever a job or the server says."
-
-    variants: tuple[str, ...] = key(
-        _variants,
-        "x: the server sees sums only. sa: also which pairs this site proposes. so: all counts of this site.",
-        default=("x",),
-    )
-    share_vocabulary: bool = key(values.switch, "Whether the server may be told what items are called.", default=False)
-    min_members: int = key(
-        values.whole(2, LARGEST), "At least so many members: a sum hides a site among so many.", default=3
-    )
-    min_transactions: int = key(
-        values.whole(1, LARGEST), "At least so many transactions at this site, so that no few stand out.", default=1
-    )
-    smallest_group: int = key(
-        values.whole(1, LARGEST),
-        "At least so many transactions of all members behind every itemset found: the federation's limits.min_support "
-        "must be this or more. Sums on the way, and of single items, may still be of fewer.",
-        default=1,
-    )
-    unsigned_keys: bool = key(
-        values.switch,
-        "Whether to believe keys that no certificate of the NVFlare project signed. For NVFlare's simulator only: a "
-        "server that lies could then read this site's counts.",
-        default=False,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """What is written down about it."""
 
@@ -134,7 +109,7 @@ class Audit:
     log: Path = key(values.place, "Where to.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
 
 
-SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": Items, "allow": Allow, "audit": Audit}
+SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": Items, "audit": Audit}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +120,6 @@ class SiteFile:
     site: Itself
     data: Data
     items: Items
-    allow: Allow
     audit: Audit
 
     @classmethod
@@ -157,13 +131,17 @@ class SiteFile:
             ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
         """
         path = real_path(path)
-        return cls(path=path, **read(path, SECTIONS, WHAT, BEGIN))
+        return cls(path=path, **read(path, SECTIONS, WHAT, BEGIN, GONE))
 
     @classmethod
     def find(cls, folder: Path, name: str) -> SiteFile:
         """The file in a site's folder; in the simulator, whose sites share one folder, there is one for each name."""
         own = folder / f"fedslim-site.{name}.toml"
         return cls.read(own if is_file(own) else folder / FILE)
+
+    def policy(self) -> SitePolicy:
+        """What this site allows."""
+        return SitePolicy.find(self.path.parent) if self.site.policy is None else SitePolicy.read(self.site.policy)
 
 
 def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:

@@ -71,6 +71,7 @@ class Account:
         self.history: list[dict[str, Any]] = []
         self._session, self._on_round = session, on_round
         self._began = time.monotonic()
+        self._bits: float | None = None  # of the last step of the history, exactly
 
     @property
     def seconds(self) -> float:
@@ -107,15 +108,21 @@ class Account:
         if variant is None or not variant.supports:
             return
         search = variant.search
-        if self.history and self.history[-1]["bits_total"] == search.bits_now:
+        bits = search.bits_now
+        if self._bits == bits:
             return
+        self._bits = bits
+        percent = 100.0 * bits / (search.bits_standard.total or 1.0)
+        if self._session.settings.min_count > 1:
+            # Exact bits are a function of counts that are withheld: they could be found by trying.
+            bits, percent = float(f"{bits:.2g}"), float(round(percent))
         self.history.append(
             {
                 "round": number,
                 "seconds": seconds,
                 "itemsets": search.itemsets,
-                "bits_total": search.bits_now,
-                "L_percent": 100.0 * search.bits_now / (search.bits_standard.total or 1.0),
+                "bits_total": bits,
+                "L_percent": percent,
                 "bytes_total": self.communication.bytes_total if sent is None else sent,
             }
         )
@@ -163,7 +170,8 @@ def served_by(
 
 def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
     """The table with labels, where members share them; else with ids; else with numbers."""
-    labels = session.labels or tuple("#" + i.hex() for i in session.ids) or _numbers(outcome.table)
+    items = session.gathering
+    labels = items.labels or tuple("#" + i.hex() for i in items.ids) or _numbers(outcome.table)
     return code_table(outcome.table, labels)
 
 
@@ -180,13 +188,15 @@ def save_served(
     *,
     command: str = SERVING,
 ) -> None:
-    """Save what a server leaves; `more` goes into the record of the run as figures, `command` is how to run it again.
+    """Save what a server leaves, for its owner only.
+
+    `more` goes into the record of the run as figures, `command` is how to run it again.
 
     Raises:
         WriteError: It cannot be written.
     """
-    served.table.save(folder / CODE_TABLE)
-    save_run(served_record(served, file, more, command=command), folder / RECORD)
+    served.table.save(folder / CODE_TABLE, private=True)
+    save_run(served_record(served, file, more, command=command), folder / RECORD, private=True)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

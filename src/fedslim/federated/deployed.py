@@ -20,8 +20,8 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
-from fedslim.transport.journal import Journal
-from fedslim.transport.recording import NOTHING, Figures, heard_in, rounds_of, told
+from fedslim.transport.journal import Journal, check_folder
+from fedslim.transport.recording import NOTHING, Figures, heard_in, last_epoch, rounds_of, told
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, Watched, client_context, peer_name, server_context
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from fedslim.protocol.framing import Frame
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
+    from fedslim.transport.guard import Guard
+    from fedslim.transport.telling import Tell
     from fedslim.transport.trust import Identity, Trust
 
 SAY_EVERY = 5.0
@@ -65,7 +67,7 @@ def patience(file: FederationFile) -> Patience:
 class Server:
     """Serves one run of a federation."""
 
-    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Callable[[str], None]) -> None:
+    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Tell) -> None:
         self._file, self._identity, self._out, self._tell = file, identity, out, tell
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
@@ -93,10 +95,11 @@ class Server:
         journal: Journal | None = None
         run = os.urandom(16)
         path = self.journal
+        check_folder(path)
         if resume and not path.exists():
             self._tell(f"{path}: there is no journal to resume; this is a new run")
         elif resume:
-            journal, header, records = Journal.reopen(path)
+            journal, header, records = Journal.reopen(path, key=self._identity.derived_key(SERVER_JOURNAL))
             self._check(header, path)
             run = bytes.fromhex(header["run"])
         elif path.exists():
@@ -110,9 +113,7 @@ class Server:
             file.federation.members,
             file.settings(),
             run=run,
-            policy=file.policy(),
             max_time=file.limits.max_time,
-            max_rounds=file.limits.max_rounds,
             keys=KeyTrust(file, lambda: listed.trust),
             vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
         )
@@ -120,9 +121,10 @@ class Server:
         so_far, heard = NOTHING, set[str]()
         if journal is not None:
             rounds = list(rounds_of(records, str(path)))
-            session.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
+            session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
-            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, account.passed_before)
+            epoch = last_epoch(records, str(path))
+            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, account.passed_before, epoch=epoch)
             self._tell(f"resumed after {len(rounds)} rounds")
             so_far = rounds[-1].figures if rounds else NOTHING
             heard = heard_in(records, str(path))
@@ -161,12 +163,14 @@ class Server:
         (self._out / SERVER_JOURNAL).unlink(missing_ok=True)
 
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
-        def begin(items: int) -> Journal:
-            header = {"run": run.hex(), "items": items, "version": __version__, "protocol": m.PROTOCOL}
+        def begin(n_items: int) -> Journal:
+            header = {"run": run.hex(), "items": n_items, "version": __version__, "protocol": m.PROTOCOL}
             session = self.session
             assert session is not None  # noqa: S101  # it has just said that it began
-            named = {"ids": b"".join(session.ids).hex(), "labels": list(session.labels)}
-            return Journal.create(path, header | named | {"digest": self._file.digest().hex()})
+            items = session.gathering
+            named = {"ids": b"".join(items.ids).hex(), "labels": list(items.labels)}
+            header |= named | {"digest": self._file.digest().hex()}
+            return Journal.create(path, header, key=self._identity.derived_key(SERVER_JOURNAL))
 
         return begin
 
@@ -191,13 +195,19 @@ class KeyTrust:
         self._federation = bytes.fromhex(file.federation.id) + file.digest()
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.client.Trust` and `protocol.joining.KeyCheck`."""
-        statement = Statement.agreement_key(self._federation, name, key)
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.agreement_key(self._federation, name, key), certificate, signature)
+
+    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.roster(self._federation, name, digest), certificate, signature)
+
+    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
         self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
 
 
 class MemberTrust(KeyTrust):
-    """The same at a member, which signs its own keys as well."""
+    """The same at a member, which signs as well."""
 
     def __init__(self, file: FederationFile, identity: Identity) -> None:
         super().__init__(file, lambda: identity.trust)
@@ -205,12 +215,16 @@ class MemberTrust(KeyTrust):
 
     @property
     def certificate(self) -> bytes:
-        """See `protocol.client.Trust`."""
+        """See `protocol.roster.Trust`."""
         return self._identity.certificate_der
 
     def sign(self, key: bytes) -> bytes:
-        """See `protocol.client.Trust`."""
+        """See `protocol.roster.Trust`."""
         return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
+
+    def sign_roster(self, digest: bytes) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.sign(Statement.roster(self._federation, self._identity.name, digest))
 
 
 class Member:
@@ -226,19 +240,17 @@ class Member:
         out: Path,
         *,
         audit: AuditLog | None,
-        tell: Callable[[str], None],
+        tell: Tell,
+        guard: Guard | None = None,  # without it (in tests) nothing is remembered of earlier runs
     ) -> None:
         self._file, self._identity, self._out, self._tell, self._audit = file, identity, out, tell, audit
+        self._guard = guard
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
+        if guard is not None:
+            guard.admit(database)
         self._site = Site(
-            database,
-            file.federation.members,
-            secret,
-            vocabulary,
-            variants=(file.federation.variant,),
-            share_vocabulary=file.items.share_vocabulary,
-            trust=MemberTrust(file, identity),
+            database, file.federation.members, file.settings(), secret, vocabulary, trust=MemberTrust(file, identity)
         )
         self.session = ClientSession(identity.name, self._site)
 
@@ -247,6 +259,7 @@ class Member:
 
         Raises:
             RunError: The server stayed away, or asked for what this site does not give.
+            LedgerError: The first answer must not leave.
         """
         journal = self._journal()
         file = self._file
@@ -260,16 +273,25 @@ class Member:
             patience=patience(file),
             journal=journal,
             leaving=self._recorder(f"{host}:{port}"),
+            refusing=None if self._guard is None else self._guard.refused,
             tell=self._tell,
         )
         try:
+            if self._guard is not None and self.session.received is None:
+                await self._guard.waited()
             received = await client.run(host, port)
         finally:
             journal.close()
             if not self.session.position:
                 self.forget()  # nothing was answered: there is nothing to go on with
         path = self._out / MEMBER_JOURNAL
-        if not received.ending.startswith("ended by the server"):
+        ended_by_server = received.ending.startswith("ended by the server")
+        if self._guard is not None:
+            if received.table is not None and self.session.position:
+                self._guard.finished()
+            elif client.refused or not ended_by_server or not self.session.position:
+                self._guard.refused()  # otherwise it can be resumed, and no other run can take its place
+        if not ended_by_server:
             return received
         msg = f"{received.ending}. If the server resumes the run, so does this client by the same command"
         if client.refused:
@@ -287,9 +309,12 @@ class Member:
         """The journal of a run that this member was killed in, or a new one."""
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
+        key = self._identity.derived_key(MEMBER_JOURNAL)
         if not path.exists():
-            return Journal.create(path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL})
-        journal, header, records = Journal.reopen(path)
+            return Journal.create(
+                path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
+            )
+        journal, header, records = Journal.reopen(path, key=key)
         if (header.get("digest"), header.get("member")) != (digest, self.session.name):
             journal.close()
             msg = f"{path}: the journal is of another federation or member; move it away"
@@ -306,6 +331,8 @@ class Member:
 
         def record(message: m.FromClient, frame: Frame) -> None:
             nonlocal last, sent
+            if self._guard is not None and self.session.position:
+                self._guard.answering(self.session.run)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()

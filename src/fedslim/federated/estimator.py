@@ -38,6 +38,8 @@ class FedSlim(CodeTableEstimator):
         variant: "x" (exact: the table of all rows in one place), "sa" or "so" (the paper's, a table for each member).
         max_time: stop after so many seconds with the best table so far.
         max_rounds: stop after about so many rounds with the best table so far.
+        min_count: the smallest count to show, for "x": rarer items are merged, and no itemset is used less often.
+        min_members_with: how many members must have an itemset for it to be shown, for "x".
         masking: whether sums are masked; leave them unmasked only to measure what masks cost.
         seed: for keys and masks; the table does not depend on it.
 
@@ -56,17 +58,21 @@ class FedSlim(CodeTableEstimator):
 
     simulation_: Simulation
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # scikit-learn's flat parameters
         self,
         variant: str = "x",
         max_time: float | None = None,
         max_rounds: int | None = None,
+        min_count: int = 1,
+        min_members_with: int = 1,
         masking: bool = True,
         seed: int = 0,
     ) -> None:
         self.variant = variant
         self.max_time = max_time
         self.max_rounds = max_rounds
+        self.min_count = min_count
+        self.min_members_with = min_members_with
         self.masking = masking
         self.seed = seed
 

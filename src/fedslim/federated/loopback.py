@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.transport.config import write_template
+from fedslim.transport.policy import FILE as POLICY
+from fedslim.transport.policy import write_policy
 from fedslim.transport.trust import make_trial
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 TRANSACTION, ITEM = "transaction", "item"
 LONGEST = 600.0
+NOTHING_LEFT_OUT = MappingProxyType({"min_count": 1, "min_members_with": 1})
+"""Limits with which x finds the table of all data in one place, to the last rare item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +66,17 @@ class Loopback:
 
     @classmethod
     def make(
-        cls, folder: Path, sites: Mapping[str, TransactionDatabase], *, variant: str = "x", **timeouts: float
+        cls,
+        folder: Path,
+        sites: Mapping[str, TransactionDatabase],
+        *,
+        variant: str = "x",
+        limits: Mapping[str, int] = NOTHING_LEFT_OUT,
+        **timeouts: float,
     ) -> Loopback:
         """Write everything that a federation needs: certificates, its file, a secret and vocabulary, each one's data.
 
-        All sites have the same vocabulary.
+        All sites have the same vocabulary. `limits` are those of the file that a policy has as well.
         """
         members = list(sites)
         make_trial(folder / "trust", members, now=datetime.now(UTC))
@@ -80,11 +90,20 @@ class Loopback:
                 rows.writerow((TRANSACTION, ITEM))
                 rows.writerows((at, label) for at in range(len(database)) for label in database.transaction(at))
         made = cls(folder, sites, free_port())
-        path = folder / "template.toml"
-        write_template(path, "loopback", members, variant, host=HOST, port=made.port)
-        chosen = {"vocabulary_digest": json.dumps(agreed.digest.hex())} | {k: f"{v:g}" for k, v in timeouts.items()}
-        lines = [_chosen(line, chosen) for line in path.read_text("utf-8").splitlines()]
-        made.file.write_text("\n".join(lines) + "\n", "utf-8")
+        chosen: dict[str, Any] = {
+            "items.vocabulary_digest": agreed.digest.hex(),
+            "items.secret_fingerprint": secret.fingerprint,
+            **{f"limits.{name}": limit for name, limit in limits.items()},
+            **{f"timeouts.{name}": seconds for name, seconds in timeouts.items()},
+        }
+        for name in members:
+            write_policy(
+                folder / "trust" / name / POLICY,
+                policy_variants=[variant],
+                policy_min_members=2,
+                **{f"policy_{name}": limit for name, limit in limits.items()},
+            )
+        write_template(made.file, "loopback", members, variant, host=HOST, port=made.port, chosen=chosen)
         return made
 
     @property
@@ -149,12 +168,14 @@ class Loopback:
     def result(self, seconds: float = 0.0) -> LoopbackResult:
         """What is in the folders; items that somebody knows by number or id only get their labels back."""
         labels = next(iter(self.sites.values())).vocabulary
-        table = replace(CodeTable.load(self.out("server") / "codetable.json"), vocabulary=labels)
+        names = {f"item {number}": label for number, label in enumerate(labels)}
+        secret = ItemSecret.read(self.folder / "secret.txt")
+        names |= {f"#{one.hex()}": label for one, label in zip(secret.ids_of(labels), labels, strict=True)}
+        table = CodeTable.load(self.out("server") / "codetable.json").renamed(names)
         record = load_run(self.out("server"))
         # In so a member has a table of its own, and is not told that of all.
-        names = () if record.variant == "so" else tuple(self.sites)
-        saved = {name: self.out(name) / "codetable.json" for name in names}
-        told = {name: _named(CodeTable.load(path), labels) for name, path in saved.items() if path.exists()}
+        saved = {} if record.variant == "so" else {name: self.out(name) / "codetable.json" for name in self.sites}
+        told = {name: CodeTable.load(path).renamed(names) for name, path in saved.items() if path.exists()}
         return LoopbackResult(table, told, record, seconds)
 
     def close(self) -> None:
@@ -166,21 +187,9 @@ class Loopback:
         self.processes.clear()
 
 
-def _named(table: CodeTable, labels: tuple[str, ...]) -> CodeTable:
-    """The table of a member, which does not know what items are called that it does not have."""
-    known = zip(table.vocabulary, labels, strict=True)
-    return replace(table, vocabulary=tuple(label if own.startswith("#") else own for own, label in known))
-
-
 def free_port() -> int:
     """A port at which nobody listens."""
     with socket.socket() as line:
         line.bind((HOST, 0))
         port: int = line.getsockname()[1]
         return port
-
-
-def _chosen(line: str, chosen: Mapping[str, str]) -> str:
-    """A line of the federation's file, with the value that was chosen for its key."""
-    key, equals, _ = line.removeprefix("#").strip().partition(" = ")
-    return f"{key} = {chosen[key]}" if equals and key in chosen else line

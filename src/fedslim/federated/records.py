@@ -46,6 +46,9 @@ FAILED = ".failed.txt"
 
 MOST_BYTES = 1 << 29
 
+SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with")
+"""What is chosen about a simulation."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Figure = int | float | bool | str | None
 Labels = list[str]
@@ -178,7 +181,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     from fedslim.metrics import fidelity  # noqa: PLC0415  # a server's record needs none
 
     told = simulation.as_dict()
-    chosen = {name: told.pop(name) for name in ("masked", "seed", "partition", "max_time", "max_rounds")}
+    chosen = {name: told.pop(name) for name in SETTINGS}
     traffic = told.pop("by_kind")
     for name in ("variant", "sizes"):
         del told[name]
@@ -233,6 +236,8 @@ def served_record(
             "masked": file.settings().masked,
             "max_time": file.limits.max_time,
             "max_rounds": file.limits.max_rounds,
+            "min_count": file.settings().min_count,
+            "min_members_with": file.settings().min_members_with,
             "not_told": untold,
         },
         figures=told,
@@ -292,13 +297,13 @@ def _gap(compared: Comparison) -> list[GapRow]:
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def save_run(record: RunRecord, path: str | Path) -> None:
-    """Write a record; the file appears whole or not at all.
+def save_run(record: RunRecord, path: str | Path, *, private: bool = False) -> None:
+    """Write a record; the file appears whole or not at all, and is for its owner only if `private`.
 
     Raises:
         WriteError: It cannot be written.
     """
-    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
+    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n", private=private)
 
 
 def load_run(path: str | Path) -> RunRecord:

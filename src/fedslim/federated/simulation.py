@@ -27,7 +27,7 @@ from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
 from fedslim.mdl.pairs import FEW_PAIRS, no_pairs, with_room
 from fedslim.protocol.client import Site
-from fedslim.protocol.messages import MOST_MEMBERS, Settings
+from fedslim.protocol.messages import MOST_COUNT, MOST_MEMBERS, Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
@@ -70,6 +70,7 @@ class Simulation:
     seed: int
     max_time: float | None = None
     max_rounds: int | None = None
+    min_members_with: int = 1
     site_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)  # where the server sees them
     history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     partition: Partition | None = field(default=None, repr=False)
@@ -105,6 +106,8 @@ class Simulation:
             "seed": self.seed,
             "max_time": self.max_time,
             "max_rounds": self.max_rounds,
+            "min_count": self.table.min_count,
+            "min_members_with": self.min_members_with,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._dealt(),
             **found,
@@ -132,6 +135,8 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     masking: bool = True,
     max_time: float | None = None,
     max_rounds: int | None = None,
+    min_count: int = 1,
+    min_members_with: int = 1,
     seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
@@ -145,6 +150,8 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         masking: Whether sums are masked. Leave them unmasked only to measure what masks cost. `so` has none.
         max_time: Stop after so many seconds with the best table so far.
         max_rounds: Stop after about so many rounds with the best table so far.
+        min_count: The smallest count to publish, for `x`: rarer items are merged, and no itemset is used less often.
+        min_members_with: How many sites must have an itemset for it to be published, for `x`.
         seed: For keys and masks: equal seeds, equal bytes on the line.
         stop: Ends the run before the next round when it is asked to, with the best table so far.
         on_progress: Called now and then with where the search stands and what was said up to then.
@@ -154,25 +161,28 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     """
     named = named_sites(sites)
     check_run(variant, masking, max_time, max_rounds, seed)
+    check_smallest(variant, len(named), min_count, min_members_with)
     masked = masking and variant not in UNMASKED
     entropy = _entropy(seed)
     prepare(variant)
     stop = stop or Stop()
     members = tuple(named)
-    server = ServerSession(
-        members,
-        Settings(variant, masked, MOST_TRANSACTIONS),
-        run=entropy(16),
-        max_time=max_time,
+    settings = Settings(
+        variant,
+        masked,
+        MOST_TRANSACTIONS,
         max_rounds=max_rounds,
+        min_count=min_count,
+        min_members_with=min_members_with,
     )
+    server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
     account = Account(server)
     federation = MemoryFederation(
         server,
-        {name: Site(database, members, secret, agreed, unmasked=not masked) for name, database in named.items()},
+        {name: Site(database, members, settings, secret, agreed) for name, database in named.items()},
         entropy=entropy,
         trace=account,
     )
@@ -192,6 +202,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         seed,
         max_time,
         max_rounds,
+        min_members_with,
         outcome.site_usages,
         tuple(account.history),
         sites if isinstance(sites, Partition) else None,
@@ -219,9 +230,11 @@ def _warm_up(variant: str) -> None:
     secret = ItemSecret.from_random(bytes(32))
     agreed = Vocabulary.of(database.vocabulary, secret)
     members = ("a", "b")
-    server = ServerSession(members, Settings(variant, variant not in UNMASKED, MOST_TRANSACTIONS), run=bytes(16))
+    settings = Settings(variant, variant not in UNMASKED, MOST_TRANSACTIONS)
     MemoryFederation(
-        server, {name: Site(database, members, secret, agreed) for name in members}, entropy=_entropy(0)
+        ServerSession(members, settings, run=bytes(16)),
+        {name: Site(database, members, settings, secret, agreed) for name in members},
+        entropy=_entropy(0),
     ).run()
     if variant != "x":
         with_room(no_pairs(1), FEW_PAIRS + 1)  # what only larger data come to
@@ -314,6 +327,17 @@ def check_run(variant: object, masking: object, max_time: object, max_rounds: ob
     if not (_whole(seed) and 0 <= seed <= MOST_SEED):  # type: ignore[operator]
         msg = f"seed must be a whole number from 0 to {MOST_SEED}, not {seed!r}"
         raise ParameterError(msg)
+
+
+def check_smallest(variant: str, sites: int, min_count: object, min_members_with: object) -> None:
+    """Raise `ParameterError` unless such a variant with so many sites can keep to these smallest counts."""
+    for name, value, most in (("min_count", min_count, MOST_COUNT), ("min_members_with", min_members_with, sites)):
+        if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
+            msg = f"{name} must be a whole number from 1 to {most}, not {value!r}"
+            raise ParameterError(msg)
+        if value != 1 and variant != "x":
+            msg = f"{name} is for x only; {variant} is as the paper has it, and knows no smallest count"
+            raise ParameterError(msg)
 
 
 def _check_variant(variant: object) -> None:

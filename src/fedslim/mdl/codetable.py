@@ -9,7 +9,7 @@ federation is the same file, byte for byte.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from fedslim.mdl.objective import Bits, code_length, description_length, standar
 from fedslim.words import as_html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fedslim.mdl.itemsets import Itemset
@@ -131,13 +131,22 @@ class CodeTable:
         standard = [*single, *(standard_length(items, single) for items, _, _, _ in self.found)]
         return Compression(description_length(supports, single), description_length(usages, standard))
 
+    def renamed(self, names: Mapping[str, str]) -> CodeTable:
+        """The same table with other labels; items that `names` does not have keep theirs."""
+        return replace(self, vocabulary=tuple(names.get(label, label) for label in self.vocabulary))
+
     # -- files and frames ---------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write the table as JSON that people can read; the file appears whole or not at all."""
+    def save(self, path: str | Path, *, private: bool = False) -> None:
+        """Write the table as JSON that people can read; the file appears whole or not at all.
+
+        Args:
+            path: Where to.
+            private: Whether only its owner may read the file (mode 600), also where it replaces one that others may.
+        """
         from fedslim.mdl.files import save_code_table  # noqa: PLC0415  # msgspec is needed for files only
 
-        save_code_table(self, path)
+        save_code_table(self, path, private=private)
 
     @classmethod
     def load(cls, path: str | Path) -> CodeTable:

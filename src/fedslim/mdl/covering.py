@@ -63,7 +63,7 @@ class Covering:
         Items that the table does not know are refused, unless it was made without rare ones: then they are left out.
         """
         known, strange = self.known(database)
-        if strange.any() and self.table.min_count == 1:
+        if strange.any() and self.table.min_count == 1 and not self.table.other:
             t = int(np.flatnonzero(strange)[0])
             label = next(i for i in database.transaction(t) if i not in set(self.table.vocabulary))
             msg = (

@@ -67,25 +67,26 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     other: Count = 0
 
 
-def save_code_table(table: CodeTable, path: str | Path) -> None:
+def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False) -> None:
     """See `CodeTable.save`."""
     document = code_table_document(table)
     items, itemsets = document.pop("items"), document.pop("itemsets")
     lines = ["{"]
     lines += [f"  {_json(key)}: {_json(value)}," for key, value in document.items()]
     lines += ['  "items": [', *_rows(items), "  ],", '  "itemsets": [', *_rows(itemsets), "  ]", "}", ""]
-    write_whole(Path(path), "\n".join(lines).encode())
+    write_whole(Path(path), "\n".join(lines).encode(), private=private)
 
 
 def code_table_document(table: CodeTable) -> dict[str, Any]:
     """What a file says, for records that have a table in them."""
     c = table.compression
+    merged = table.min_count > 1 or table.other
     return {
         "format": FORMAT,
-        "version": VERSION if table.min_count > 1 else 1,
+        "version": VERSION if merged else 1,
         "order": table.order,
         "transactions": table.transactions,
-        **({"min_count": table.min_count, "other": table.other} if table.min_count > 1 else {}),
+        **({"min_count": table.min_count, "other": table.other} if merged else {}),
         "compression": {
             "bits_data_before": c.before.data,
             "bits_model_before": c.before.model,

@@ -22,7 +22,7 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
 from fedslim.mdl.policy import Policy
-from fedslim.mdl.release import merge_rare, release, spelled_out
+from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.steps import Tally
@@ -105,7 +105,11 @@ def mine(
 def code_table(database: TransactionDatabase, result: SearchResult, order: Order, min_count: int = 1) -> CodeTable:
     """The table that a search found, with supports counted in the database."""
     index = SupportIndex(database)
-    found = [(e.items, e.usage, index.support(e.items), e.entry) for e in result.entries if len(e.items) > 1]
+    found = [
+        (e.items, e.usage, shown_support(e.usage, index.support(e.items), min_count), e.entry)
+        for e in result.entries
+        if len(e.items) > 1
+    ]
     singletons = spelled_out(database.supports, found)
     counts = merge_rare(database.supports, singletons, min_count)
     return release(database.vocabulary, database.transactions, counts, found, order=order, min_count=min_count)

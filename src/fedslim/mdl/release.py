@@ -11,6 +11,7 @@ item add up to its support.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,17 +40,29 @@ class Merged(NamedTuple):
 
 def spelled_out(supports: Counts, found: Found) -> Counts:
     """How often each item is spelled out: where it occurs, and no itemset has it covered."""
+    lengths = [len(items) for items, *_ in found]
+    items = np.fromiter(chain.from_iterable(items for items, *_ in found), np.int64, sum(lengths))
     usages = supports.copy()
-    for items, usage, *_ in found:
-        usages[list(items)] -= usage
+    np.subtract.at(usages, items, np.repeat([usage for _, usage, *_ in found], lengths).astype(np.int64))
     return usages
 
 
-def merge_rare(supports: Counts, usages: Counts, min_count: int) -> Merged:
-    """Subtract usages below `min_count` from usages and supports; their sum is withheld if it is below that, too."""
-    rare = np.where(usages < min_count, usages, 0)
-    other = int(rare.sum())
-    return Merged(supports - rare, usages - rare, other if other >= min_count else 0)
+def merge_rare(supports: Counts, usages: Counts, min_count: int, withheld: NDArray[np.bool_] | None = None) -> Merged:
+    """Subtract usages below `min_count`, and those of items that are withheld, from usages and supports.
+
+    Of their sum only whole multiples of `min_count` are told: two items with a sum of 8 below 5 can only be 4 and 4.
+    """
+    hidden = usages < min_count if withheld is None else (usages < min_count) | withheld
+    rare = np.where(hidden, usages, 0)
+    return Merged(supports - rare, usages - rare, int(rare.sum()) // min_count * min_count)
+
+
+def shown_support(usage: int, support: int, min_count: int) -> int:
+    """The support of an itemset as it is shown: what it has beyond the usage in whole multiples of `min_count`.
+
+    The difference to the usage, or to the support of a larger itemset, could otherwise be a small count.
+    """
+    return usage + (support - usage) // min_count * min_count
 
 
 def release(
@@ -61,9 +74,9 @@ def release(
     order: Order = "usage",
     min_count: int = 1,
 ) -> CodeTable:
-    """The code table; where there is a smallest count, items that nothing is left of are not in its vocabulary."""
+    """The code table; where something may not be shown, items that nothing is left of are not in its vocabulary."""
     supports, usages, other = counts
-    if min_count > 1:
+    if min_count > 1 or other:
         kept = np.flatnonzero(supports).tolist()
         number = (np.cumsum(supports > 0) - 1).tolist()
         vocabulary = [vocabulary[i] for i in kept]

@@ -100,6 +100,11 @@ class SlimSearch:
         """The usage of each slot now; a view, not to be changed or kept."""
         return self._usage
 
+    def found(self) -> list[tuple[int, Entry]]:
+        """The itemsets of the table in cover order, with their slots."""
+        table, usage = self._table, self._usage
+        return [(s, Entry(table.itemsets[s], int(usage[s]), table.entries[s])) for s in table]
+
     def bits(self) -> Bits:
         """The description length now, with both parts."""
         return description_length(self._usage.tolist(), self._standard.tolist())
@@ -107,7 +112,7 @@ class SlimSearch:
     def result(self) -> SearchResult:
         """The table as it stands; what was changed by a step that is not finished yet is not part of it."""
         table, usage = self._table, self._usage
-        itemsets = [Entry(table.itemsets[s], int(usage[s]), table.entries[s]) for s in table]
+        itemsets = [entry for _, entry in self.found()]
         if self._open is not None and self._open.moves:
             itemsets, usage = self._open.undo(table, usage)
         singletons = [Entry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]

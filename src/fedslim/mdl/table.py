@@ -100,6 +100,11 @@ class WorkingTable:
         """The slot for the next itemset: the same for everyone who made the same moves."""
         return self._freed[-1] if self._freed else self._fresh
 
+    @property
+    def fresh_slot(self) -> int:
+        """No slot from here on was ever used."""
+        return self._fresh
+
     def next_slot(self) -> int:
         """The slot for the next itemset; whatever was on trial there is so no longer."""
         self.unstage()

@@ -1,32 +1,42 @@
-"""A client's session: it joins, answers what the variant asks, and receives the end. It does no I/O.
+"""A member's session: it joins, confirms the roster, answers what the variant asks, and receives the end. No I/O.
 
     session = ClientSession("hospital-a", site)
     send(session.join(os.urandom(32)))
     reply = session.receive(message)
 
 What leaves a site leaves it through `receive`: one reply to one question, made by the variant's file, and masked here
-where it is made of counts that the server must not see.
+where it is made of counts that the server must not see. Nothing is answered before all members have confirmed the same
+roster, and nothing that this member says, or refuses to say, depends on its counts: a question is refused for what it
+is, never for what the answer would be.
 
-After a fault a client joins again, with a new key. A question that it has answered before is answered with the same
+After a fault a member joins again, with a new key. A question that it has answered before is answered with the same
 counts under new masks. One that was killed brings itself back by receiving again what it had received (`replay`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fedslim import __version__
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
-from fedslim.errors import FedslimError, ParameterError, ProtocolError
+from fedslim.errors import (
+    DataError,
+    FedslimError,
+    KeyAgreementError,
+    ParameterError,
+    ProtocolError,
+    UntrustedError,
+)
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.legality import ClientState, at_client
 from fedslim.protocol.outcome import code_table
+from fedslim.protocol.roster import Trust, Unsigned, roster_digest, updated
 from fedslim.protocol.sums import Hidden
 from fedslim.protocol.variant import Words, client_side
 from fedslim.secagg import AgreementKey, MaskLabel
@@ -38,19 +48,9 @@ if TYPE_CHECKING:
     from fedslim.protocol.variant import ClientSide
     from fedslim.secagg import PairSecret
 
-
-class Trust(Protocol):
-    """Signs this member's agreement keys and checks those of others: see `transport/trust`."""
-
-    @property
-    def certificate(self) -> bytes:
-        """The member's own."""
-
-    def sign(self, key: bytes) -> bytes:
-        """A signature of the member's agreement key."""
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """Raise `KeyAgreementError` unless this key is that member's."""
+CANNOT = "it cannot go on; its own log says why"
+ROUNDS_TO_FINISH = 16
+"""Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +59,33 @@ class Site:
 
     database: TransactionDatabase
     members: tuple[str, ...]
+    settings: m.Settings
     secret: ItemSecret
     vocabulary: Vocabulary | None = None  # agreed on among the members; without one, the server forms the union
-    variants: tuple[str, ...] = ("x", "sa", "so")
-    unmasked: bool = False  # whether it may answer X and SA without masks: for measurements only
-    share_vocabulary: bool = False  # whether the server may have the labels
-    trust: Trust | None = None  # without it (in one process) keys are believed to be whose they are said to be
+    trust: Trust = field(default_factory=Unsigned)
+
+    def __post_init__(self) -> None:
+        """What a member can find out about its own data, it finds out before anybody hears of it."""
+        if self.database.transactions * len(self.members) > self.settings.most_transactions:
+            msg = (
+                f"the run is for {self.settings.most_transactions} transactions of {len(self.members)} members, and "
+                f"this site has {self.database.transactions}, which is more than its part; raise most_transactions"
+            )
+            raise ParameterError(msg)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """By which others see that they make ids with the same secret."""
+        return bytes.fromhex(self.secret.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """The last question, the answer before it was masked, the epoch in which it was last sent, and the transcript.
 
-    The transcript is a digest of all questions so far, this one included. Masks depend on it: members that were asked
-    different things, now or ever, have masks that do not cancel, so a server cannot single one of them out.
+    The transcript is a digest of all questions so far, this one included. Masks depend on it and on the roster: members
+    that were shown or asked different things, now or ever, have masks that do not cancel, so a server cannot single one
+    of them out.
     """
 
     question: Any
@@ -94,11 +107,15 @@ class ClientSession:
         self._site = site
         self._key: AgreementKey | None = None
         self._roster: m.Roster | None = None
-        self._labels: tuple[str, ...] = ()
+        self._digest = b""  # of that roster
+        self._numbered: TransactionDatabase | None = None  # the data in the numbers of the agreed vocabulary
         self._variant: ClientSide | None = None
         self._secrets: dict[str, PairSecret] = {}
         self._hidden: dict[str, Hidden] = {}
         self._last: Answered | None = None
+        self._answers = 0
+        if site.vocabulary is not None:
+            self._numbered = over(site.database, site.vocabulary, site.secret)
 
     # -- joining ------------------------------------------------------------------------------------------------
 
@@ -115,21 +132,26 @@ class ClientSession:
     def join(self, entropy: bytes) -> m.Join:
         """The first message on a line, also after a fault; `entropy` is 32 random bytes, new each time."""
         site, agreed = self._site, self._site.vocabulary
+        if self.state is not ClientState.FINISHED:
+            # Whatever was confirmed before, also in a journal, was confirmed on another connection with another key.
+            self.state = ClientState.JOINING
+        self._secrets, self._hidden = {}, {}
         self._key = AgreementKey.from_random(entropy)
         ids = agreed.ids if agreed is not None else site.secret.ids_of(site.database.vocabulary)
         labels: list[str] = []
-        if site.share_vocabulary:
+        if site.settings.share_vocabulary:
             labels = list(site.database.vocabulary if agreed is None else self._own_labels(agreed))
         return m.Join(
             m.PROTOCOL,
             __version__,
             self._key.public,
+            site.fingerprint,
             b"" if agreed is None else agreed.digest,
-            b"".join(ids) if agreed is None or site.share_vocabulary else b"",
+            b"".join(ids) if agreed is None or labels else b"",
             len(ids),
             labels,
-            b"" if site.trust is None else site.trust.certificate,
-            b"" if site.trust is None else site.trust.sign(self._key.public),
+            site.trust.certificate,
+            site.trust.sign(self._key.public),
             # Whoever has not answered anything yet is in no run: the server may have been killed before it was in one.
             self.run if self.position else b"",
             self._roster.epoch + 1 if self._roster is not None and self.position else 0,
@@ -148,13 +170,13 @@ class ClientSession:
             ProtocolError: The server may not say that now, or asks for what this site does not give. The session is as
                 it was before; only a question that turned out to make no sense, half answered, ends it.
         """
-        after = at_client(self.state, message)
+        after = at_client(self.state, message, self._site.settings.variant)
         reply: m.FromClient | None = None
-        if isinstance(message, m.Roster):
-            secrets = self._shared(message)
+        if isinstance(message, (m.Roster, m.RosterUpdate)):
             self._take_seat(message)
-            self._secrets, self._hidden = secrets, {}
-            reply = m.Ready(message.epoch)
+            reply = m.Confirm(message.epoch, self._site.trust.sign_roster(self._digest))
+        elif isinstance(message, m.Confirmed):
+            self._share_secrets(message)
         elif isinstance(message, m.Finish):
             self._take_end(message)
         elif isinstance(message, m.Abort):
@@ -166,9 +188,18 @@ class ClientSession:
         return reply
 
     def _take_end(self, message: m.Finish) -> None:
-        assert self._variant is not None  # noqa: S101  # it is not legal before the roster
+        if self._variant is None or (self.state is ClientState.JOINING and not self.position):
+            # A run that ended while this member was away is one that it had answered in.
+            msg = f"the server sent Finish while this client was {self.state.value}; it is refused"
+            raise ProtocolError(msg)
         table = self._variant.own_table() if message.table is None else message.table
-        self.received = Received(message.ending, None if table is None else code_table(table, self._labels))
+        if table is None:
+            self.received = Received(message.ending, None)
+            return
+        if message.table is not None:
+            self._variant.check_end(message.table)
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        self.received = Received(message.ending, code_table(table, self._numbered.vocabulary))
 
     def _check_attempt(self, message: Any) -> None:
         """Masks are made for the attempt that the roster names: whoever names another wants something else."""
@@ -180,12 +211,12 @@ class ClientSession:
     def replay(self, messages: Iterable[m.FromServer]) -> None:
         """Receive again what was received before a fault, without answering it: the state is what it was."""
         for message in messages:
-            after = at_client(self.state, message)
-            if isinstance(message, m.Roster):
-                self._take_seat(message)
+            after = at_client(self.state, message, self._site.settings.variant)
+            if isinstance(message, (m.Roster, m.RosterUpdate)):
+                self._take_seat(message, replayed=True)
             elif isinstance(message, m.Finish):
                 self._take_end(message)
-            else:
+            elif not isinstance(message, m.Confirmed):
                 self._answered(message)
             self.state = after
 
@@ -207,6 +238,10 @@ class ClientSession:
                 raise ProtocolError(msg)
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
+        limit = self._site.settings.max_rounds
+        if limit is not None and self._answers >= limit + ROUNDS_TO_FINISH and not self._variant.is_final(message):
+            msg = f"the server goes on asking after {self._answers} rounds, and {limit} were agreed on; it is refused"
+            raise ProtocolError(msg)
         try:
             answer = self._variant.answer(message)
         except FedslimError:
@@ -215,84 +250,105 @@ class ClientSession:
         before = b"" if last is None else last.transcript
         transcript = sha256(before + msgspec.msgpack.encode(_first_attempt(message))).digest()
         self._last = Answered(message, answer, epoch, transcript)
+        self._answers += 1
         return answer
 
     def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
         """What leaves the site: counts that the server must not see are masked here."""
         if not isinstance(answer, Words):
             return answer
+        if self._site.settings.masked and len(self._secrets) != len(self._site.members) - 1:
+            msg = "counts must not leave this member without masks; the run must not go on"
+            raise ProtocolError(msg)
         hidden = self._hidden.get(answer.purpose)
         if hidden is None:
             hidden = self._hidden[answer.purpose] = Hidden(self.name, self._secrets, purpose=answer.purpose)
         assert self._last is not None  # noqa: S101  # it is the answer to that
         label = MaskLabel(question.round, question.attempt)
-        vector = hidden.vector(answer.words, label, about=self._last.transcript)
+        vector = hidden.vector(answer.words, label, about=self._digest + self._last.transcript)
         return m.Masked(question.round, question.attempt, vector)
 
     # -- the roster ---------------------------------------------------------------------------------------------
 
-    def _take_seat(self, roster: m.Roster) -> None:
+    def _take_seat(self, message: m.Roster | m.RosterUpdate, *, replayed: bool = False) -> None:
         """Check what the server announces against what this site agreed to, and against what it announced before."""
-        site, settings, before = self._site, roster.settings, self._roster
-        if before is not None and self.position:
-            if (roster.run, settings, roster.members, roster.ids) != (
-                before.run,
-                before.settings,
-                before.members,
-                before.ids,
-            ) or roster.epoch <= before.epoch:
-                msg = "the server's new roster is not one of the run that this client is in; it is refused"
-                raise ProtocolError(msg)
-            self._roster = roster
-            return
-        if settings.variant not in site.variants:
-            msg = f"the server wants to run {settings.variant}; this site agreed to {', '.join(site.variants)}"
+        before = self._roster
+        roster = message if isinstance(message, m.Roster) else self._updated(message)
+        n = len(roster.members)
+        if not len(roster.keys) == len(roster.certificates) == n:
+            msg = f"the roster has {n} members, {len(roster.keys)} keys and {len(roster.certificates)} certificates"
             raise ProtocolError(msg)
-        if not settings.masked and settings.variant != "so" and not site.unmasked:
-            msg = f"the server wants counts without masks in {settings.variant}; this site does not agree to that"
-            raise ProtocolError(msg)
-        if settings.share_vocabulary and not site.share_vocabulary:
-            msg = "the server wants the labels of the items; this site does not agree to that"
-            raise ProtocolError(msg)
-        if site.database.transactions * len(roster.members) > settings.most_transactions:
-            msg = (
-                f"the run is for {settings.most_transactions} transactions of {len(roster.members)} members, and this "
-                "site has more than its part; the sums would not be safe. Raise most_transactions"
-            )
-            raise ProtocolError(msg)
-        database = over(site.database, self._vocabulary(roster), site.secret)
-        self._labels = database.vocabulary
-        self._variant = client_side(settings, database)
-        self._roster = roster
-
-    def _shared(self, roster: m.Roster) -> dict[str, PairSecret]:
-        """A new secret with everybody: no mask of an earlier epoch can come again."""
-        if sorted(roster.members) != sorted(self._site.members):
-            msg = (
-                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
-                f"to {', '.join(map(repr, sorted(self._site.members)))}; with others it shares nothing"
-            )
-            raise ProtocolError(msg)
-        if len(roster.keys) != len(roster.members):
-            n = len(roster.members)
-            msg = f"the roster has {n} members and {len(roster.keys)} keys; with others it shares nothing"
-            raise ProtocolError(msg)
-        keys = dict(zip(roster.members, roster.keys, strict=True))
-        own = self._key
-        if own is None or keys[self.name] != own.public:
+        if not replayed and (self._key is None or self._key_in(roster) != self._key.public):
             msg = "the server's roster has another key under this member's name; the run must not go on"
             raise ProtocolError(msg)
-        if (trust := self._site.trust) is not None:
-            if not len(roster.certificates) == len(roster.signatures) == len(keys):
-                msg = "the server's roster has keys that are not signed; the run must not go on"
+        if before is not None and self.position:
+            known = (before.run, before.settings, before.members, before.ids)
+            if (roster.run, roster.settings, roster.members, roster.ids) != known or roster.epoch <= before.epoch:
+                msg = "the server's new roster is not one of the run that this client is in; it is refused"
                 raise ProtocolError(msg)
-            proofs = zip(roster.members, roster.keys, roster.certificates, roster.signatures, strict=True)
-            for name, key, certificate, signature in proofs:
-                trust.check(name, key, certificate, signature)
-        if not roster.settings.masked:
-            return {}
-        run = roster.run + roster.epoch.to_bytes(2, "big")
-        return {peer: own.agree(self.name, peer, key, run=run) for peer, key in keys.items() if peer != self.name}
+            vocabulary = self._vocabulary(roster)
+        else:
+            self._check_terms(roster)
+            vocabulary = self._vocabulary(roster)
+            if self._site.vocabulary is None:
+                self._numbered = self._over(vocabulary)
+            assert self._numbered is not None  # noqa: S101  # of the agreed vocabulary, or just made
+            self._variant = client_side(self._site.settings, self._numbered, len(self._site.members))
+        self._roster = roster
+        self._digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=self._site.fingerprint)
+        self._secrets, self._hidden = {}, {}
+
+    def _updated(self, update: m.RosterUpdate) -> m.Roster:
+        assert self._roster is not None  # noqa: S101  # an update is not legal before a roster
+        try:
+            return updated(self._roster, update)
+        except IndexError:
+            msg = f"the server replaced a key at a place that the roster of {len(self._roster.keys)} does not have"
+            raise ProtocolError(msg) from None
+
+    def _key_in(self, roster: m.Roster) -> bytes | None:
+        """The key that a roster has for this member."""
+        return dict(zip(roster.members, roster.keys, strict=True)).get(self.name)
+
+    def _check_terms(self, roster: m.Roster) -> None:
+        """A member believes its own file: what the server announces must be the same."""
+        site, settings = self._site, roster.settings
+        if settings != site.settings:
+            names = (name for name in settings.__struct_fields__)
+            name = next(name for name in names if getattr(settings, name) != getattr(site.settings, name))
+            msg = (
+                f"the server announced {name} = {getattr(settings, name)!r:.60}, and this site agreed to "
+                f"{getattr(site.settings, name)!r}; everybody needs the same federation file"
+            )
+            raise ProtocolError(msg)
+        if sorted(roster.members) != sorted(site.members):
+            msg = (
+                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
+                f"to {', '.join(map(repr, sorted(site.members)))}; with others it shares nothing"
+            )
+            raise ProtocolError(msg)
+
+    def _share_secrets(self, confirmed: m.Confirmed) -> None:
+        """See that everybody signed what this member signed; then there is a new secret with each of them.
+
+        No mask of an earlier epoch can come again: the epoch is part of what was signed.
+        """
+        roster, own = self._roster, self._key
+        assert roster is not None  # noqa: S101  # it is not legal before a roster
+        assert own is not None  # noqa: S101  # nor is a roster before joining
+        if confirmed.epoch != roster.epoch or len(confirmed.signatures) != len(roster.members):
+            msg = (
+                f"the server passed on {len(confirmed.signatures)} signatures of epoch {confirmed.epoch} for a roster "
+                f"of {len(roster.members)} members in epoch {roster.epoch}; the run must not go on"
+            )
+            raise ProtocolError(msg)
+        for name, certificate, signature in zip(roster.members, roster.certificates, confirmed.signatures, strict=True):
+            self._site.trust.check_roster(name, self._digest, certificate, signature)
+        if roster.settings.masked:
+            peers = zip(roster.members, roster.keys, strict=True)
+            self._secrets = {
+                peer: own.agree(self.name, peer, key, run=self._digest) for peer, key in peers if peer != self.name
+            }
 
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
         if self._site.vocabulary is not None:
@@ -308,6 +364,23 @@ class ClientSession:
             msg = "the server's vocabulary is not in ascending order; it is refused"
             raise ProtocolError(msg)
         return Vocabulary(ids, self._site.secret.fingerprint)
+
+    def _over(self, vocabulary: Vocabulary) -> TransactionDatabase:
+        """The data in the numbers of the server's vocabulary, which must have all ids that this member has named."""
+        try:
+            return over(self._site.database, vocabulary, self._site.secret)
+        except DataError:
+            msg = "the server's vocabulary does not have all the ids that this member has sent; it is refused"
+            raise ProtocolError(msg) from None
+
+
+def farewell(error: FedslimError) -> m.Abort:
+    """What the server is told when a member cannot go on.
+
+    A member's own errors may name its data. Only what is about the server's messages, or another member's key, leaves.
+    """
+    public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
+    return m.Abort(str(error)[:2000] if public else CANNOT)
 
 
 def _first_attempt(question: Any) -> Any:

@@ -22,8 +22,15 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """Everybody is here, and is about to be sent the roster of this epoch; whoever resumes the run must know it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Began:
-    """Everybody is here and ready."""
+    """Everybody is here and has confirmed the roster."""
 
     members: tuple[str, ...]
     items: int
@@ -76,4 +83,4 @@ class Received:
     table: CodeTable | None
 
 
-ServerOutput = Send | Began | RoundEnded | Waiting | Resumed | Ended | Failed
+ServerOutput = Send | NewEpoch | Began | RoundEnded | Waiting | Resumed | Ended | Failed

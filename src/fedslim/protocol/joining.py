@@ -9,7 +9,7 @@ Whether it comes back to where it was is for the session to say, which knows the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fedslim.errors import KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
@@ -18,12 +18,7 @@ from fedslim.secagg import check_usable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class KeyCheck(Protocol):
-    """Checks members' agreement keys as the other members will: see `transport/trust`."""
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """Raise `UntrustedError` unless this key is that member's."""
+    from fedslim.protocol.roster import KeyCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,7 @@ class JoinRules:
 
     settings: m.Settings
     vocabulary: bytes | None  # the digest that members agreed on, if the server was told; empty: on none
-    keys: KeyCheck | None  # without it (in one process) keys are passed on as they come
+    keys: KeyCheck
 
     def check_version(self, member: str, join: m.Join) -> None:
         """Whether it speaks as this server does."""
@@ -52,6 +47,14 @@ class JoinRules:
             )
             raise ProtocolError(msg)
         for other, before in joined.items():
+            if other == member:
+                continue
+            if before.fingerprint != join.fingerprint:
+                msg = (
+                    f"members {other!r} and {member!r} have different secrets, so their items cannot be compared; "
+                    "give all members the same one, and its fingerprint into the federation's file"
+                )
+                raise ProtocolError(msg)
             if _agreed(before) != _agreed(join):
                 msg = (
                     f"members {other!r} and {member!r} do not have the same vocabulary; "
@@ -70,8 +73,7 @@ class JoinRules:
     def check_key(self, member: str, join: m.Join, joined: Mapping[str, m.Join]) -> None:
         """Whether the others will take its key: one that they refuse would end the run in their name."""
         try:
-            if self.keys is not None:
-                self.keys.check(member, join.key, join.certificate, join.signature)
+            self.keys.check(member, join.key, join.certificate, join.signature)
             if self.settings.masked:
                 check_usable(member, join.key)
         except (KeyAgreementError, UntrustedError) as error:

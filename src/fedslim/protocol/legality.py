@@ -3,13 +3,14 @@
 The server keeps a state for each member, named after what it waits for; a client has one state of its own. A message
 that the table does not list for the state is refused with an error that names state, message and peer.
 
-    member:  (join) → seated, waits for ready → idle ⇄ waits for an answer of one kind → finished
+    server:  (join) → seated, invited → confirmed ⇄ waits for an answer of one kind → finished
              away, from any of these → (join) → seated …
-    client:  joining → running a variant → finished
+    member:  joining → (roster) → confirming → (everybody's signatures) → running a variant → finished
 
-When a member has come back, everybody gets a new roster, and the round that was going on is asked again. Answers that
-were on their way then come before the member is ready again: they are legal, and dropped, as is what was on its way
-when the run ended. Abort may come at any time from a member, from the server before the end; Heard only after it.
+A member answers no question before it has seen that all members signed the roster that it signed. When a member has
+come back, everybody confirms a new roster, and the round that was going on is asked again. Answers that were on their
+way then come before the member has confirmed: they are legal, and dropped, as is what was on its way when the run
+ended. Abort may come at any time from a member, from the server before the end; Heard only after it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class MemberState(Enum):
 
     EXPECTED = "waiting for it to join"
     SEATED = "waiting for the others to join"
-    INVITED = "waiting for it to be ready"
+    INVITED = "waiting for it to confirm the roster"
     IDLE = "not asked anything"
     ASKED_MASKED = "waiting for masked counts"
     ASKED_USAGES = "waiting for usages"
@@ -47,6 +48,7 @@ class ClientState(Enum):
     """Where a client stands."""
 
     JOINING = "waiting for the roster"
+    CONFIRMING = "waiting for the others to confirm the roster"
     RUNNING_X = "running X"
     RUNNING_SA = "running SA"
     RUNNING_SO = "running SO"
@@ -60,7 +62,7 @@ _ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.Supports, m.Structu
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
     (M.AWAY, m.Join): M.SEATED,
-    (M.INVITED, m.Ready): M.IDLE,
+    (M.INVITED, m.Confirm): M.IDLE,
     (M.ASKED_MASKED, m.Masked): M.IDLE,
     (M.ASKED_USAGES, m.Usages): M.IDLE,
     (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
@@ -68,8 +70,8 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_SUPPORTS, m.Supports): M.IDLE,
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
     **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
-    (M.SEATED, m.Ready): M.SEATED,
-    **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Ready, m.Abort, m.Heard)},
+    (M.SEATED, m.Confirm): M.SEATED,
+    **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Confirm, m.Abort, m.Heard)},
     **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
 }
 
@@ -79,7 +81,7 @@ AWAITING: Mapping[type[Message], MemberState] = {
 """The state of a member that owes a reply of this kind."""
 
 RUNNING: Mapping[str, ClientState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
-"""What the roster of each variant leads to."""
+"""What a confirmed roster of each variant leads to."""
 
 _ASKED_OF = {
     C.RUNNING_X: (m.Ask,),
@@ -88,10 +90,13 @@ _ASKED_OF = {
 }
 
 AT_CLIENT: Mapping[tuple[ClientState, type[Message]], ClientState | None] = {
-    (C.JOINING, m.Roster): None,  # whichever variant it says
-    **{(state, m.Roster): None for state in _ASKED_OF},  # somebody has come back
+    (C.JOINING, m.Roster): C.CONFIRMING,
+    # Somebody has come back.
+    **{(state, kind): C.CONFIRMING for state in (C.CONFIRMING, *_ASKED_OF) for kind in (m.Roster, m.RosterUpdate)},
+    (C.CONFIRMING, m.Confirmed): None,  # whichever variant this is
     **{(state, kind): state for state, kinds in _ASKED_OF.items() for kind in kinds},
-    **{(state, m.Finish): C.FINISHED for state in _ASKED_OF},
+    # Also to whoever comes back: the run may have ended while it was away.
+    **{(state, m.Finish): C.FINISHED for state in (C.JOINING, *_ASKED_OF)},
     **{(state, m.Abort): C.FINISHED for state in C if state is not C.FINISHED},
 }
 
@@ -105,19 +110,10 @@ def at_server(state: MemberState, message: Message, member: str) -> MemberState:
     return after
 
 
-def at_client(state: ClientState, message: Message) -> ClientState:
-    """The state of a client after the server's message, if the server may say that now."""
+def at_client(state: ClientState, message: Message, variant: str) -> ClientState:
+    """The state of a member of a run of this variant after the server's message, if the server may say that now."""
     after = AT_CLIENT.get((state, type(message)), C.JOINING)
     if after is C.JOINING:
         msg = f"the server sent {type(message).__name__} while this client was {state.value}; it is refused"
         raise ProtocolError(msg)
-    if after is None:
-        assert isinstance(message, m.Roster)  # noqa: S101  # the only one whose next state depends on what it says
-        after = RUNNING.get(message.settings.variant)
-        if after is None:
-            msg = f"the server announced the variant {message.settings.variant!r}; known are {', '.join(RUNNING)}"
-            raise ProtocolError(msg)
-        if state is not C.JOINING and after is not state:
-            msg = f"the server sent Roster while this client was {state.value}; it is refused: it is of another variant"
-            raise ProtocolError(msg)
-    return after
+    return RUNNING[variant] if after is None else after

@@ -18,7 +18,7 @@ from fedslim.errors import ProtocolError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised whenever an old peer would misunderstand a new one."""
 
 ID_BYTES = 16
@@ -35,11 +35,12 @@ Item = Annotated[int, Meta(ge=0, lt=MOST_ITEMS)]
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
 Round = Annotated[int, Meta(ge=0, lt=1 << 47)]
 Attempt = Annotated[int, Meta(ge=0, lt=1 << 16)]
+Limit = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Bits = Annotated[int, Meta(ge=1, le=64)]
-Items = Annotated[list[Item], Meta(min_length=2, max_length=MOST_ITEMS)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(max_length=2000)]
 Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MOST_ITEMS)]
+Key = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Certificate = Annotated[bytes, Meta(max_length=8192)]
 Signature = Annotated[bytes, Meta(max_length=1024)]
 Pair = tuple[Number, Number]
@@ -89,13 +90,22 @@ class Vector(Piece, frozen=True):
 
 
 class Settings(Piece, frozen=True):
-    """What a run is to be, as the server announces it and every client agrees to it, or leaves."""
+    """What a run is to be. The server announces it; a member takes part only if its own file says the same."""
 
     variant: Annotated[str, Meta(max_length=20)]
     masked: bool
     most_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
     """All members together have no more: the proven bound of every sum until better ones are known."""
     share_vocabulary: bool = False
+    max_rounds: Limit | None = None
+    pruning: bool = True
+    order: Annotated[str, Meta(max_length=20)] = "usage"
+    max_itemset_size: Limit | None = None
+    min_support: Limit = 1
+    min_count: Limit = 1
+    """Nothing smaller is published."""
+    min_members_with: Limit = 1
+    """So many members must have an itemset for it to be published."""
 
 
 class Join(Message, frozen=True):
@@ -105,8 +115,9 @@ class Join(Message, frozen=True):
     """
 
     protocol: Annotated[int, Meta(ge=0, le=1 << 16)]
-    software: Annotated[str, Meta(max_length=40)]
-    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    software: Annotated[str, Meta(max_length=40, pattern=r"^[A-Za-z0-9.+-]*\Z")]
+    key: Key
+    fingerprint: Annotated[bytes, Meta(max_length=16)]  # of the secret that ids are made with
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty: there is none
     ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
     items: Annotated[int, Meta(ge=0, le=MOST_ITEMS)]  # how many there are
@@ -119,25 +130,47 @@ class Join(Message, frozen=True):
 
 
 class Roster(Message, frozen=True):
-    """Server: these are the members, their keys, the vocabulary, and what the run is to be.
-
-    It comes again, with a higher epoch, when a member has come back: everybody shares new secrets then.
-    """
+    """Server: these are the members, their keys, the vocabulary, and what the run is to be."""
 
     run: Annotated[bytes, Meta(min_length=16, max_length=16)]
     settings: Settings
     members: Annotated[list[Name], Meta(min_length=1, max_length=MOST_MEMBERS)]
-    keys: Annotated[list[Annotated[bytes, Meta(min_length=32, max_length=32)]], Meta(max_length=MOST_MEMBERS)]
-    ids: Ids  # the union of what clients know, in ascending order; empty if a vocabulary was agreed on
+    keys: Annotated[list[Key], Meta(max_length=MOST_MEMBERS)]
+    ids: Ids  # the union of what members know, in ascending order; empty if a vocabulary was agreed on
     epoch: Attempt
-    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]  # of the members …
-    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]  # … and theirs of their keys
+    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]
 
 
-class Ready(Message, frozen=True):
-    """Client: I agree, and share a secret with everybody."""
+class Seat(Piece, frozen=True):
+    """A member's place in the roster, its key and certificate."""
+
+    place: Annotated[int, Meta(ge=0, lt=MOST_MEMBERS)]
+    key: Key
+    certificate: Certificate
+
+
+class RosterUpdate(Message, frozen=True):
+    """Server, to those who have the roster: members came back with new keys, and a new epoch begins.
+
+    Everybody derives new secrets then, and confirms the roster anew.
+    """
 
     epoch: Attempt
+    seats: Annotated[list[Seat], Meta(max_length=MOST_MEMBERS)]
+
+
+class Confirm(Message, frozen=True):
+    """Member: I agree to the roster of this epoch. The signature is of all that I was shown."""
+
+    epoch: Attempt
+    signature: Signature
+
+
+class Confirmed(Message, frozen=True):
+    """Server: this is what every member signed, in the order of the roster; check that all saw what you saw."""
+
+    epoch: Attempt
+    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]
 
 
 class Element(Piece, frozen=True):
@@ -156,6 +189,8 @@ class Table(Piece, frozen=True):
     usages: Vector
     supports: Vector
     transactions: Count
+    min_count: Limit
+    other: Count  # occurrences of items that are too rare to be shown
 
 
 class Finish(Message, frozen=True):
@@ -178,12 +213,28 @@ class Abort(Message, frozen=True):
 # -- X: the same table everywhere, sums only ------------------------------------------------------------------------
 
 
+# An itemset is named as the union of two elements of the table, so nothing else can be asked about. How many slots an
+# answer covers is not said: members know that from the table, and nobody can make it depend on what they have in it.
+
+
+class Drop(Message, frozen=True):
+    """These items are too rare to be part of anything: they count as absent from now on."""
+
+    items: Vector
+
+
 class Insert(Message, frozen=True):
-    """This itemset is in the table from now on."""
+    """The union of these two elements is in the table from now on."""
 
     slot: Number
-    items: Items
+    parents: Pair
     entry: Count
+
+
+class Restore(Message, frozen=True):
+    """The element that was removed last is back in its slot."""
+
+    slot: Number
 
 
 class Remove(Message, frozen=True):
@@ -193,45 +244,40 @@ class Remove(Message, frozen=True):
 
 
 class WantSupports(Message, frozen=True):
-    """How often each item occurs, and after them the number of transactions."""
-
-    bits: Bits
+    """How often each item occurs, and after them the number of transactions. Only to begin with."""
 
 
-class WantSupportOf(Message, frozen=True):
-    """In how many transactions each of these itemsets occurs."""
+class WantUnionSupport(Message, frozen=True):
+    """In how many transactions the union of these two elements occurs, where the settings make that matter."""
 
-    itemsets: Annotated[list[Items], Meta(max_length=MOST_SLOTS)]
+    parents: Pair
     bits: Bits
 
 
 class WantRows(Message, frozen=True):
-    """How often each element is used together with these: for each a count of so many bits for all slots < `length`."""
+    """How often each element is used together with these: for each of these a count of so many bits for every slot."""
 
     slots: Annotated[list[Number], Meta(min_length=1, max_length=MOST_PARTS)]
     bits: Annotated[bytes, Meta(min_length=1, max_length=MOST_PARTS)]
-    length: Number
 
 
 class WantSparseRow(Message, frozen=True):
     """The same for one element as a sketch, for rows with few entries."""
 
     slot: Number
-    length: Number
     cells: Number
     seed: Count
 
 
 class WantInsertion(Message, frozen=True):
-    """What changes if this itemset enters: a sketch of what is lost (even places) and won (odd) for each slot.
+    """What changes if the union of two elements enters: a sketch of what is lost (even places) and won (odd) by slot.
 
     With `keep` it enters at once, and all that is asked for after it is about the table with it.
     """
 
     slot: Number
-    items: Items
+    parents: Pair
     entry: Count
-    length: Number
     cells: Number
     seed: Count
     keep: bool
@@ -241,13 +287,21 @@ class WantRemovals(Message, frozen=True):
     """What changes if each of these elements alone leaves: one sketch, the elements after each other."""
 
     slots: Annotated[list[Number], Meta(min_length=1, max_length=64)]
-    length: Number
     cells: Number
     seed: Count
 
 
-Move = Insert | Remove
-Want = WantSupports | WantSupportOf | WantRows | WantSparseRow | WantInsertion | WantRemovals
+class WantFinal(Message, frozen=True):
+    """Of each itemset of the table, which can only shrink from now on: usage, support, and whether it is used here.
+
+    The last only where the settings say how many members must have an itemset; then also which items occur here.
+    """
+
+    bits: Bits
+
+
+Move = Drop | Insert | Restore | Remove
+Want = WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantInsertion | WantRemovals | WantFinal
 
 
 class Ask(Message, frozen=True):
@@ -341,7 +395,6 @@ class AskIndexedUsages(Message, frozen=True):
 
     round: Round
     attempt: Attempt
-    bits: Bits
 
 
 class Entered(Piece, frozen=True):
@@ -383,12 +436,11 @@ class AskIndexed(Message, frozen=True):
 
 
 class AskEvaluation(Message, frozen=True):
-    """Server, SA: what if this itemset entered? Lost, then won, for all numbers below `length`, masked."""
+    """Server, SA: what if this itemset entered? Lost, then won, for all numbers that are given out, masked."""
 
     round: Round
     attempt: Attempt
     candidate: Entered
-    length: Number
     bits: Bits
 
 
@@ -402,9 +454,11 @@ class AskIndexedSupports(Message, frozen=True):
     bits: Bits
 
 
-FromClient = Join | Ready | Masked | Usages | Candidates | Evaluated | Supports | Structure | Heard | Abort
+FromClient = Join | Confirm | Masked | Usages | Candidates | Evaluated | Supports | Structure | Heard | Abort
 FromServer = (
     Roster
+    | RosterUpdate
+    | Confirmed
     | Ask
     | AskUsages
     | AskCandidates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import lt
 from typing import TYPE_CHECKING, Literal
@@ -9,15 +10,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedslim.errors import ProtocolError
-from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.release import Merged, merge_rare, release, shown_support, spelled_out
 from fedslim.protocol.messages import Element, Table, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
+    from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import SearchResult, Tally
+
+DISAGREE = "usages and supports of the table do not agree: somebody does not count as the protocol says"
 
 Ending = Literal["converged", "out of time", "out of rounds", "interrupted", "member lost"]
 
@@ -40,24 +42,42 @@ class Outcome:
         return self.ending == "converged"
 
 
-def packed_table(
-    result: SearchResult, item_supports: Sequence[int], supports: Sequence[int], transactions: int
-) -> Table:
-    """A search's result as it is sent; `supports` are those of its itemsets, singletons apart, in its order."""
-    usages = np.zeros(len(item_supports), np.int64)
-    itemsets = []
+Found = Sequence[tuple[tuple[int, ...], int, int, int]]
+"""Itemsets in cover order: items, usage, support, usage at entry."""
+
+
+def found_by(result: SearchResult, supports: Sequence[int]) -> Found:
+    """A search's itemsets, singletons apart, with their supports in the same order."""
+    itemsets = [entry for entry in result.entries if len(entry.items) > 1]
+    return [(e.items, e.usage, support, e.entry) for e, support in zip(itemsets, supports, strict=True)]
+
+
+def check_singletons(result: SearchResult, found: Found, item_supports: Sequence[int]) -> None:
+    """Where usages of single items are added up by themselves, they must be what the itemsets leave over."""
+    supports = np.asarray(item_supports, np.int64)
+    usages = np.zeros_like(supports)
     for entry in result.entries:
         if len(entry.items) == 1:
             usages[entry.items[0]] = entry.usage
-        else:
-            itemsets.append((entry.items, entry.usage, entry.entry))
+    if not np.array_equal(usages, spelled_out(supports, found)):
+        raise ProtocolError(DISAGREE)
+
+
+def packed_table(
+    found: Found,
+    item_supports: Sequence[int],
+    transactions: int,
+    min_count: int = 1,
+    withheld: NDArray[np.bool_] | None = None,
+) -> Table:
+    """The table as it is sent, with nothing in it that must not be published, such as items that are `withheld`."""
+    supports = np.asarray(item_supports, np.int64)
+    shown = merge_rare(supports, _checked(found, supports, transactions), min_count, withheld)
     elements = [
-        Element(list(items), usage, support, entry)
-        for (items, usage, entry), support in zip(itemsets, supports, strict=True)
+        Element(list(items), usage, shown_support(usage, support, min_count), entry)
+        for items, usage, support, entry in found
     ]
-    every = np.asarray(item_supports, np.int64)
-    _check_counts(elements, usages, every, transactions)
-    return Table(elements, Vector.of(usages), Vector.of(every), transactions)
+    return Table(elements, Vector.of(shown.usages), Vector.of(shown.supports), transactions, min_count, shown.other)
 
 
 def code_table(table: Table, labels: Sequence[str]) -> CodeTable:
@@ -69,33 +89,27 @@ def code_table(table: Table, labels: Sequence[str]) -> CodeTable:
             f"{len(labels)}; it is refused"
         )
         raise ProtocolError(msg)
-    for element in table.itemsets:
-        items = element.items
+    found = [(tuple(e.items), e.usage, e.support, e.entry) for e in table.itemsets]
+    for items, *_ in found:
         if len(items) == 1 or items[-1] >= len(labels) or not all(map(lt, items, items[1:])):
             msg = "a table came whose itemsets are not items of the vocabulary in ascending order; it is refused"
             raise ProtocolError(msg)
-    _check_counts(table.itemsets, usages, supports, table.transactions)
-    return CodeTable(
-        tuple(labels),
-        table.transactions,
-        tuple(supports.tolist()),
-        tuple(usages.tolist()),
-        tuple((tuple(e.items), e.usage, e.support, e.entry) for e in table.itemsets),
-        "usage",
-    )
-
-
-def _check_counts(
-    itemsets: Sequence[Element], usages: NDArray[np.int64], supports: NDArray[np.int64], transactions: int
-) -> None:
-    """Whoever covers every item once comes to such counts; if these do not agree, somebody did not."""
-    covered = usages.copy()
-    for element in itemsets:
-        covered[element.items] += element.usage
-    if (
-        any(not 0 < element.usage <= element.support <= transactions for element in itemsets)
-        or int(supports.max(initial=0)) > transactions
-        or not np.array_equal(covered, supports)
-    ):
-        msg = "usages and supports of the table do not agree: somebody does not count as the protocol says"
+    if not np.array_equal(usages, _checked(found, supports, table.transactions)):
+        raise ProtocolError(DISAGREE)
+    counts = np.concatenate((usages, supports, [table.other], [min(three) for _, *three in found]))
+    if ((counts > 0) & (counts < table.min_count)).any():
+        msg = f"a table came with a count below {table.min_count}, which it says is its smallest; it is refused"
         raise ProtocolError(msg)
+    return release(labels, table.transactions, Merged(supports, usages, table.other), found, min_count=table.min_count)
+
+
+def _checked(found: Found, supports: NDArray[np.int64], transactions: int) -> NDArray[np.int64]:
+    """How often single items are spelled out; counts that nobody comes to who covers every item once are refused."""
+    spelled = spelled_out(supports, found)
+    if (
+        any(not 0 < usage <= support <= transactions for _, usage, support, _ in found)
+        or int(supports.max(initial=0)) > transactions
+        or int(spelled.min(initial=0)) < 0
+    ):
+        raise ProtocolError(DISAGREE)
+    return spelled

@@ -20,11 +20,12 @@ from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
 from fedslim.protocol.algorithm import searched
 from fedslim.protocol.numbering import Numbering
-from fedslim.protocol.outcome import Outcome, packed_table
+from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
 from fedslim.protocol.so import check_itemset, proposed
 from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round, Words
 from fedslim.secagg import Ring
+from fedslim.secagg.ring import MOST_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -98,7 +99,9 @@ class ServerVariant:
         result = self.search.result()
         found = [self.search.number_of(e.items) for e in result.entries if len(e.items) > 1]
         supports = yield from self._counted(found)
-        table = packed_table(result, self.supports, supports, self.transactions)
+        itemsets = found_by(result, supports)
+        check_singletons(result, itemsets, self.supports)
+        table = packed_table(itemsets, self.supports, self.transactions)
         return Outcome(table, result.tally, ending)
 
     def site_usages(self) -> None:
@@ -126,7 +129,7 @@ class ServerVariant:
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
         ring = Ring.for_sums_up_to(self._situation.settings.most_transactions)
-        ask = m.AskIndexedUsages(self._situation.number, 0, ring.bits)
+        ask = m.AskIndexedUsages(self._situation.number, 0)
         counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
         *self.supports, self.transactions = counts.tolist()
         if max(self.supports, default=0) > self.transactions:
@@ -175,7 +178,7 @@ class ServerVariant:
     def _evaluated(self, candidate: m.Entered) -> Generator[Round, Replies, Change]:
         length = max(len(self.search.usages), candidate.number + 1)
         ring = Ring.for_sums_up_to(self.transactions)
-        ask = m.AskEvaluation(self._situation.number, 0, candidate, length, ring.bits)
+        ask = m.AskEvaluation(self._situation.number, 0, candidate, ring.bits)
         counts = yield from self._masked(ask, ring, 2 * length, "evaluation")
         lost, won = counts[:length], counts[length:]
         numbers = np.flatnonzero(lost | won)
@@ -198,8 +201,10 @@ class ServerVariant:
 class ClientVariant:
     """One client's own table, and the global index that everybody keeps."""
 
-    def __init__(self, database: TransactionDatabase) -> None:
+    def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
         self._database = database
+        self._bits = Ring.for_sums_up_to(settings.most_transactions).bits
+        self._last: type[m.FromServer] | None = None  # what was asked last
         self._local = LocalTable(database)
         self._numbering = Numbering(database.n_items)
         self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, of all itemsets that were ever accepted
@@ -215,18 +220,33 @@ class ClientVariant:
     def own_table(self) -> None:
         """See `ClientSide`: there is one table for all, and the server tells it."""
 
+    def check_end(self, table: m.Table) -> None:
+        """See `ClientSide`: which itemsets were accepted is known, and no more of the table."""
+
+    def is_final(self, message: Any) -> bool:
+        """See `ClientSide`."""
+        return isinstance(message, m.AskIndexedSupports)
+
     def answer(self, message: Any) -> m.FromClient | Words:
         """See `ClientSide`."""
-        return self._answers[type(message)](message)
+        kind, last = type(message), self._last
+        if (kind is m.AskIndexedUsages) is not (last is None) or last is m.AskIndexedSupports:
+            msg = f"the server sent {kind.__name__} at another time than the search does; it is refused"
+            raise ProtocolError(msg)
+        self._last = kind
+        return self._answers[kind](message)
 
-    def _words(self, ask: Any, counts: NDArray[np.int64]) -> Words:
-        ring = Ring(ask.bits, (1 << ask.bits) - 1)
+    def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> Words:
+        if bits > MOST_BITS:
+            msg = f"the server asked for counts of {bits} bits; {MOST_BITS} are the most. It is refused"
+            raise ProtocolError(msg)
+        ring = Ring(bits, (1 << bits) - 1)
         words = np.zeros(ring.words(len(counts)), np.uint64)
         ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
         return Words(PURPOSES[type(ask)], words)
 
     def _usages(self, ask: m.AskIndexedUsages) -> Words:
-        return self._words(ask, np.append(self._local.supports(), self._database.transactions))
+        return self._words(ask, np.append(self._local.supports(), self._database.transactions), self._bits)
 
     def _structure(self, ask: m.AskStructure) -> m.Structure:
         self._index.lose(ask.gone.values())
@@ -249,44 +269,46 @@ class ClientVariant:
             raise ProtocolError(msg)
         xs, ys = self._index.change(x, y, elements)
         slots = self._numbering.slots_of
-        return self._words(ask, self._local.together(slots(xs), slots(ys)))
+        return self._words(ask, self._local.together(slots(xs), slots(ys)), ask.bits)
 
     def _evaluated(self, ask: m.AskEvaluation) -> Words:
         candidate = ask.candidate
-        if candidate.number > self._known or ask.length > self._known + 1:
-            msg = f"the server asked for {ask.length} elements, here {self._known} are known; it is refused"
-            raise ProtocolError(msg)
-        counts = np.zeros(2 * ask.length, np.int64)
+        self._union_of(candidate)
+        # As many as there are numbers, whoever has which elements: nothing about this member is in the length.
+        length = max(self._known, candidate.number + 1)
+        counts = np.zeros(2 * length, np.int64)
         pairs = self._numbering.pairs_of(candidate.pairs)
         change = proposed(self._local.try_pairs, pairs, candidate.entry) if pairs else None
         if change is not None and len(change.slots):
             known = self._numbering.change_of(change, new=candidate.number)
-            if int(known.slots.max()) >= ask.length:
-                msg = f"the server asked for {ask.length} elements; there are more. It is refused"
-                raise ProtocolError(msg)
             counts[known.slots] = known.lost
-            counts[known.slots + ask.length] = known.won
-        return self._words(ask, counts)
+            counts[known.slots + length] = known.won
+        return self._words(ask, counts, ask.bits)
 
     def _enter(self, entered: m.Entered | None) -> None:
         """Remember what was accepted, and have it in the own table if it was proposed here."""
         if entered is None:
             return
-        known = self._known
-        new = self._database.n_items <= entered.number <= known
-        if not new or any(max(pair) >= known for pair in entered.pairs):
-            msg = f"the server accepted an itemset with the number {entered.number}, here {known} are known; refused"
-            raise ProtocolError(msg)
-        items, *others = {tuple(sorted(self._items_of(x) + self._items_of(y))) for x, y in entered.pairs}
-        if others or len(set(items)) != len(items):
-            msg = "the server accepted pairs that do not make one itemset; it is refused"
-            raise ProtocolError(msg)
+        items = self._union_of(entered)
         if self._itemsets.setdefault(entered.number, items) != items:
             msg = f"the server gave the number {entered.number} to two itemsets; it is refused"
             raise ProtocolError(msg)
         pairs = self._numbering.pairs_of(entered.pairs)
         if pairs and proposed(self._local.accept, pairs, entered.entry) is not None:
             self._numbering.enter(entered.number)
+
+    def _union_of(self, entered: m.Entered) -> tuple[int, ...]:
+        """The itemset that all pairs of a candidate make; whoever has none of them can tell as well."""
+        known = self._known
+        new = self._database.n_items <= entered.number <= known
+        if not new or any(max(pair) >= known for pair in entered.pairs):
+            msg = f"the server gave an itemset the number {entered.number}, here {known} are known; it is refused"
+            raise ProtocolError(msg)
+        items, *others = {tuple(sorted(self._items_of(x) + self._items_of(y))) for x, y in entered.pairs}
+        if others or len(set(items)) != len(items):
+            msg = "the server joined pairs that do not make one itemset; it is refused"
+            raise ProtocolError(msg)
+        return items
 
     @property
     def _known(self) -> int:
@@ -302,7 +324,8 @@ class ClientVariant:
             msg = f"the server asked for {ask.numbers.length} supports, here {self._known} elements are known; refused"
             raise ProtocolError(msg)
         numbers = ask.numbers.values(self._known - 1).tolist()
-        return self._words(ask, np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64))
+        supports = np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64)
+        return self._words(ask, supports, ask.bits)
 
 
 def _ascending(values: NDArray[Any]) -> bool:

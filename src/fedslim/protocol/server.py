@@ -1,4 +1,4 @@
-"""The server's session: members join, a variant runs round by round, everybody is told the end. It does no I/O.
+"""The server's session: members join and confirm the roster, a variant runs, everybody is told the end. It does no I/O.
 
     session = ServerSession(["a", "b"], settings, run=entropy)
     for output in session.receive("a", message, now):
@@ -7,8 +7,9 @@
 Whoever drives it moves the messages and hands in the time. Names of members come from the driver, which knows them from
 certificates; no message can claim one.
 
-A member that is away can come back: everybody then gets a new roster, and the round that was going on is asked again. A
-server that was killed is brought back by `replay`, with what members had answered; its members are then all away.
+A member that is away can come back: everybody then confirms a new roster, and the round that was going on is asked
+again. A server that was killed is brought back by `replay`, with what members had answered; its members are then all
+away.
 """
 
 from __future__ import annotations
@@ -18,26 +19,25 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
-from fedslim.mdl.policy import Policy
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
-from fedslim.protocol.joining import JoinRules
+from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
-from fedslim.protocol.outcome import Outcome, packed_table
-from fedslim.protocol.variant import Replies, Round, Situation, server_side
+from fedslim.protocol.outcome import Outcome, found_by, packed_table
+from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+    from fedslim.mdl.policy import Policy
     from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.joining import KeyCheck
     from fedslim.protocol.outcome import Ending
+    from fedslim.protocol.roster import KeyCheck
     from fedslim.protocol.variant import ServerSide
 
 
 WORD_BYTES = 8
-MOST_EPOCHS = 1 << 16
 MOST_LATE = 3
 """Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
 
@@ -68,7 +68,6 @@ class ServerSession:
         run: bytes,
         policy: Policy | None = None,
         max_time: float | None = None,
-        max_rounds: int | None = None,
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
     ) -> None:
@@ -79,15 +78,10 @@ class ServerSession:
         self.settings = settings
         self.outcome: Outcome | None = None
         self.variant: ServerSide | None = None  # from the moment that everybody is here
-        self.ids: tuple[bytes, ...] = ()  # of the items, by number, where the server is told them
-        self.labels: tuple[str, ...] = ()  # the same where the vocabulary is shared with the server
-        self._run_id = run
-        self._policy = policy or Policy()
+        self._policy = policy or policy_of(settings)
         self._max_time = max_time
-        self._max_rounds = max_rounds
-        self._rules = JoinRules(settings, vocabulary, keys)
+        self.gathering = Gathering(self.members, settings, run, keys=keys, vocabulary=vocabulary)
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
-        self._joined: dict[str, m.Join] = {}
         self._began = 0.0
         self._stop_asked = False
         self._rounds: Generator[Round, Replies, Outcome] | None = None
@@ -97,9 +91,6 @@ class ServerSession:
         self._sends: list[Send] = []  # of the round that is going on
         self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
         self._late = dict.fromkeys(self.members, 0)  # for each member, what it has said since
-        self._epoch = -1  # how often a roster was sent, less one
-        self._epoch_known = True  # not after a restart: members then say which comes next
-        self._items = 0
         self._positions = dict.fromkeys(self.members, 0)  # for each member, the round after the last it answered
 
     # -- what is known at any time ------------------------------------------------------------------------------
@@ -126,7 +117,7 @@ class ServerSession:
     @property
     def gathered(self) -> bool:
         """Whether everybody has been here at once."""
-        return self._epoch >= 0
+        return self.gathering.epoch >= 0
 
     def most_bytes(self, member: str) -> int:
         """How long a message of this member's can be before compression, if it is one that it may send now.
@@ -138,8 +129,7 @@ class ServerSession:
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
             if self.settings.share_vocabulary:
                 return framing.MOST_PLAIN
-            agreed = any(join.digest for join in self._joined.values())
-            items = 0 if agreed else self._items if self._epoch >= 0 else m.MOST_ITEMS
+            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else m.MOST_ITEMS
             return most + m.ID_BYTES * items
         if self._round is not None:  # the answer may also be on its way when the round is asked again
             words = self._round.words
@@ -154,7 +144,8 @@ class ServerSession:
             return None
         result = self.variant.search.result()
         usages = [entry.usage for entry in result.entries if len(entry.items) > 1]
-        table = packed_table(result, self.variant.supports, usages, self.variant.transactions)
+        found = found_by(result, usages)
+        table = packed_table(found, self.variant.supports, self.variant.transactions, self.settings.min_count)
         return Outcome(table, result.tally, "member lost", self.variant.site_usages())
 
     def elapsed(self, now: float) -> float:
@@ -188,14 +179,16 @@ class ServerSession:
         if isinstance(message, m.Abort):
             return self._fail(f"member {member!r} gave up: {message.reason}", member)
         if isinstance(message, m.Join):
-            self._check_join(member, message)
+            self.gathering.check(member, message)
+            if (message.run, message.epoch, message.position) != (b"", 0, 0) or self.gathered:
+                self._check_return(member, message)
             self._states[member] = after
-            self._joined[member] = message
+            self.gathering.seat(member, message)
             return self._gather(member)
-        if isinstance(message, m.Ready):
-            return self._take_ready(member, message, after, now)
+        if isinstance(message, m.Confirm):
+            return self._take_confirmation(member, message, after, now)
         if after is state:
-            if self._epoch <= 0:
+            if self.gathering.epoch <= 0:
                 msg = (
                     f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
                 )
@@ -215,13 +208,14 @@ class ServerSession:
             raise ProtocolError(msg)
         return []
 
-    def _take_ready(self, member: str, ready: m.Ready, after: MemberState, now: float) -> list[ServerOutput]:
+    def _take_confirmation(self, member: str, confirm: m.Confirm, after: MemberState, now: float) -> list[ServerOutput]:
         state = self._states[member]
-        if self._epoch <= 0 and after is state:
-            msg = f"member {member!r} sent Ready while the server was {state.value}; it is refused"
+        if self.gathering.epoch <= 0 and after is state:
+            msg = f"member {member!r} sent Confirm while the server was {state.value}; it is refused"
             raise ProtocolError(msg)
-        if ready.epoch != self._epoch or after is state:
-            return []  # to a roster that is not the last one
+        if confirm.epoch != self.gathering.epoch or after is state:
+            return []  # of a roster that is not the last one
+        self.gathering.confirm(member, confirm)
         self._states[member] = after
         waiting = any(state is not MemberState.IDLE for state in self._states.values())
         return [] if waiting else self._begin(now)
@@ -231,23 +225,28 @@ class ServerSession:
         state = self._states[member]
         if state in {MemberState.FINISHED, MemberState.AWAY, MemberState.EXPECTED}:
             return []
-        if self._epoch < 0:
+        self.gathering.leave(member)
+        if not self.gathered:
             self._states[member] = MemberState.EXPECTED
-            del self._joined[member]
             return []
         self._states[member] = MemberState.AWAY
         return [Waiting(member)]
 
     def replay(
-        self, rounds: Iterable[AnyKept], items: int, now: float, passed: Callable[[AnyKept], None] | None = None
+        self,
+        rounds: Iterable[AnyKept],
+        items: int,
+        now: float,
+        passed: Callable[[AnyKept], None] | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
-        """Bring a new session to where another one was that had received these replies.
+        """Bring a new session to where another one was that had received these replies, in this epoch.
 
         All members are away then: they join with the run and the round they are in. `passed` is told of each round once
         the session has taken it in; `now` is the present, less what the run had taken.
         """
-        self._items = items
-        self._epoch, self._epoch_known = 0, False
+        self.gathering.resume(items, epoch)
         self._start(now)
         assert self._rounds is not None  # noqa: S101
         self._round = next(self._rounds)
@@ -268,36 +267,22 @@ class ServerSession:
         self._sends = self._sends_of(self._round)
         self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
-    def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
-        """What the items are called, as it was known before the server was killed; members say it again."""
-        self.ids, self.labels = _split(ids), tuple(labels)
-
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
         """A member is gone for good: the run ends with what was reached."""
         return [] if self._states[member] is MemberState.FINISHED else self._fail(reason, member)
 
     # -- coming together ----------------------------------------------------------------------------------------
 
-    def _check_join(self, member: str, join: m.Join) -> None:
-        self._rules.check_version(member, join)
-        self._rules.check_items(member, join, self._joined)
-        if (join.run, join.epoch, join.position) != (b"", 0, 0) or self._epoch >= 0:
-            self._check_return(member, join)
-        if self._epoch_known and join.epoch > self._epoch + 1:
-            msg = f"member {member!r} comes back from epoch {join.epoch - 1}, and there was none after {self._epoch}"
-            raise ProtocolError(msg)
-        self._rules.check_key(member, join, self._joined)
-
     def _check_return(self, member: str, join: m.Join) -> None:
         """Whether a member that comes back is where it was, or one round further if its answer was lost."""
         where = self._positions[member]
         if not where and (join.run, join.position) == (b"", 0):
             return  # it was lost before it had answered anything
-        ahead = self._situation.number if self._epoch >= 0 and self._round is not None else where
-        if self._epoch < 0 or join.run != self._run_id or join.position not in {where, ahead}:
+        ahead = self._situation.number if self.gathered and self._round is not None else where
+        if not self.gathered or join.run != self.gathering.run or join.position not in {where, ahead}:
             msg = (
                 f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}; this is "
-                f"run {self._run_id.hex()}, in which it was in round {where}. It cannot go on: it has lost its "
+                f"run {self.gathering.run.hex()}, in which it was in round {where}. It cannot go on: it has lost its "
                 "journal, or belongs to another run"
             )
             raise ProtocolError(msg)
@@ -307,61 +292,27 @@ class ServerSession:
         missing = {MemberState.AWAY, MemberState.EXPECTED}
         if any(state in missing for state in self._states.values()):
             return []
-        if self._epoch + 1 >= MOST_EPOCHS:
-            return self._fail(f"member {last!r} came back once too often: there were {MOST_EPOCHS} rosters", last)
-        return self._invite()
-
-    def _invite(self) -> list[ServerOutput]:
-        joins = self._joined.values()
-        self._epoch = max(self._epoch + 1, *(join.epoch for join in joins))
-        self._epoch_known = True
-        some = next(iter(joins))
-        union: tuple[bytes, ...] = ()
-        if not some.digest:
-            union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
-            if len(union) > m.MOST_ITEMS:
-                reason = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
-                return self._fail(reason, None)
-        items = some.items if some.digest else len(union)
-        if self._epoch > 0 and items != self._items:
-            return self._fail(f"the members know {items} items now, and knew {self._items} when the run began", None)
-        self._items = items
-        self.ids = union or _split(some.ids)
-        self._take_labels(joins)
-        roster = m.Roster(
-            self._run_id,
-            self.settings,
-            list(self.members),
-            [self._joined[member].key for member in self.members],
-            b"".join(union),
-            self._epoch,
-            [self._joined[member].certificate for member in self.members],
-            [self._joined[member].signature for member in self.members],
-        )
-        for member in self.members:
-            self._states[member] = MemberState.INVITED
-        return [Send(self.members, roster)]
-
-    def _take_labels(self, joins: Iterable[m.Join]) -> None:
-        """Labels by item number, where members share them; an item without one is called by its id."""
-        known: dict[bytes, str] = {}
-        for join in joins:
-            if join.labels:
-                known.update(zip(_split(join.ids), join.labels, strict=True))
-        if known:
-            self.labels = tuple(known.get(i, "#" + i.hex()) for i in self.ids)
+        if self.gathering.exhausted:
+            return self._fail(f"member {last!r} came back once too often: there can be no more rosters", last)
+        try:
+            invitation = self.gathering.invite()
+        except ProtocolError as error:
+            return self._fail(str(error), None)
+        self._states = dict.fromkeys(self.members, MemberState.INVITED)
+        return list(invitation)
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def _begin(self, now: float) -> list[ServerOutput]:
+        confirmed = self.gathering.confirmed()
         if self._round is not None:
-            return [Resumed(self._situation.number - 1), *self._ask()]
+            return [Resumed(self._situation.number - 1), confirmed, *self._ask()]
         self._start(now)
-        return [Began(self.members, self._items), *self._next()]
+        return [Began(self.members, self.gathering.items), confirmed, *self._next()]
 
     def _start(self, now: float) -> None:
         self._began = now
-        self._situation = Situation(self.members, self._items, self.settings, self._policy)
+        self._situation = Situation(self.members, self.gathering.items, self.settings, self._policy)
         self.variant = server_side(self._situation)
         self._rounds = self.variant.run()
 
@@ -370,7 +321,7 @@ class ServerSession:
         if number != self._situation.number - 1:
             msg = f"member {member!r} answered round {number} in round {self._situation.number - 1}; it is refused"
             raise ProtocolError(msg)
-        if getattr(reply, "attempt", self._epoch) != self._epoch:
+        if getattr(reply, "attempt", self.gathering.epoch) != self.gathering.epoch:
             msg = f"member {member!r} answered another attempt at round {number} than the present one; it is refused"
             raise ProtocolError(msg)
 
@@ -416,14 +367,14 @@ class ServerSession:
         self._waiting = {member for send in self._sends for member in send.to}
         for member in self._waiting:
             self._states[member] = AWAITING[self._round.reply]
-        return [Send(send.to, _attempt(send.message, self._epoch)) for send in self._sends]
+        return [Send(send.to, _attempt(send.message, self.gathering.epoch)) for send in self._sends]
 
     def _reason_to_stop(self, now: float) -> Ending | None:
         if self._stop_asked:
             return "interrupted"
         if self._max_time is not None and now - self._began >= self._max_time:
             return "out of time"
-        if self._max_rounds is not None and self._situation.number >= self._max_rounds:
+        if self.settings.max_rounds is not None and self._situation.number >= self.settings.max_rounds:
             return "out of rounds"
         return None
 
@@ -457,7 +408,3 @@ def _attempt(message: m.FromServer, number: int) -> m.FromServer:
     if number == 0 or not hasattr(message, "attempt"):
         return message
     return msgspec.structs.replace(message, attempt=number)
-
-
-def _split(ids: bytes) -> tuple[bytes, ...]:
-    return tuple(ids[k : k + m.ID_BYTES] for k in range(0, len(ids), m.ID_BYTES))

@@ -21,7 +21,7 @@ from fedslim.mdl.questions import Change, Supports, add_changes
 from fedslim.protocol import messages as m
 from fedslim.protocol.algorithm import searched
 from fedslim.protocol.numbering import Numbering
-from fedslim.protocol.outcome import Outcome, packed_table
+from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
 from fedslim.protocol.variant import Replies, Round
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ class ServerVariant:
         result = self.search.result()
         supports = yield from self._counted()
         found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
-        table = packed_table(result, self.supports, found, self.transactions)
+        itemsets = found_by(result, found)
+        check_singletons(result, itemsets, self.supports)
+        table = packed_table(itemsets, self.supports, self.transactions)
         return Outcome(table, result.tally, ending, self.site_usages())
 
     def site_usages(self) -> dict[str, list[int]]:
@@ -203,7 +205,7 @@ class ServerVariant:
 class ClientVariant:
     """One client's own table; it speaks of its elements by its own slots."""
 
-    def __init__(self, database: TransactionDatabase) -> None:
+    def __init__(self, database: TransactionDatabase, _settings: m.Settings, _members: int) -> None:
         self._database = database
         self._local = LocalTable(database)
         self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient]] = {
@@ -217,6 +219,13 @@ class ClientVariant:
         """See `ClientSide`."""
         return self._answers[type(message)](message)
 
+    def is_final(self, message: Any) -> bool:
+        """See `ClientSide`."""
+        return isinstance(message, m.AskSupports)
+
+    def check_end(self, table: m.Table) -> None:
+        """See `ClientSide`: members are told none."""
+
     def own_table(self) -> m.Table:
         """The client's own table, which nobody but itself is told."""
         local, n_items = self._local, self._database.n_items
@@ -226,7 +235,7 @@ class ClientVariant:
             for slot, items in ((slot, local.items_of(slot)) for slot in local.slots)
         ]
         vectors = m.Vector.of(usages[:n_items]), m.Vector.of(local.supports())
-        return m.Table(itemsets, *vectors, self._database.transactions)
+        return m.Table(itemsets, *vectors, self._database.transactions, min_count=1, other=0)
 
     def _usages(self, ask: m.AskUsages) -> m.Usages:
         counts = np.append(self._local.supports(), self._database.transactions)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedslim.errors import ParameterError
 from fedslim.mdl.driver import Watched
+from fedslim.mdl.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.policy import Policy
     from fedslim.mdl.steps import SearchResult
     from fedslim.protocol.messages import FromClient, FromServer, Settings, Table
     from fedslim.protocol.outcome import Ending, Outcome
@@ -95,8 +95,14 @@ class ClientSide(Protocol):
     def answer(self, message: Any) -> FromClient | Words:
         """Answer one message of the server's; what makes no sense raises, and there is no going on after that."""
 
+    def is_final(self, message: Any) -> bool:
+        """Whether this asks for what is asked for at the end, and nothing else after it."""
+
     def own_table(self) -> Table | None:
         """The client's own table at the end, where clients have one and are not told another."""
+
+    def check_end(self, table: Table) -> None:
+        """Check the table that the server sends at the end, as far as it is known here."""
 
 
 def server_side(situation: Situation) -> ServerSide:
@@ -105,10 +111,21 @@ def server_side(situation: Situation) -> ServerSide:
     return side
 
 
-def client_side(settings: Settings, database: TransactionDatabase) -> ClientSide:
-    """A client's side of the variant that the settings name."""
-    side: ClientSide = _module(settings.variant).ClientVariant(database)
+def client_side(settings: Settings, database: TransactionDatabase, members: int) -> ClientSide:
+    """A member's side of the variant that the settings name, in a federation of so many."""
+    side: ClientSide = _module(settings.variant).ClientVariant(database, settings, members)
     return side
+
+
+def policy_of(settings: Settings) -> Policy:
+    """How the search goes about it, as far as that was agreed on."""
+    return Policy(
+        pruning=settings.pruning,
+        order=settings.order,  # type: ignore[arg-type]  # a text on the wire
+        max_itemset_size=settings.max_itemset_size,
+        min_support=settings.min_support,
+        min_count=settings.min_count,
+    )
 
 
 def _module(variant: str) -> Any:

@@ -6,7 +6,7 @@ too much, it is asked for again, larger.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,31 +59,68 @@ class Supports:
 
     def message(self, _number: int) -> m.Want:
         """See `Want`."""
-        return m.WantSupports(self._ring.bits)
+        return m.WantSupports()
 
     def read(self, words: Words) -> NDArray[np.int64]:
         """See `Want`."""
         return self._ring.read(words, length=self._length)
 
 
-class SupportsOf:
-    """The supports of itemsets."""
+class UnionSupport:
+    """The support of the union of two elements."""
 
     kind = "supports"
 
-    def __init__(self, itemsets: list[list[int]], most: int) -> None:
-        self._itemsets = itemsets
+    def __init__(self, parents: tuple[int, int], most: int) -> None:
+        self._parents = parents
         self._ring = Ring.for_sums_up_to(most)
-        self.words = self._ring.words(len(itemsets))
+        self.words = 1
 
     def message(self, _number: int) -> m.Want:
         """See `Want`."""
-        return m.WantSupportOf(self._itemsets, self._ring.bits)
+        return m.WantUnionSupport(self._parents, self._ring.bits)
 
-    def read(self, words: Words) -> list[int]:
+    def read(self, words: Words) -> int:
         """See `Want`."""
-        counts: list[int] = self._ring.read(words, length=len(self._itemsets)).tolist()
-        return counts
+        return int(self._ring.read(words, length=1)[0])
+
+
+class FinalCounts(NamedTuple):
+    """Of each itemset of the table, in cover order: its usage, its support, and how many members use it.
+
+    And of each item, how many members have it.
+    """
+
+    usages: NDArray[np.int64]
+    supports: NDArray[np.int64]
+    members: NDArray[np.int64] | None = None  # where nobody needs to know, nobody is asked
+    members_with_item: NDArray[np.int64] | None = None
+
+
+class Final:
+    """What is asked for when the table is found."""
+
+    kind = "supports"
+
+    def __init__(self, itemsets: int, items: int, most: int, members: int) -> None:
+        self._itemsets, self._both = itemsets, itemsets + items
+        self._ring = Ring.for_sums_up_to(most)
+        self._members = Ring.for_sums_up_to(members) if members else None
+        self._split = self._ring.words(2 * itemsets)
+        self.words = self._split + (self._members.words(self._both) if self._members else 0)
+
+    def message(self, _number: int) -> m.Want:
+        """See `Want`."""
+        return m.WantFinal(self._ring.bits)
+
+    def read(self, words: Words) -> FinalCounts:
+        """See `Want`."""
+        counts = self._ring.read(words[: self._split], length=2 * self._itemsets)
+        usages, supports = counts[: self._itemsets], counts[self._itemsets :]
+        if self._members is None:
+            return FinalCounts(usages, supports)
+        members = self._members.read(words[self._split :], length=self._both)
+        return FinalCounts(usages, supports, members[: self._itemsets], members[self._itemsets :])
 
 
 class Rows:
@@ -98,7 +135,7 @@ class Rows:
 
     def message(self, _number: int) -> m.Want:
         """See `Want`."""
-        return m.WantRows(self._slots, bytes(ring.bits for ring in self._rings), self._length)
+        return m.WantRows(self._slots, bytes(ring.bits for ring in self._rings))
 
     def read(self, words: Words) -> dict[int, q.SlotCounts]:
         """See `Want`."""
@@ -126,7 +163,7 @@ class SparseRow:
     def message(self, number: int) -> m.Want:
         """See `Want`."""
         self._sketch = Sketch(self._sketch.per_table, self._length, number)
-        return m.WantSparseRow(self._slot, self._length, self._sketch.per_table, number)
+        return m.WantSparseRow(self._slot, self._sketch.per_table, number)
 
     def read(self, words: Words) -> dict[int, q.SlotCounts] | None:
         """See `Want`."""
@@ -174,18 +211,20 @@ class Insertion(Trial):
 
     kind = "insertion"
 
-    def __init__(self, asked: tuple[int, tuple[int, ...], int, int, bool], sizes: Sizes, entries: int = 0) -> None:
-        super().__init__(2 * asked[3], entries or sizes.insertion.guess())
-        self._asked, self._sizes = asked, sizes
+    def __init__(
+        self, move: q.Insert | q.TryInsert, length: int, sizes: Sizes, *, keep: bool, entries: int = 0
+    ) -> None:
+        super().__init__(2 * length, entries or sizes.insertion.guess())
+        self._move, self._length, self._sizes, self._keep = move, length, sizes, keep
 
     def message(self, number: int) -> m.Want:
         """See `Want`."""
-        slot, itemset, entry, length, keep = self._asked
-        return m.WantInsertion(slot, list(itemset), entry, length, self.sketch_for(number).per_table, number, keep)
+        move, cells = self._move, self.sketch_for(number).per_table
+        return m.WantInsertion(move.slot, move.parents, move.entry, cells, number, self._keep)
 
     def withdrawal(self) -> list[m.Move]:
         """The moves that make it possible to ask again."""
-        return [m.Remove(self._asked[0])] if self._asked[4] else []
+        return [m.Remove(self._move.slot)] if self._keep else []
 
     def read(self, words: Words) -> q.Change | None:
         """See `Want`."""
@@ -197,7 +236,7 @@ class Insertion(Trial):
 
     def larger(self) -> Insertion:
         """See `Want`."""
-        return Insertion(self._asked, self._sizes, self.more_entries())
+        return Insertion(self._move, self._length, self._sizes, keep=self._keep, entries=self.more_entries())
 
 
 class Removals(Trial):
@@ -211,7 +250,7 @@ class Removals(Trial):
 
     def message(self, number: int) -> m.Want:
         """See `Want`."""
-        return m.WantRemovals(list(self._slots), self._length, self.sketch_for(number).per_table, number)
+        return m.WantRemovals(list(self._slots), self.sketch_for(number).per_table, number)
 
     def read(self, words: Words) -> tuple[q.Change, ...] | None:
         """See `Want`."""

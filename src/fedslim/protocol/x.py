@@ -10,42 +10,38 @@ what a trial changes is always sketched, for it changes few elements of many. Se
 
 from __future__ import annotations
 
-from functools import lru_cache
-from operator import lt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
-from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, packed_table
-from fedslim.protocol.sums import check_words, summed
+from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round
-from fedslim.protocol.variant import Words as Answer
 from fedslim.protocol.wants import (
     CONTRADICTION,
     FAILED,
+    Final,
     Insertion,
     Removals,
     Sizes,
     Supports,
-    SupportsOf,
+    UnionSupport,
 )
-from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
+from fedslim.protocol.x_member import ClientVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
-    from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import Situation
     from fedslim.protocol.wants import Want
-    from fedslim.secagg.ring import Words
+
+__all__ = ["ClientVariant", "ServerVariant"]
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -73,10 +69,8 @@ class ServerVariant:
         ending = "converged"
         try:
             while True:
-                if isinstance(question, (q.Insert, q.Remove)):
-                    self._moves.append(_move(question))
-                    self._length = max(self._length, question.slot + 1)
-                    self._sizes.forget_row(question.slot)
+                if isinstance(question, q.MOVES):
+                    self._make(question)
                     question = questions.send(None)
                 elif situation.ending is not None and self.supports:
                     ending = situation.ending
@@ -85,13 +79,50 @@ class ServerVariant:
                     question = questions.send((yield from self._ask(question)))
         except StopIteration:
             pass
-        result = search.result()
-        found = [list(entry.items) for entry in result.entries if len(entry.items) > 1]
-        supports: list[int] = []
-        if found:
-            supports = yield from self._counted(SupportsOf(found, self.transactions))
-        table = packed_table(result, self.supports, supports, self.transactions)
-        return Outcome(table, result.tally, ending)  # type: ignore[arg-type]
+        for move in search.rewind():
+            self._make(move)
+        table = yield from self._finished()
+        return Outcome(table, search.tally, ending)  # type: ignore[arg-type]
+
+    def _make(self, move: q.Move) -> None:
+        """Have the members make a move, with the next question."""
+        self._moves.append(_move(move))
+        if not isinstance(move, q.Drop):
+            self._length = max(self._length, move.slot + 1)
+            self._sizes.forget_row(move.slot)
+
+    def _finished(self) -> Generator[Round, Replies, m.Table]:
+        """The table as it may be published: without itemsets that too few members have, or that are used too rarely.
+
+        They go all at once. That changes the usages of others, so it is repeated until all that is left may stay.
+        """
+        settings, found = self._situation.settings, self.search.found()
+        members = len(self._situation.members) if settings.min_members_with > 1 else 0
+        expected: list[int] | None = [entry.usage for _, entry in found]
+        counted: list[tuple[tuple[int, ...], int, int, int]] = []
+        withheld: NDArray[np.bool_] | None = None
+        # Also where nothing is left to count: members check the result against the table, so all moves must be made.
+        while found or self._moves or (members and withheld is None):
+            want = Final(len(found), self._situation.items, self.transactions, members)
+            counts = yield from self._counted(want)
+            usages = counts.usages.tolist()
+            if expected is not None and usages != expected:
+                raise ProtocolError(CONTRADICTION)
+            expected = None
+            counted = [
+                (entry.items, usage, support, entry.entry)
+                for (_, entry), usage, support in zip(found, usages, counts.supports.tolist(), strict=True)
+            ]
+            weak = counts.usages < settings.min_count
+            if counts.members is not None and counts.members_with_item is not None:
+                weak |= counts.members < settings.min_members_with
+                withheld = counts.members_with_item < settings.min_members_with
+            if not weak.any():
+                break
+            self._moves += [m.Remove(found[k][0]) for k in np.flatnonzero(weak).tolist()]
+            found = [pair for pair, gone in zip(found, weak.tolist(), strict=True) if not gone]
+            counted = []
+        return packed_table(counted, self.supports, self.transactions, settings.min_count, withheld)
 
     def site_usages(self) -> None:
         """See `ServerSide`: the server sees sums only."""
@@ -122,31 +153,29 @@ class ServerVariant:
         """What to ask the members for, to answer a question."""
         length = self._length
         match question:
-            case q.Presume(q.Insert(slot, itemset, entry), removals, rows):
-                return self._presumed(slot, itemset, entry, removals, rows)
+            case q.Presume(move, removals, rows):
+                return self._presumed(move, removals, rows)
             case q.Supports():
                 return [Supports(self._situation.items, self._situation.settings.most_transactions)]
-            case q.Support(itemset):
-                return [SupportsOf([list(itemset)], self.transactions)]
+            case q.Support(_, parents):
+                return [UnionSupport(parents, self.transactions)]
             case q.CoUsages(slots):
                 return self._sizes.rows_for(slots, self.search.usages[list(slots)].tolist(), length)
-            case q.TryInsert(slot, itemset, entry):
-                return [Insertion((slot, itemset, entry, max(length, slot + 1), False), self._sizes)]
+            case q.TryInsert(slot):
+                return [Insertion(question, max(length, slot + 1), self._sizes, keep=False)]
             case q.TryRemovals(slots):
                 return [Removals(slots, length, self._sizes)]
         raise AssertionError(question)
 
-    def _presumed(
-        self, slot: int, itemset: tuple[int, ...], entry: int, removals: tuple[int, ...], rows: tuple[int, ...]
-    ) -> list[Any]:
+    def _presumed(self, move: q.Insert, removals: tuple[int, ...], rows: tuple[int, ...]) -> list[Any]:
         """An insertion that is carried out at once, and what is asked about the table with it.
 
         The two parents, whose rows are asked for, are used less than before: where the new one is, they are not.
         """
-        self._length = length = max(self._length, slot + 1)
-        most = min(self.search.most_uses(itemset, entry), self._most)
-        usages = [most if s == slot else int(self.search.usages[s]) for s in rows]
-        wants: list[Any] = [Insertion((slot, itemset, entry, length, True), self._sizes)]
+        self._length = length = max(self._length, move.slot + 1)
+        most = min(self.search.most_uses(move.itemset, move.entry), self._most)
+        usages = [most if s == move.slot else int(self.search.usages[s]) for s in rows]
+        wants: list[Any] = [Insertion(move, length, self._sizes, keep=True)]
         if removals:
             wants.append(Removals(removals, length, self._sizes))
         return wants + self._sizes.rows_for(rows, usages, length)
@@ -162,7 +191,7 @@ class ServerVariant:
                     self._after(trial, then, new=move.slot)
                 rows = self._rows_of(read[1 + bool(removals) :], then)
                 return q.Presumed(read[0], trials, tuple(rows[slot] for slot in slots))
-            case q.TryInsert(slot):
+            case q.TryInsert(slot=slot):
                 self._after(read[0], usages, new=slot)
             case q.TryRemovals():
                 for trial in read[0]:
@@ -173,8 +202,6 @@ class ServerVariant:
                 if self._most > self.transactions:
                     raise ProtocolError(CONTRADICTION)
                 return np.array(self.supports, np.int64)
-            case q.Support():
-                return read[0][0]
             case q.CoUsages(slots):
                 rows = self._rows_of(read, usages)
                 return tuple(rows[slot] for slot in slots)
@@ -215,151 +242,17 @@ class ServerVariant:
         return [want.read(words[end - length : end]) for want, length, end in zip(wants, lengths, ends, strict=True)]
 
 
-def _move(question: q.Insert | q.Remove) -> m.Move:
-    if isinstance(question, q.Insert):
-        return m.Insert(question.slot, list(question.itemset), question.entry)
-    return m.Remove(question.slot)
+def _move(move: q.Move) -> m.Move:
+    match move:
+        case q.Insert():
+            return m.Insert(move.slot, move.parents, move.entry)
+        case q.Remove(slot):
+            return m.Remove(slot)
+        case q.Restore(slot):
+            return m.Restore(slot)
+        case q.Drop(items):
+            return m.Drop(m.Vector.of(np.array(items, np.int64)))
 
 
 def _kind(wants: Sequence[Want]) -> str:
     return " and ".join(dict.fromkeys(want.kind for want in wants))
-
-
-# -- a client -----------------------------------------------------------------------------------------------------
-
-
-class ClientVariant:
-    """Keeps the covers of one member's transactions, and answers with masked words."""
-
-    def __init__(self, database: TransactionDatabase) -> None:
-        self._state = CoverState(database)
-        self._answers: dict[type[m.Want], Callable[[Any], Words]] = {
-            m.WantRows: self._rows,
-            m.WantSparseRow: self._sparse_row,
-            m.WantInsertion: self._insertion,
-            m.WantRemovals: self._removals,
-            m.WantSupports: self._supports,
-            m.WantSupportOf: self._supports_of,
-        }
-
-    def own_table(self) -> None:
-        """See `ClientSide`: there is one table for all, and the server tells it."""
-
-    def answer(self, message: m.Ask) -> Answer:
-        """Make the moves, count what is asked for."""
-        for move in message.moves:
-            self._make(move)
-        answers: list[Words] = []
-        for want in message.wants:
-            answers.append(self._answers[type(want)](want))
-            check_words(sum(map(len, answers)))
-        return Answer("x answers", answers[0] if len(answers) == 1 else np.concatenate(answers))
-
-    def _make(self, move: m.Move) -> None:
-        if isinstance(move, m.Insert):
-            self._state.insert(move.slot, self._checked(move.slot, move.items), move.entry)
-        else:
-            self._state.remove(self._alive(move.slot, itemset=True))
-
-    def _rows(self, want: m.WantRows) -> Words:
-        for slot in want.slots:
-            self._alive(slot)
-        if len(want.bits) != len(want.slots) or not all(1 <= bits <= MOST_BITS for bits in want.bits):
-            msg = f"the server asked for {len(want.slots)} rows with {len(want.bits)} widths; it is refused"
-            raise ProtocolError(msg)
-        words = _zeros(words_of_rows(want.bits, want.length))
-        slots, bits = np.array(want.slots, np.int64), np.frombuffer(want.bits, np.uint8)
-        done, begin = 0, 0
-        while done < len(slots):
-            ends, others, counts = self._state.rows(slots[done:])
-            some = bits[done : done + len(ends)]
-            put_rows(words[begin:], some, ends, others, counts, length=want.length)
-            done += len(ends)
-            if done < len(slots):
-                begin += words_of_rows(some.tolist(), want.length)
-        return words
-
-    def _sparse_row(self, want: m.WantSparseRow) -> Words:
-        sketch = _sketch(want.cells, want.length, want.seed)
-        words = _zeros(sketch.words)
-        (row,) = self._state.co_usages((self._alive(want.slot),))
-        sketch.put(words, row.slots, row.counts)
-        return words
-
-    def _insertion(self, want: m.WantInsertion) -> Words:
-        sketch = _sketch(want.cells, 2 * want.length, want.seed)
-        words = _zeros(sketch.words)
-        itemset = self._checked(want.slot, want.items)
-        _put(sketch, words, self._state.try_insert(want.slot, itemset, want.entry), 0)
-        if want.keep:
-            self._state.insert(want.slot, itemset, want.entry)
-        return words
-
-    def _removals(self, want: m.WantRemovals) -> Words:
-        span = 2 * want.length
-        sketch = _sketch(want.cells, span * len(want.slots), want.seed)
-        words = _zeros(sketch.words)
-        alive = tuple([self._alive(slot, itemset=True) for slot in want.slots])
-        for k, change in enumerate(self._state.try_removals(alive)):
-            _put(sketch, words, change, span * k)
-        return words
-
-    def _supports(self, want: m.WantSupports) -> Words:
-        counts = np.append(self._state.supports(), self._state.database.transactions)
-        return _packed(counts, want.bits)
-
-    def _supports_of(self, want: m.WantSupportOf) -> Words:
-        counts = np.array([self._state.support(self._items(items)) for items in want.itemsets], np.int64)
-        return _packed(counts, want.bits)
-
-    # A server that lies must not be able to make the kernels look where nothing is.
-
-    def _alive(self, slot: int, *, itemset: bool = False) -> int:
-        table = self._state.table
-        if slot not in table.itemsets and (itemset or slot >= table.n_items):
-            msg = f"the server asked about slot {slot}, in which this client has nothing; it is refused"
-            raise ProtocolError(msg)
-        return slot
-
-    def _checked(self, slot: int, items: list[int]) -> tuple[int, ...]:
-        if slot != (expected := self._state.table.free_slot):
-            msg = f"the server puts an itemset into slot {slot}, here slot {expected} is next; it is refused"
-            raise ProtocolError(msg)
-        itemset = self._items(items)
-        if itemset in self._state.table.present:
-            msg = "the server puts an itemset into the table that is in it already; it is refused"
-            raise ProtocolError(msg)
-        return itemset
-
-    def _items(self, items: list[int]) -> tuple[int, ...]:
-        if items[-1] >= self._state.database.n_items or not all(map(lt, items, items[1:])):
-            msg = "the server named an itemset that is not one of this vocabulary in ascending order; it is refused"
-            raise ProtocolError(msg)
-        return tuple(items)
-
-
-def _zeros(words: int) -> Words:
-    check_words(words)
-    return np.zeros(words, np.uint64)
-
-
-@lru_cache(maxsize=64)
-def _ring(bits: int) -> Ring:
-    return Ring(bits, (1 << bits) - 1)
-
-
-@lru_cache(maxsize=64)
-def _sketch(cells: int, universe: int, seed: int) -> Sketch:
-    return Sketch(cells, universe, seed)
-
-
-def _packed(counts: NDArray[np.int64], bits: int) -> Words:
-    ring = _ring(bits)
-    words = _zeros(ring.words(len(counts)))
-    ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
-    return words
-
-
-def _put(sketch: Sketch, words: Words, change: q.Change, offset: int) -> None:
-    sketch.put(words, change.slots, change.lost, stride=2, offset=offset)
-    sketch.put(words, change.slots, change.won, stride=2, offset=offset + 1)

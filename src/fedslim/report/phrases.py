@@ -33,7 +33,9 @@ MEANING = {
 KINDS = {
     "Join": "here I am, my key, my items",
     "Roster": "the members, their keys, the vocabulary",
-    "Ready": "agreed",
+    "RosterUpdate": "keys of members that came back",
+    "Confirm": "agreed; my signature of all that I was shown",
+    "Confirmed": "everybody's signatures",
     "Finish": "the end, and the table where the variant shows it",
     "Heard": "the end is written down",
     "Abort": "cannot go on",

@@ -20,15 +20,16 @@ LARGEST_VALUE = np.uint64(1 << 40)
 
 
 @njit
-def put_lanes(out: np.ndarray, bits: int, bound: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
-    """Add counts at their places; returns the number of the first that does not fit, or -1."""
+def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
+    """Add counts modulo 2^bits at their places; returns the number of the first whose place is none, or -1."""
     per_word = WORD // bits
+    mask = (ONE << np.uint64(bits)) - ONE
     for k in range(len(places)):
         place = np.int64(places[k])
-        if counts[k] < 0 or counts[k] > bound or place < 0 or place >= length:
+        if place < 0 or place >= length:
             return np.int64(k)
         word = place // per_word
-        out[word] += np.uint64(counts[k]) << np.uint64(bits * (place - word * per_word))
+        out[word] += (np.uint64(counts[k]) & mask) << np.uint64(bits * (place - word * per_word))
     return np.int64(-1)
 
 
@@ -62,13 +63,13 @@ def put_rows(
     for r in range(len(ends)):
         width = np.int64(bits[r])
         per_word = WORD // width
-        most = np.int64((ONE << np.uint64(width)) - ONE)
+        mask = (ONE << np.uint64(width)) - ONE
         while k < ends[r]:
             place = np.int64(places[k])
-            if counts[k] < 0 or counts[k] > most or place < 0 or place >= length:
+            if place < 0 or place >= length:
                 return np.int64(k)
             word = place // per_word
-            out[base + word] += np.uint64(counts[k]) << np.uint64(width * (place - word * per_word))
+            out[base + word] += (np.uint64(counts[k]) & mask) << np.uint64(width * (place - word * per_word))
             k += 1
         base += (length + per_word - 1) // per_word
     return np.int64(-1)

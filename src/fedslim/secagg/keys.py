@@ -37,6 +37,7 @@ class AgreementKey:
     def __init__(self, private: X25519PrivateKey) -> None:
         self._private = private
         self.public = private.public_key().public_bytes_raw()
+        self._exchanged: dict[bytes, bytes] = {}  # by the other key: most members keep theirs when an epoch begins
 
     @classmethod
     def from_random(cls, entropy: bytes) -> AgreementKey:
@@ -51,7 +52,9 @@ class AgreementKey:
         if own == peer or peer_public == self.public:
             msg = f"member {own!r} cannot agree on a secret with itself"
             raise KeyAgreementError(msg)
-        shared = _exchanged(self._private, peer, peer_public)
+        shared = self._exchanged.get(peer_public)
+        if shared is None:
+            shared = self._exchanged[peer_public] = _exchanged(self._private, peer, peer_public)
         parties = sorted([(own.encode(), self.public), (peer.encode(), peer_public)])
         context = b"".join(_framed(part) for party in parties for part in party)
         derived = HKDF(hashes.SHA256(), KEY_BYTES, salt=run, info=LABEL + context).derive(shared)

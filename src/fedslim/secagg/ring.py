@@ -5,8 +5,9 @@
     ring.put(words, places, counts, length=900)         # one member's vector
     totals = ring.read(sum_of_all_words, length=900)
 
-Words are added modulo 2^64. No count runs into its neighbour because no sum leaves the bound: each member checks what
-it puts in, and a sum that is above the bound all the same raises.
+Words are added modulo 2^64. No count runs into its neighbour because no sum leaves the bound. A count that does not fit
+wraps around: a member that refused to answer would tell how large its count is. The sum is then wrong, and most likely
+above the bound, which whoever reads it notices.
 """
 
 from __future__ import annotations
@@ -59,13 +60,10 @@ class Ring:
         return -(-length // (WORD_BITS // self.bits))
 
     def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64], *, length: int) -> None:
-        """Add counts to a vector at their places (each place once); one that cannot be part of the sum is refused."""
-        bad = kernels.put_lanes(words, self.bits, self.bound, length, places, counts)
+        """Add counts, modulo 2^bits, to a vector at their places (each place once)."""
+        bad = kernels.put_lanes(words, self.bits, length, places, counts)
         if bad >= 0:
-            msg = (
-                f"count {int(counts[bad])} at place {int(places[bad])} is not between 0 and {self.bound}, the bound of "
-                f"the ring, or not within the {length} places: the question does not fit the data; it is not answered"
-            )
+            msg = f"place {int(places[bad])} is not one of the {length} that the vector has"
             raise RingError(msg)
 
     def read(self, words: Words, *, length: int) -> NDArray[np.int64]:
@@ -100,8 +98,5 @@ def put_rows(  # noqa: PLR0913  # several vectors in flat arrays
     """Add several vectors after each other, row r in a ring of `bits[r]`; its entries are those before `ends[r]`."""
     bad = kernels.put_rows(words, bits, length, ends, places, counts)
     if bad >= 0:
-        msg = (
-            f"a count at place {int(places[bad])} does not fit the bits or the {length} places that were asked for: "
-            "the question does not fit the data; it is not answered"
-        )
+        msg = f"place {int(places[bad])} is not one of the {length} that each vector has"
         raise RingError(msg)

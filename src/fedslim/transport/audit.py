@@ -103,7 +103,7 @@ def statistics_in(message: m.FromClient) -> int:
             return message.lost.length + message.won.length
         case m.Structure():
             return message.x.length
-        case m.Ready() | m.Heard() | m.Abort():
+        case m.Confirm() | m.Heard() | m.Abort():
             return 0
 
 

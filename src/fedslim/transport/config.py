@@ -1,7 +1,7 @@
 """`federation.toml`: what the members of a federation and its server agree on, and how to reach each other.
 
     file = FederationFile.read("federation.toml")
-    session = ServerSession(file.federation.members, file.settings(), policy=file.policy(), …)
+    session = ServerSession(file.federation.members, file.settings(), …)
     file.digest()                           # equal for those, and only those, who agreed on the same
 
 Everybody has a copy. Nothing in it is secret, and everything is checked: a key that is not known is an error, since a
@@ -16,6 +16,7 @@ import secrets
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedslim.data.atomic import creating, make_folder_for
@@ -30,10 +31,9 @@ from fedslim.transport.keyed import value as value_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fedslim.data import ItemSecret, Vocabulary
-    from fedslim.mdl.policy import Policy
 
 ID_BYTES = 16
 FEWEST_MEMBERS = 2
@@ -43,13 +43,21 @@ DEFAULT_PORT = 7443
 LONGEST_NAME = 100
 MOST_TRANSACTIONS = 1 << 48
 LARGEST = 2**31 - 1
+MAX_ROUNDS = 20_000
+MIN_COUNT = 5
+"""As OHDSI and vantage6 have it; 1 is for public data."""
+
+MIN_MEMBERS_WITH = 2
 DAY = 86_400.0
 YEAR = 366 * DAY
 
 UNMASKED = "so"
 """The variant in which the server sees the counts of every member."""
 
-AGREEMENT = b"fedslim fed 1"
+ONLY_X = {"pruning": True, "max_itemset_size": None, "min_support": 1, "min_count": 1, "min_members_with": 1}
+"""Limits that only x knows, and what they are where they limit nothing."""
+
+AGREEMENT = b"fedslim fed 2"
 WHAT, BEGIN = "a federation's file", "fedslim federation init"
 ABOUT = (
     "A federation, as all its members and its server agreed on it. Everybody has a copy of this file; nothing in it is "
@@ -105,13 +113,14 @@ class Items:
     vocabulary_digest: str | None = key(
         values.hexadecimal(2 * DIGEST_BYTES, "the digest that `fedslim vocabulary show` prints"),
         "The digest of the vocabulary that the members agreed on (`fedslim vocabulary show` prints it). Without one "
-        "the server forms the union of what members know, and learns which member knows which ids.",
+        "the server forms the union of what members know, and learns which member knows which ids. Then "
+        "secret_fingerprint must be here.",
         default=None,
         example="0" * (2 * DIGEST_BYTES),
     )
     secret_fingerprint: str | None = key(
-        values.hexadecimal(2 * FINGERPRINT_BYTES, "the fingerprint that `fedslim vocabulary secret` prints"),
-        "The fingerprint of the members' secret (`fedslim vocabulary secret` prints it): who has another secret is "
+        values.hexadecimal(2 * FINGERPRINT_BYTES, "the fingerprint that `fedslim vocabulary show` prints"),
+        "The fingerprint of the members' secret (`fedslim vocabulary show` prints it): who has another secret is "
         "told so before anything is sent. The secret itself never goes into this file.",
         default=None,
         example="0" * (2 * FINGERPRINT_BYTES),
@@ -139,11 +148,11 @@ class Limits:
         default=None,
         example=3600,
     )
-    max_rounds: int | None = key(
+    max_rounds: int = key(
         values.whole(1, LARGEST),
-        "Stop after about so many rounds, with the best table so far.",
-        default=None,
-        example=500,
+        "Stop after about so many rounds, with the best table so far. Members count rounds themselves and refuse more: "
+        "a server cannot ask for ever.",
+        default=MAX_ROUNDS,
     )
     pruning: bool = key(
         values.switch, "For x only: whether itemsets that no longer help leave the table.", default=True
@@ -155,6 +164,19 @@ class Limits:
         values.whole(1, LARGEST),
         "For x only: itemsets occur in at least so many transactions of all members together.",
         default=1,
+    )
+    min_count: int = key(
+        values.whole(1, LARGEST),
+        "The smallest count that may be published: items of fewer transactions leave the vocabulary, no itemset enters "
+        "or stays with a smaller usage, and what is rare is merged as (other). For x only; sa and so know none: write "
+        "1.",
+        default=MIN_COUNT,
+    )
+    min_members_with: int = key(
+        values.whole(1, MOST_MEMBERS),
+        "An itemset that fewer members have is removed at the end. At most the number of members. For x only; sa and "
+        "so know none: write 1.",
+        default=MIN_MEMBERS_WITH,
     )
 
 
@@ -269,18 +291,34 @@ class FederationFile:
     @classmethod
     def _made(cls, path: Path, tables: dict[str, Any]) -> FederationFile:
         made = cls(path=path, **tables)
-        made._check_variant()
+        made._check_items()
+        made._check_limits()
         return made
 
-    def _check_variant(self) -> None:
+    def _check_items(self) -> None:
+        """Members with different secrets have no item in common, and every sum would be one member's count."""
+        if self.items.vocabulary_digest is None and self.items.secret_fingerprint is None:
+            msg = (
+                f"{self.path}: items.secret_fingerprint: it is missing, so members with different secrets would not "
+                "notice; write what `fedslim vocabulary show members.secret` prints at a member below [items]"
+            )
+            raise ConfigurationError(msg)
+
+    def _check_limits(self) -> None:
         """A limit that the variant does not know must not look as if it held."""
-        if self.federation.variant == "x":
-            return
-        for name in ("pruning", "max_itemset_size", "min_support"):
-            if getattr(self.limits, name) != getattr(Limits(), name):
+        variant, members = self.federation.variant, len(self.federation.members)
+        if self.limits.min_members_with > members:
+            msg = (
+                f"{self.path}: limits.min_members_with: {self.limits.min_members_with} cannot be used; there are "
+                f"{members} members, so write at most {members}"
+            )
+            raise ConfigurationError(msg)
+        for name, free in ONLY_X.items():
+            if variant != "x" and getattr(self.limits, name) != free:
+                without = "leave it out" if free is None else f"write {name} = {values.spelled(free)}"
                 msg = (
-                    f"{self.path}: limits.{name}: {self.federation.variant} does not know it, only x does; leave it "
-                    "out, or change federation.variant"
+                    f"{self.path}: limits.{name}: {variant} does not know it, only x does; {without}, or change "
+                    "federation.variant"
                 )
                 raise ConfigurationError(msg)
 
@@ -292,16 +330,20 @@ class FederationFile:
         return self.federation.variant != UNMASKED
 
     def settings(self) -> Settings:
-        """What the server announces."""
+        """What the server announces, and what each member takes part in, and in nothing else."""
         limits = self.limits
-        return Settings(self.federation.variant, self.masked, limits.most_transactions, self.items.share_vocabulary)
-
-    def policy(self) -> Policy:
-        """How the search goes about it."""
-        from fedslim.mdl.policy import Policy  # noqa: PLC0415  # loads the compiler, which checking a file needs not
-
-        limits = self.limits
-        return Policy(pruning=limits.pruning, max_itemset_size=limits.max_itemset_size, min_support=limits.min_support)
+        return Settings(
+            self.federation.variant,
+            masked=self.masked,
+            most_transactions=limits.most_transactions,
+            share_vocabulary=self.items.share_vocabulary,
+            max_rounds=limits.max_rounds,
+            pruning=limits.pruning,
+            max_itemset_size=limits.max_itemset_size,
+            min_support=limits.min_support,
+            min_count=limits.min_count,
+            min_members_with=limits.min_members_with,
+        )
 
     def digest(self) -> bytes:
         """A hash of what everybody must have alike, whatever the order of keys and members and the comments."""
@@ -354,6 +396,7 @@ def write_template(  # noqa: PLR0913  # what a new file needs to be told
     host: str = "localhost",
     port: int = DEFAULT_PORT,
     identity: str | None = None,
+    chosen: Mapping[str, Any] = MappingProxyType({}),
 ) -> FederationFile:
     """Write a new file with every key there is and what it is for, valid as it stands.
 
@@ -365,25 +408,30 @@ def write_template(  # noqa: PLR0913  # what a new file needs to be told
         host: Where the server is.
         port: And its port.
         identity: The federation's id; by default one is made at random.
+        chosen: Values of other keys, such as `items.secret_fingerprint`; that one or `items.vocabulary_digest` is
+            needed.
 
     Raises:
         ConfigurationError: A value cannot be used; the message names its key.
         DataError: Something of that name is there already. Keys may be bound to its id, so it is kept.
     """
     path = real_path(path)
-    chosen: dict[str, Any] = {
+    free = {} if variant == "x" else {f"limits.{each}": ONLY_X[each] for each in ("min_count", "min_members_with")}
+    given: dict[str, Any] = {
         "federation.name": name,
         "federation.id": secrets.token_hex(ID_BYTES) if identity is None else identity,
         "federation.variant": variant,
         "federation.members": list(members),
         "server.host": host,
         "server.port": port,
+        **free,
+        **chosen,
     }
-    for dotted, value in chosen.items():
+    for dotted, value in given.items():
         section, _, each = dotted.partition(".")
         declared = next(one for one in fields(SECTIONS[section]) if one.name == each)
         value_of(path, dotted, declared, {each: value})
-    text = template(SECTIONS, chosen, ABOUT)
+    text = template(SECTIONS, given, ABOUT)
     made = FederationFile.parse(text.encode(), path)
     make_folder_for(path)
     with creating(path, private=False) as stream:

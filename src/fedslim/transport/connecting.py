@@ -1,7 +1,7 @@
 """A client on a network: it keeps a line to the server, moves frames between it and a session, and keeps the journal.
 
 A line that breaks is made again, with ever longer pauses, for as long as the client is patient. What the server says is
-written to the journal before it is answered, and what leaves the site is recorded before it is sent.
+written to the journal before the answer leaves, and what leaves the site is recorded before it is sent.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import asyncio
 import contextlib
 import random
 import time
+from logging import WARNING
 from typing import TYPE_CHECKING
 
 from fedslim.errors import (
     FedslimError,
-    KeyAgreementError,
     LineError,
-    ProtocolError,
     RunError,
-    UntrustedError,
     WriteError,
 )
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
+from fedslim.protocol.client import farewell
 from fedslim.transport.recording import told_record
 from fedslim.transport.serving import Patience
+from fedslim.transport.telling import tell_nobody
 from fedslim.transport.trust import explained
 from fedslim.transport.wire import hang_up, is_refusal, keep_alive, read_frame, unreached_because, write_frame
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.client import ClientSession
     from fedslim.protocol.events import Received
     from fedslim.transport.journal import Journal
+    from fedslim.transport.telling import Tell
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -55,7 +56,8 @@ class NetworkClient:
         patience: Patience | None = None,
         journal: Journal | None = None,
         leaving: Callable[[m.FromClient, framing.Frame], None] | None = None,
-        tell: Callable[[str], None] | None = None,
+        refusing: Callable[[], None] | None = None,
+        tell: Tell = tell_nobody,
     ) -> None:
         self.session = session
         self._context = context
@@ -63,7 +65,8 @@ class NetworkClient:
         self._patience = patience or Patience()
         self._journal = journal
         self._leaving = leaving or (lambda _message, _frame: None)
-        self._tell = tell or (lambda _text: None)
+        self._refusing = refusing or (lambda: None)
+        self._tell = tell
         self._took = QUICK  # seconds that the last question took
         self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
 
@@ -87,7 +90,8 @@ class NetworkClient:
                     msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
                     raise RunError(msg) from error
                 if reached:
-                    self._tell(f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s")
+                    told = f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s"
+                    self._tell(told, WARNING)
                     reached = False
                 # Not all at the same time: the server may have to take many back.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
@@ -100,7 +104,7 @@ class NetworkClient:
                 if await self._converse(reader, writer):
                     pause, since = FIRST_PAUSE, time.monotonic()
             except LineError as error:
-                self._tell(f"the line to the server is gone: {error}")
+                self._tell(f"the connection to the server is gone: {error}", WARNING)
             finally:
                 await hang_up(writer)
             if self.session.received is None:
@@ -129,18 +133,17 @@ class NetworkClient:
                 message = framing.from_server(data[framing.PREFIX_BYTES :])
                 self.refused = isinstance(message, m.Abort) and not heard
                 heard = True
-                if self._journal is not None and _counts(message, self.session.position):
-                    self._journal.append(told_record(message))
+                kept = _counts(message, self.session.position)
                 reply = await self._answer(message)
-                if isinstance(message, m.Finish) and self._journal is not None:
-                    self._journal.append(told_record(message))  # whoever is killed now has it
+                # What was refused is not kept: it would be believed when the journal is played again. Nothing has left
+                # yet, so a process that is killed here is where it was before the message.
+                if kept and self._journal is not None:
+                    self._journal.append(told_record(message))
             except WriteError:
                 raise  # our disk is full: we are away, as if killed, and may come back once there is room
             except FedslimError as error:
-                # A member's own errors may name its data: only what is about the server's messages, or another
-                # member's key, leaves the site.
-                public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
-                await self._send(writer, m.Abort(str(error)[:2000] if public else "it cannot go on; its log says why"))
+                self._refusing()  # first: the server may be waiting for nothing but this refusal
+                await self._send(writer, farewell(error))
                 raise
             if reply is not None:
                 await self._send(writer, reply)
@@ -166,7 +169,7 @@ class NetworkClient:
 
 
 def _counts(message: m.FromServer, position: int) -> bool:
-    """Whether the message is kept before it is answered: questions that come again are not, nor is the end."""
-    if isinstance(message, (m.Finish, m.Abort)):
+    """Whether the message is kept: not a question that comes again, nor that there is no result."""
+    if isinstance(message, m.Abort):
         return False
-    return isinstance(message, m.Roster) or message.round >= position
+    return isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed, m.Finish)) or message.round >= position

@@ -1,6 +1,7 @@
 """The open port: whoever connects is a stranger until TLS has said who it is, and there is room for so many only.
 
-    async with Door(host, port, context, met) as door:      # `met` gets the reader and the writer of each line
+    # `met` gets the reader and the writer of each connection, `refused` why a handshake failed
+    async with Door(host, port, context, met, refused=print) as door:
         print(door.port)
 
 A stranger holds a place of the room until its handshake is done, and no longer than the handshake may take. When the
@@ -13,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING
 
 from fedslim.errors import RunError
+from fedslim.transport.trust import explained
 
 if TYPE_CHECKING:
-    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Awaitable, Callable
     from typing import Self
@@ -41,6 +43,28 @@ BACKLOG = 512
 BUFFER = 1 << 16
 
 
+def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
+    """Handshakes that tell both sides why they fail: asyncio closes the socket before OpenSSL's alert has left."""
+
+    class Handshake(ssl.SSLObject):
+        failure: ssl.SSLError | None = None
+
+        def do_handshake(self) -> None:
+            if self.failure is not None:
+                raise self.failure
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                self.failure = error
+                refused(str(explained(error, "somebody")))
+                # As if there was more to come: what waits to be sent is sent then, which is the alert.
+                raise ssl.SSLWantReadError from error
+
+    return Handshake
+
+
 class Door:
     """Takes lines, shakes hands, and hands over those whose certificate is good."""
 
@@ -51,11 +75,13 @@ class Door:
         context: ssl.SSLContext,
         met: Callable[[StreamReader, StreamWriter], Awaitable[None]],
         *,
+        refused: Callable[[str], None],
         handshake: float = HANDSHAKE,
         strangers: int = MOST_STRANGERS,
         before: Callable[[], None] | None = None,
     ) -> None:
         self._address = (host, port)
+        context.sslobject_class = _handshake(refused)
         self._context = context
         self._met = met
         self._handshake = handshake
@@ -154,18 +180,23 @@ class Door:
     async def _greet(self, line: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=BUFFER)
-        protocol = asyncio.StreamReaderProtocol(reader)
+        writers: list[StreamWriter] = []
+        protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: writers.append(writer))
         if self._before is not None:
             self._before()
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
-            )
-        except (OSError, TimeoutError) as error:  # an SSLError is an OSError
-            _forget_trace(error)
-            return
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        await self._met(reader, writer)
+            try:
+                await loop.connect_accepted_socket(
+                    lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
+                )
+            except (OSError, TimeoutError) as error:  # an SSLError is an OSError
+                _forget_trace(error)
+                return
+            await self._met(reader, writers[0])
+        finally:
+            # Whoever is cancelled would leave the transport waiting for its peer, on a socket that is closed.
+            for writer in writers:
+                writer.transport.abort()
 
     def introduce(self) -> None:
         """The peer of the line that the present task is about is known: it holds no place of the room any more."""

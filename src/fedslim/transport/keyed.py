@@ -18,6 +18,7 @@ import tomllib
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from textwrap import wrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.textstream import told_as_data_errors
@@ -52,7 +53,9 @@ def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = No
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
-def read(path: Path, kinds: Mapping[str, Any], what: str, begin: str) -> dict[str, Any]:
+def read(
+    path: Path, kinds: Mapping[str, Any], what: str, begin: str, gone: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """The same as `parsed`, of a file.
 
     Raises:
@@ -61,17 +64,29 @@ def read(path: Path, kinds: Mapping[str, Any], what: str, begin: str) -> dict[st
     """
     with told_as_data_errors(path), path.open("rb") as stream:
         data = stream.read(MOST_BYTES + 1)
-    return parsed(data, path, kinds, what, begin)
+    return parsed(data, path, kinds, what, begin, gone)
 
 
-def parsed(data: bytes, path: Path, kinds: Mapping[str, Any], what: str, begin: str) -> dict[str, Any]:
+def parsed(  # noqa: PLR0913, PLR0917  # what a kind of file is
+    data: bytes,
+    path: Path,
+    kinds: Mapping[str, Any],
+    what: str,
+    begin: str,
+    gone: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """The tables of a file of ours, each by its declaration; `what` it is called, and what writes one to `begin` with.
+
+    `gone` has tables of older releases, and what to do about each.
 
     Raises:
         ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
     """
     given = _tables(data, path, what, begin)
     for name in given:
+        if name in gone:
+            msg = f"{path}: {name}: {gone[name]}"
+            raise ConfigurationError(msg)
         if name not in kinds:
             wrong = "is no table" if isinstance(given[name], dict) else "is no key outside of a table"
             raise unknown(path, f"{name:.60}: this {wrong} of {what}", name, list(kinds))

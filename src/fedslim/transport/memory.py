@@ -12,10 +12,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, RunError, UntrustedError
+from fedslim.errors import FedslimError, RunError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession
+from fedslim.protocol.client import ClientSession, farewell
 from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
 
 if TYPE_CHECKING:
@@ -111,10 +111,7 @@ class MemoryFederation:
         try:
             reply = client.receive(framing.from_server(data[framing.PREFIX_BYTES :]))
         except FedslimError as error:
-            # A member's own errors may name its data: only what is said about the server's messages, or
-            # another member's key, leaves the site.
-            public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
-            self._up(name, m.Abort(str(error)[:2000] if public else "it cannot go on; its own log says why"))
+            self._up(name, farewell(error))
             raise
         if reply is not None:
             self._up(name, reply)

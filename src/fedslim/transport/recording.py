@@ -8,7 +8,7 @@ the sum and the others nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -61,8 +61,14 @@ class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     member: str
 
 
+class EpochRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="epoch"):
+    """A new roster, of this epoch, is about to be sent."""
+
+    epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+
+
 _encoder = msgspec.msgpack.Encoder()
-_kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord)
+_kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
@@ -96,6 +102,17 @@ def heard_record(member: str) -> bytes:
     return _encoder.encode(HeardRecord(member))
 
 
+def epoch_record(number: int) -> bytes:
+    """A new epoch begins."""
+    return _encoder.encode(EpochRecord(number))
+
+
+def last_epoch(records: Sequence[bytes], name: str) -> int:
+    """The last epoch that a server's journal knows of; a journal begins in the first."""
+    kept = (_decoded(record, number, name) for number, record in enumerate(records))
+    return max((record.epoch for record in kept if isinstance(record, EpochRecord)), default=0)
+
+
 def heard_in(records: Sequence[bytes], name: str) -> set[str]:
     """Who had heard the end, as a server's journal has it after the last round."""
     heard = set()
@@ -103,13 +120,14 @@ def heard_in(records: Sequence[bytes], name: str) -> set[str]:
         kept = _decoded(record, len(records) - back, name)
         if isinstance(kept, RoundRecord):
             break
-        heard.add(kept.member)
+        if isinstance(kept, HeardRecord):
+            heard.add(kept.member)
     return heard
 
 
-def _decoded(record: bytes, number: int, name: str) -> RoundRecord | HeardRecord:
+def _decoded(record: bytes, number: int, name: str) -> RoundRecord | HeardRecord | EpochRecord:
     try:
-        kept: RoundRecord | HeardRecord = _kept.decode(record)
+        kept: RoundRecord | HeardRecord | EpochRecord = _kept.decode(record)
     except ValueError as error:  # msgspec's, and texts that are none
         msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
         raise JournalError(msg) from error
@@ -122,13 +140,17 @@ def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
     Raises:
         JournalError: A record is not what it should be; the message names the journal.
     """
+    rounds, over = 0, False
     for number, record in enumerate(records):
         kept = _decoded(record, number, name)
-        if isinstance(kept, HeardRecord):
-            continue  # after the last round; another one after it is out of order
-        if kept.number != number:
-            msg = f"{name}: round {kept.number} stands where round {number} should; the journal is not continued"
+        if not isinstance(kept, RoundRecord):
+            over |= isinstance(kept, HeardRecord)
+            continue
+        if kept.number != rounds or over:
+            expected = "the end" if over else f"round {rounds}"
+            msg = f"{name}: expected {expected}, found round {kept.number}; the journal is not continued"
             raise JournalError(msg)
+        rounds += 1
         replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
         yield msgspec.structs.replace(kept, replies=replies)
 

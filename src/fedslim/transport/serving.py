@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from logging import WARNING
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
+from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting
 from fedslim.protocol.legality import MemberState
 from fedslim.transport import status
 from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import NOTHING, Figures, Sum, heard_record, round_record
-from fedslim.transport.trust import explained
+from fedslim.transport.recording import NOTHING, Figures, Sum, epoch_record, heard_record, round_record
+from fedslim.transport.telling import RefusedConnections, tell_nobody
 from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
 
 if TYPE_CHECKING:
+    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable, Iterable
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.server import ServerSession
     from fedslim.transport.journal import Journal
     from fedslim.transport.memory import Trace
+    from fedslim.transport.telling import Tell
     from fedslim.transport.trust import Watched
 
 MOST_WAITING = 16
@@ -72,28 +74,6 @@ class Line:
     outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
 
 
-def _handshake(tell: Callable[[str], None]) -> type[ssl.SSLObject]:
-    """Handshakes that tell both sides why they fail: asyncio closes the line before OpenSSL's alert has left."""
-
-    class Handshake(ssl.SSLObject):
-        refused: ssl.SSLError | None = None
-
-        def do_handshake(self) -> None:
-            if self.refused is not None:
-                raise self.refused
-            try:
-                super().do_handshake()
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise
-            except ssl.SSLError as error:
-                self.refused = error
-                tell(str(explained(error, "somebody")))
-                # As if there was more to come: what waits to be sent is sent then, which is the alert.
-                raise ssl.SSLWantReadError from error
-
-    return Handshake
-
-
 class NetworkServer:
     """Runs a session over TLS."""
 
@@ -107,7 +87,7 @@ class NetworkServer:
         journal: Journal | None = None,
         begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell = tell_nobody,
         strangers: int = MOST_STRANGERS,
         returns: int = RETURNS,
         so_far: Figures = NOTHING,
@@ -115,14 +95,13 @@ class NetworkServer:
         listed: Watched | None = None,
     ) -> None:
         self.session = session
-        context.sslobject_class = _handshake(lambda why: self._tell(f"refused a line: {why}"))
         self._context = context
         self._name_of = name_of
         self._patience = patience or Patience()
         self._journal = journal
         self._begin_journal = begin_journal
         self._trace = trace
-        self._tell = tell or (lambda _text: None)
+        self._tell, self._refusals = tell, RefusedConnections(tell)
         self._lines: dict[str, Line] = {}
         self._began = time.monotonic() - so_far.seconds
         self._since = time.monotonic()  # when the session last went on
@@ -155,6 +134,7 @@ class NetworkServer:
             port,
             self._context,
             self._accept,
+            refused=self._refusals.add,
             handshake=self._patience.handshake,
             strangers=self._most_strangers,
             before=None if self._listed is None else self._listed.look,
@@ -173,9 +153,10 @@ class NetworkServer:
                 return self._over.result()
         finally:
             watch.cancel()
+            self._refusals.finish()
 
     def status(self) -> dict[str, Any]:
-        """How the run is: what anybody may know who is allowed to ask."""
+        """How the run is, for the operator; members get what `status.for_members` leaves of it."""
         session = self.session
         return {
             **status.of_session(session),
@@ -211,11 +192,11 @@ class NetworkServer:
         try:
             name = self._name_of(writer.get_extra_info("ssl_object"))
         except FedslimError as error:
-            self._tell(f"refused a line: {error}")
+            self._refusals.add(str(error))
             await hang_up(writer)
             return
         if name not in self.session.members:
-            self._tell(f"refused {name!r}: it has a certificate, and is not a member of this federation")
+            self._refusals.add(f"{name!r} has a certificate, and is not a member of this federation")
             with contextlib.suppress(LineError, UntrustedError):
                 refusal = framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation"))
                 await write_frame(writer, refusal.data, within=HANDSHAKE)
@@ -227,6 +208,7 @@ class NetworkServer:
             await hang_up(writer)
             return
         if not self._may_return(name):
+            self._refusals.add(f"{name!r} comes back too often")
             await hang_up(writer)
             return
         assert self._door is not None  # noqa: S101
@@ -278,7 +260,7 @@ class NetworkServer:
                 return
             except ProtocolError as error:
                 # Whoever says what it may not say is not listened to any longer; it may come back and behave.
-                self._tell(f"{line.name}: {error}")
+                self._tell(f"{line.name}: {error}", WARNING)
                 await self._refuse(line, str(error))
                 return
             except FedslimError as error:
@@ -312,7 +294,7 @@ class NetworkServer:
         if self._lines.get(line.name) is line:
             del self._lines[line.name]
             if not self.session.over:
-                self._tell(f"{line.name} is away: {why}")
+                self._tell(f"{line.name} is away: {why}", WARNING)
             self._act(self.session.disconnect(line.name))
 
     # -- what the session says ----------------------------------------------------------------------------------
@@ -322,7 +304,7 @@ class NetworkServer:
             return
         for output in outputs:
             match output:
-                case RoundEnded():
+                case NewEpoch() | RoundEnded():
                     self._keep(output)
                 case Send(to, message):
                     self._send(to, message)
@@ -330,6 +312,7 @@ class NetworkServer:
                     self._tell("everybody is here")
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
+                        self._keep(NewEpoch(self.session.gathering.epoch))
                 case Resumed(number):
                     self._tell(f"everybody is back; round {number} is asked again")
                 case Waiting():
@@ -344,8 +327,12 @@ class NetworkServer:
             if self._journal is not None:
                 self._journal.append(heard_record(name))
 
-    def _keep(self, ended: RoundEnded) -> None:
-        """Write a round down before anything follows from it."""
+    def _keep(self, ended: NewEpoch | RoundEnded) -> None:
+        """Write a round, or that a new epoch begins, down before anything follows from it."""
+        if isinstance(ended, NewEpoch):
+            if self._journal is not None:
+                self._journal.append(epoch_record(ended.number))
+            return
         self._round_since = time.monotonic()
         self._returned.clear()
         if self._journal is not None:
@@ -403,6 +390,7 @@ class NetworkServer:
         while True:
             await asyncio.sleep(min(1.0, max(0.05, self._patience.grace / 4)))
             self._cut_revoked()
+            self._refusals.summarise()
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
             # Whoever has a line and does not join is away like one who has none.
@@ -427,7 +415,7 @@ class NetworkServer:
             try:
                 self._listed.check(line.writer.get_extra_info("ssl_object"))
             except UntrustedError as error:
-                self._tell(f"refused {line.name!r}: {error}")
+                self._tell(f"refused {line.name!r}: {error}", WARNING)
                 self._drop(line, "its line was cut")
                 line.writer.transport.abort()
 
@@ -458,4 +446,4 @@ class NetworkServer:
                 self._tell(f"waiting for {', '.join(self.untold())} to hear the end, for {patience:g} s at most")
             await asyncio.sleep(0.02)
         if result and (untold := self.untold()):
-            self._tell(f"{', '.join(untold)} may not know that the run has ended: nothing was heard of it")
+            self._tell(f"{', '.join(untold)} may not know that the run has ended: nothing was heard of it", WARNING)

@@ -3,8 +3,9 @@
     text = await ask(context, host, port)           # what `fedslim status` shows
     async with watched(host, port, server.status):  # /health, /status and /metrics, for Prometheus
 
-A member asks on a line of its own, under another name of the application protocol (ALPN), so that it is not taken for
-taking part. Nothing but what is in `NetworkServer.status` is told: who is here, how far the run is, what it has cost.
+A member asks on a connection of its own, under another name of the application protocol (ALPN), so that it is not taken
+for taking part. Nothing but what is in `NetworkServer.status` is told: who is here, how far the run is, what it costs.
+`for_members` decides what members get of it.
 """
 
 from __future__ import annotations
@@ -48,9 +49,15 @@ def of_session(session: ServerSession) -> dict[str, Any]:
     }
 
 
+def for_members(status: dict[str, Any]) -> dict[str, Any]:
+    """What members may know of a status: L% is a function of sums that only the server has, so it is rounded."""
+    percent = status["L_percent"]
+    return status | {"L_percent": None if percent is None else round(percent)}
+
+
 async def tell(writer: StreamWriter, status: dict[str, Any]) -> None:
     """Answer a member that asks."""
-    data = json.dumps(status).encode()
+    data = json.dumps(for_members(status)).encode()
     await write_frame(writer, len(data).to_bytes(PREFIX_BYTES, "big") + data, within=WITHIN)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from fedslim.data.textstream import is_file, real_path
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from fedslim.transport.trust.statements import Statement
 
 KEY, CERTIFICATE, AUTHORITY, REVOCATIONS = "key.pem", "certificate.pem", "ca.pem", "crl.pem"
+
+DERIVED_BYTES = 32
+DERIVED_LABEL = b"fedslim derived key v1: "
 
 EARLY = timedelta(days=30)
 """Warn no earlier than this before the end, and not before two thirds of the time are over."""
@@ -158,6 +163,11 @@ class Identity:
             msg = f"{self.name!r} cannot sign a statement of {statement.name!r}"
             raise ParameterError(msg)
         return self._key.sign(statement.encoded)
+
+    def derived_key(self, purpose: str) -> bytes:
+        """A secret key for one purpose that only the owner of the private key can make; never log or send it."""
+        made = HKDF(hashes.SHA256(), DERIVED_BYTES, salt=None, info=DERIVED_LABEL + purpose.encode())
+        return made.derive(self._key.private_bytes_raw())
 
 
 def ending(what: str, start: datetime, end: datetime, remedy: str, *, now: datetime) -> str | None:

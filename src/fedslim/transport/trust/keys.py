@@ -163,13 +163,13 @@ def read_private(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_trusted(path: Path, what: str) -> bytes:
+def read_trusted(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     """The content of a file that anybody may read, but only its owner change: whoever changes it decides on trust."""
-    data, mode = _read(path, MOST_BYTES)
+    data, mode = _read(path, most)
     if os.name == "posix" and mode & 0o022:
         msg = (
             f"{path}: others may change {what} (its permissions are {mode:03o}); check that it is still what you "
-            "installed, then keep them out with chmod go-w"
+            "installed, or fedslim wrote, then keep them out with chmod go-w"
         )
         raise CertificateError(msg)
     return data

@@ -16,6 +16,7 @@ from fedslim.transport.trust.names import checked_name
 
 LABEL = b"fedslim statement v1: "
 AGREEMENT_KEY = "agreement key"
+ROSTER = "roster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Statement:
             public: The key, or whatever the member is to be held to.
         """
         return cls(AGREEMENT_KEY, federation, name, public)
+
+    @classmethod
+    def roster(cls, federation: bytes, name: str, digest: bytes) -> Statement:
+        """Say that this is the digest of all that the member was shown before a run, or a new epoch of it, began."""
+        return cls(ROSTER, federation, name, digest)
 
     @property
     def encoded(self) -> bytes:

@@ -9,6 +9,7 @@ listed.check(connection)     # raises UntrustedError if it is not good any more
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from logging import WARNING
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -20,8 +21,8 @@ from fedslim.transport.trust.tls import refresh
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
+    from fedslim.transport.telling import Tell
     from fedslim.transport.trust.anchor import Trust
     from fedslim.transport.trust.identity import Identity
     from fedslim.transport.trust.tls import Connection
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Watched:
     """The list in an identity's folder, for a TLS context in use."""
 
-    def __init__(self, identity: Identity, context: ssl.SSLContext, *, tell: Callable[[str], None]) -> None:
+    def __init__(self, identity: Identity, context: ssl.SSLContext, *, tell: Tell) -> None:
         self.trust: Trust = identity.trust
         self._path = identity.files.revocations
         self._context = context
@@ -50,7 +51,7 @@ class Watched:
         try:
             newer = self.trust.renewed(read_public(self._path, MOST_LIST), self._path)
         except FedslimError as error:
-            self._tell(f"the new revocation list is not used, and list {self.trust.number} stays: {error}")
+            self._tell(f"the new revocation list is not used, and list {self.trust.number} stays: {error}", WARNING)
             return
         if newer.number > self.trust.number:
             refresh(self._context, newer)

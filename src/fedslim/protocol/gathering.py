@@ -1,0 +1,187 @@
+"""How members come together at the server: who has joined, the roster of the present epoch, and who confirmed it.
+
+    gathering.check(member, join)               # raises ProtocolError
+    gathering.seat(member, join)
+    sends = gathering.invite()                  # once nobody is missing: a new epoch begins
+    gathering.confirm(member, confirm)
+    gathering.confirmed()                       # once everybody has: all signatures, for all members
+
+It does no I/O, and knows nothing of rounds: those are the session's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedslim.data.vocabulary import Vocabulary
+from fedslim.errors import ProtocolError, UntrustedError
+from fedslim.protocol import messages as m
+from fedslim.protocol.events import NewEpoch, Send
+from fedslim.protocol.joining import JoinRules
+from fedslim.protocol.roster import Unsigned, roster_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fedslim.protocol.roster import KeyCheck
+
+MOST_EPOCHS = 1 << 16
+MOST_LOST_EPOCHS = 16
+"""By how many epochs a member may be ahead of a server that was killed: its last records may be lost with the disk."""
+
+
+class Gathering:
+    """The members of one run, as far as they are here."""
+
+    def __init__(
+        self,
+        members: tuple[str, ...],
+        settings: m.Settings,
+        run: bytes,
+        *,
+        keys: KeyCheck | None = None,
+        vocabulary: bytes | None = None,
+    ) -> None:
+        self.members, self.settings, self.run = members, settings, run
+        self.epoch = -1  # of the last roster
+        self.items = 0
+        self.ids: tuple[bytes, ...] = ()  # of the items, by number, where the server is told them
+        self.labels: tuple[str, ...] = ()  # the same where the vocabulary is shared with the server
+        self._keys = keys or Unsigned()
+        self._rules = JoinRules(settings, vocabulary, self._keys)
+        self._joined: dict[str, m.Join] = {}
+        self._lost_epochs = 0  # how many may have come after the last one that is known
+        self._roster: m.Roster | None = None
+        self._digest = b""  # of that roster
+        self._hold_roster: set[str] = set()  # who has it, so that an update will do next time
+        self._signatures: dict[str, bytes] = {}  # of that roster
+
+    @property
+    def agreed(self) -> bool:
+        """Whether somebody who has joined has an agreed vocabulary."""
+        return any(join.digest for join in self._joined.values())
+
+    def _next_epoch(self) -> int:
+        return max(self.epoch + 1, *(join.epoch for join in self._joined.values()))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there were so many epochs that there can be no other one."""
+        return self._next_epoch() >= MOST_EPOCHS
+
+    def resume(self, items: int, epoch: int) -> None:
+        """Go on where a server was that was killed."""
+        self.items, self.epoch, self._lost_epochs = items, epoch, MOST_LOST_EPOCHS
+
+    def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
+        """What the items are called, as it was known before the server was killed; members say it again."""
+        self.ids, self.labels = _split(ids), tuple(labels)
+
+    # -- joining ------------------------------------------------------------------------------------------------
+
+    def check(self, member: str, join: m.Join) -> None:
+        """Check what a member joins with: whatever honest members would refuse is refused here, in its own name.
+
+        Raises:
+            ProtocolError: It cannot take part like this.
+        """
+        self._rules.check_version(member, join)
+        self._rules.check_items(member, join, self._joined)
+        if join.epoch > self.epoch + self._lost_epochs + 1:
+            msg = f"member {member!r} comes back from epoch {join.epoch - 1}, and there was none after {self.epoch}"
+            raise ProtocolError(msg)
+        self._rules.check_key(member, join, self._joined)
+
+    def seat(self, member: str, join: m.Join) -> None:
+        """A member that was checked is here."""
+        self._joined[member] = join
+
+    def leave(self, member: str) -> None:
+        """The connection to a member is gone; what it joined with before the first roster does not count any more."""
+        self._hold_roster.discard(member)
+        if self.epoch < 0:
+            self._joined.pop(member, None)
+
+    # -- the roster ---------------------------------------------------------------------------------------------
+
+    def invite(self) -> list[NewEpoch | Send]:
+        """Begin a new epoch: everybody is sent the roster, or what is new in it.
+
+        Raises:
+            ProtocolError: The members do not fit together: the run must end.
+        """
+        joins = self._joined.values()
+        epoch = self._next_epoch()
+        some = next(iter(joins))
+        union: tuple[bytes, ...] = ()
+        if not some.digest:
+            union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
+            if len(union) > m.MOST_ITEMS:
+                msg = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
+                raise ProtocolError(msg)
+        items = some.items if some.digest else len(union)
+        if epoch > 0 and items != self.items:
+            msg = f"the members know {items} items now, and knew {self.items} when the run began"
+            raise ProtocolError(msg)
+        self.epoch, self._lost_epochs, self.items = epoch, 0, items
+        self.ids = union or _split(some.ids)
+        self._take_labels(joins)
+        before = self._roster
+        self._roster = m.Roster(
+            self.run,
+            self.settings,
+            list(self.members),
+            [self._joined[member].key for member in self.members],
+            b"".join(union),
+            epoch,
+            [self._joined[member].certificate for member in self.members],
+        )
+        vocabulary = some.digest or Vocabulary(union, some.fingerprint.hex()).digest
+        self._digest = roster_digest(self._roster, vocabulary=vocabulary, fingerprint=some.fingerprint)
+        self._signatures = {}
+        return [NewEpoch(epoch), *self._sends(self._roster, before)]
+
+    def _sends(self, roster: m.Roster, before: m.Roster | None) -> list[Send]:
+        """The roster for those who do not have one, and what is new in it for the others."""
+        old = tuple(member for member in self.members if member in self._hold_roster)
+        new = tuple(member for member in self.members if member not in self._hold_roster)
+        self._hold_roster = set(self.members)
+        sends = [Send(new, roster)] if new else []
+        if old and before is not None:
+            seats = [
+                m.Seat(place, key, roster.certificates[place])
+                for place, (key, known) in enumerate(zip(roster.keys, before.keys, strict=True))
+                if key != known
+            ]
+            sends.append(Send(old, m.RosterUpdate(roster.epoch, seats)))
+        return sends
+
+    def confirm(self, member: str, confirm: m.Confirm) -> None:
+        """Take in that a member has confirmed the roster, checked as the other members will check it.
+
+        Raises:
+            ProtocolError: It was shown something else: the others would have to give up because of it.
+        """
+        try:
+            self._keys.check_roster(member, self._digest, self._joined[member].certificate, confirm.signature)
+        except UntrustedError as error:
+            msg = f"member {member!r} has not confirmed the roster that it was sent: {error}"
+            raise ProtocolError(msg) from error
+        self._signatures[member] = confirm.signature
+
+    def confirmed(self) -> Send:
+        """What everybody signed, for everybody."""
+        return Send(self.members, m.Confirmed(self.epoch, [self._signatures[member] for member in self.members]))
+
+    def _take_labels(self, joins: Iterable[m.Join]) -> None:
+        """Labels by item number, where members share them; an item without one is called by its id."""
+        known: dict[bytes, str] = {}
+        for join in joins:
+            if join.labels:
+                known.update(zip(_split(join.ids), join.labels, strict=True))
+        if known:
+            self.labels = tuple(known.get(i, "#" + i.hex()) for i in self.ids)
+
+
+def _split(ids: bytes) -> tuple[bytes, ...]:
+    return tuple(ids[k : k + m.ID_BYTES] for k in range(0, len(ids), m.ID_BYTES))

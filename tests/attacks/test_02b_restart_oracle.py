@@ -1,0 +1,165 @@
+"""Attack 2, its last sentence: the restarts of a member's unit as an oracle.
+
+Attacker: the server, with the other members absent. It shows one member a roster with the others' old, signed keys, and
+varies a setting; from whether the member refuses it learns the member's number of transactions. Refusing ended the
+member's process, and its unit (`Restart=on-failure`, after 5 s) brought it back for the next question.
+
+Before: 16 connections, in little more than a minute, gave the exact number. Now a member that refused, or that a server
+sent away before it had answered anything, waits before it connects again, longer each time. The wait is in a file
+beside its ledger, so a new process knows of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from fedslim.data import load
+from fedslim.data.partition import iid
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
+from fedslim.errors import FedslimError
+from fedslim.federated.deployed import Member, MemberTrust
+from fedslim.federated.simulation import prepare
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.events import Send
+from fedslim.protocol.server import ServerSession
+from fedslim.transport import guard as guarding
+from fedslim.transport.config import write_template
+from fedslim.transport.guard import Guard
+from fedslim.transport.policy import SitePolicy
+from fedslim.transport.status import TAKING_PART
+from fedslim.transport.trust import make_trial, server_context
+from fedslim.transport.wire import hang_up, read_frame
+
+MEMBERS = ("north", "south", "west")
+SECRET = ItemSecret.from_random(bytes(32))
+AGREED = Vocabulary.of(load("encounters").vocabulary, SECRET)
+RESTART = timedelta(seconds=5)  # RestartSec of deploy/fedslim-client@.service
+PROBES = 16
+
+
+class Clock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self):
+        self.now = self.began = datetime(2026, 3, 4, tzinfo=UTC)
+
+    async def sleep(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+    @property
+    def passed(self):
+        return self.now - self.began
+
+
+class LyingServer:
+    """Shows its one visitor a roster with the others' old keys, and learns from the answer; then it sends it away."""
+
+    def __init__(self, file, old):
+        self.file, self.old = file, old
+        self.most, self.answers = 1 << 40, []
+
+    async def talk(self, reader, writer):
+        join = framing.from_client((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
+        settings = msgspec.structs.replace(self.file.settings(), most_transactions=self.most)
+        session = ServerSession(MEMBERS, settings, run=os.urandom(16))
+        for name, message in {"north": join, **self.old}.items():
+            for output in session.receive(name, message, 0.0):
+                if isinstance(output, Send) and "north" in output.to:
+                    writer.write(framing.to_bytes(output.message).data)
+        await writer.drain()
+        answer = framing.from_client((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
+        self.answers.append(type(answer))
+        writer.write(framing.to_bytes(m.Abort("come again")).data)
+        await hang_up(writer)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("oracle")
+    prepare("x")
+    trial = make_trial(folder / "trust", MEMBERS, now=datetime.now(UTC))
+    chosen = {"items.vocabulary_digest": AGREED.digest.hex()}
+    file = write_template(folder / "federation.toml", "oracle", MEMBERS, chosen=chosen)
+    sites = dict(zip(MEMBERS, iid(load("encounters").take(range(300)), 3, seed=0).parts, strict=True))
+    return SimpleNamespace(folder=folder, trial=trial, file=file, sites=sites)
+
+
+def identity(place, name):
+    return next(one for one in place.trial.members if one.name == name)
+
+
+def probed(place, folder, clock, monkeypatch, choose):
+    """Have the unit start the member again and again, and the server ask each time; what it was answered, and when."""
+    file, now = place.file, datetime.now(UTC)
+    monkeypatch.setattr(guarding, "asyncio", SimpleNamespace(sleep=clock.sleep))
+    old = {}
+    for name in MEMBERS[1:]:
+        trust = MemberTrust(file, identity(place, name))
+        site = Site(place.sites[name], MEMBERS, file.settings(), SECRET, AGREED, trust=trust)
+        old[name] = ClientSession(name, site).join(os.urandom(32))
+    server = LyingServer(file, old)
+    when = []
+
+    async def act():
+        context = server_context(place.trial.server, now=now)
+        context.set_alpn_protocols([TAKING_PART])
+        listening = await asyncio.start_server(server.talk, "127.0.0.1", 0, ssl=context)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening:
+            for number in range(PROBES):
+                server.most = choose(number)
+                # A process of its own: nothing but its files is left of the one before.
+                guard = Guard(SitePolicy.find(folder), file, tell=lambda _text: None, now=lambda: clock.now)
+                out = folder / f"out-{number}"  # what counts is beside the ledger, wherever results go
+                out.mkdir()
+                mine = (identity(place, "north"), place.sites["north"], SECRET, AGREED, out)
+                member = Member(file, *mine, audit=None, tell=lambda _text: None, guard=guard)
+                with pytest.raises(FedslimError):
+                    await member.run(host="localhost", port=port)
+                when.append(clock.passed)
+                clock.now += RESTART
+
+    asyncio.run(act())
+    assert len(server.answers) == PROBES
+    return when
+
+
+@pytest.mark.parametrize(
+    ("choose", "what"),
+    [
+        (lambda _: 1, "refused by the member"),
+        (lambda number: (1 << 40) - number, "sent away by the server, which knows that the member was ready"),
+    ],
+    ids=["refuses", "ready"],
+)
+def test_restarts_do_not_bring_a_member_back_at_once(place, tmp_path, monkeypatch, choose, what):
+    when = probed(place, tmp_path, Clock(), monkeypatch, choose)
+    within_an_hour = [at for at in when if at <= timedelta(hours=1)]
+    assert len(within_an_hour) <= 8, what
+    assert when[-1] > timedelta(hours=8), what  # and the unit alone would have taken 80 s
+
+
+def test_what_is_left_of_it_is_a_file_beside_the_ledger(place, tmp_path, monkeypatch):
+    clock = Clock()
+    probed(place, tmp_path, clock, monkeypatch, lambda _: 1)
+    guard = Guard(SitePolicy.find(tmp_path), place.file, tell=lambda _text: None, now=lambda: clock.now)
+    assert guard.refusals.count == PROBES
+    assert guard.wait() == 3600 - RESTART.total_seconds()
+    assert guard.refusals.path == tmp_path / "refusals.json"
+
+
+def test_the_unit_keeps_what_the_wait_is_written_to():
+    """The unit lets the member write beside its certificates, where the ledger is: no restart is a new beginning."""
+    unit = (Path(__file__).parents[2] / "deploy" / "fedslim-client@.service").read_text("utf-8")
+    assert "--identity /var/lib/fedslim-%i/certificates" in unit
+    assert "ReadWritePaths=/var/lib/fedslim-%i " in unit
+    assert "RestartPreventExitStatus=2" in unit  # a policy or ledger that says no is not asked again

@@ -1,0 +1,141 @@
+"""Attack 3: the difference of two results.
+
+Attacker: the server, or any member that keeps its results. The result of a run with a, b, c, d less that of a run with
+a, b, c is d's exact supports and size; with one patient added between two runs, the difference is that patient.
+
+Before: members answered any roster that the file named, as often as they were asked. No protocol can undo a difference
+of published sums, so each member now remembers which members it has answered on which data, and refuses a set that
+differs by one. Data that changed are warned of.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from fedslim.data import TransactionDatabase, load
+from fedslim.data.partition import iid
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
+from fedslim.errors import LedgerError
+from fedslim.federated import simulate
+from fedslim.federated.deployed import Member
+from fedslim.federated.loopback import HOST, Loopback
+from fedslim.federated.simulation import prepare
+from fedslim.transport.answered import Snapshot
+from fedslim.transport.config import FederationFile, write_template
+from fedslim.transport.guard import Guard
+from fedslim.transport.policy import SitePolicy
+from fedslim.transport.trust import Identity
+
+FOUR, THREE = ("a", "b", "c", "d"), ("a", "b", "c")
+PATIENCE = 120.0
+
+
+@pytest.fixture(scope="module")
+def sites():
+    prepare("x")
+    return dict(zip(FOUR, iid(load("encounters").take(range(800)), 4, seed=0).parts, strict=True))
+
+
+def test_the_difference_of_two_results_is_one_members_counts(sites):
+    four = simulate(sites).table
+    three = simulate({name: sites[name] for name in THREE}).table
+    assert np.array_equal(np.array(four.supports) - np.array(three.supports), sites["d"].supports)
+    assert four.transactions - three.transactions == len(sites["d"])
+
+
+def added(sites, patient):
+    """The same sites, and one transaction more at a."""
+    rows = [*sites["a"], patient]
+    return sites | {"a": TransactionDatabase.from_transactions(rows, vocabulary=sites["a"].vocabulary)}
+
+
+def test_the_difference_of_two_results_is_one_patient_and_that_is_warned_of(sites, tmp_path):
+    patient = sites["b"].transaction(0)
+    before, after = simulate(sites).table, simulate(added(sites, patient)).table
+    changed = np.flatnonzero(np.array(after.supports) - np.array(before.supports))
+    assert {after.vocabulary[item] for item in changed} == set(patient)
+
+    chosen = {"items.vocabulary_digest": "0" * 64}
+    file, told = write_template(tmp_path / "f.toml", "study", FOUR, chosen=chosen), []
+    guard = Guard(SitePolicy.find(tmp_path), file, tell=told.append)
+    guard.admit(sites["a"])
+    guard.answering(bytes(16))
+    guard.admit(added(sites, patient)["a"])
+    assert len(told) == 1
+    assert "(200 transactions on " in told[0]
+    assert ", 201 now): whoever has both results can subtract them" in told[0]
+
+
+# -- real processes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def answered(sites, tmp_path_factory):
+    """Four members that have had a run, as processes over TLS, and the file of the same federation without d."""
+    four = Loopback.make(tmp_path_factory.mktemp("four"), sites)
+    four.run()
+    agreed = FederationFile.read(four.file)
+    four.file.rename(four.folder / "four.toml")
+    three = Loopback(four.folder, {name: sites[name] for name in THREE}, four.port)
+    chosen = {f"items.{key}": getattr(agreed.items, key) for key in ("vocabulary_digest", "secret_fingerprint")}
+    chosen |= {"limits.min_count": 1, "limits.min_members_with": 1}
+    write_template(
+        three.file, "loopback", THREE, host=HOST, port=four.port, identity=agreed.federation.id, chosen=chosen
+    )
+    yield three
+    three.close()
+
+
+def identity_of(loopback, name):
+    return Identity.load(loopback.folder / "trust" / name)
+
+
+def test_every_member_refuses_the_second_set_before_it_connects(answered):
+    for name in THREE:
+        process = answered.start_member(name)
+        assert process.wait(PATIENCE) == 2  # which the unit does not start again
+        said = answered.said(name).splitlines()[-1]
+        assert "this member answered 'a', 'b', 'c', 'd' on the same data" in said
+        assert "sums and differences of the results would be the counts of 'd' alone" in said
+        assert f"`fedslim ledger allow {answered.file} --identity {answered.folder / 'trust' / name}`" in said
+
+
+def test_so_does_a_member_in_a_program_of_its_own(answered, sites, tmp_path):
+    file = FederationFile.read(answered.file)
+    secret = ItemSecret.read(answered.folder / "secret.txt")
+    vocabulary = Vocabulary.read(answered.folder / "vocabulary.json")
+    own = identity_of(answered, "a")
+    guard = Guard(SitePolicy.find(answered.folder / "trust" / "a"), file, tell=lambda _text: None)
+    with pytest.raises(LedgerError, match="the counts of 'd' alone"):
+        Member(file, own, sites["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard)
+
+
+def test_another_order_of_the_rows_is_no_way_around_it(sites):
+    rows = list(sites["a"])
+    turned = TransactionDatabase.from_transactions(rows[::-1], vocabulary=sorted(sites["a"].vocabulary))
+    assert Snapshot.of(turned) == Snapshot.of(sites["a"])
+
+
+@pytest.mark.slow  # tests/cli/test_ledger.py has the commands
+def test_what_was_answered_can_be_read_and_an_operator_can_allow_more(answered, sites):
+    """Last, as it changes the ledgers: then the three may mine together, and it is written down why."""
+
+    def fedslim(*arguments):
+        command = [sys.executable, "-m", "fedslim", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    trust = answered.folder / "trust"
+    assert "a, b, c, d" in fedslim("ledger", "show", "--identity", trust / "b")
+    for name in THREE:
+        fedslim("ledger", "allow", answered.file, "--identity", trust / name, "--reason", "d agrees")
+    result = answered.run()
+    assert result.table == simulate({name: sites[name] for name in THREE}).table
+    said = fedslim("ledger", "show", "--identity", trust / "b")
+    assert f"a, b, c, on {datetime.now(UTC):%Y-%m-%d}" in said
+    assert "d agrees" in said
+    assert "together reveal the counts of 'd' alone" in said

@@ -1,0 +1,150 @@
+"""Attack 11, by a local user who may write where a member keeps its journal: a result that no run has found.
+
+A journal had a checksum and no key, and was believed whoever wrote it. A forged `member.journal` that ended with a
+result made `fedslim client` exit with 0, without any server, and save the forged table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fedslim.federated.deployed import MEMBER_JOURNAL
+from fedslim.protocol import messages as m
+from fedslim.transport.journal import Journal
+from fedslim.transport.recording import told, told_record
+
+sys.path.insert(0, str(Path(__file__).parent))
+from deployment import PATIENCE, Deployment
+
+EXTRA = 1000
+"""Transactions that the forged table has more than the true one."""
+
+
+class Victim:
+    """A member with the journal of a run that it has finished and not saved yet."""
+
+    def __init__(self, deployment):
+        self.deployment = deployment
+        self.path = deployment.files.out("north") / MEMBER_JOURNAL
+        self.key = deployment.identity("north").derived_key(MEMBER_JOURNAL)
+        asyncio.run(asyncio.wait_for(self._run(), PATIENCE))
+        journal, self.header, self.records = Journal.reopen(self.path, key=self.key)
+        journal.close()
+        self.genuine = self.path.read_bytes()
+        *_, last = told(self.records, "north")
+        table = msgspec.structs.replace(last.table, transactions=last.table.transactions + EXTRA)
+        self.forged = [*self.records[:-1], told_record(msgspec.structs.replace(last, table=table))]
+        assert isinstance(last, m.Finish)
+
+    async def _run(self):
+        async with self.deployment.running() as (_, tasks):
+            await asyncio.gather(*tasks)
+
+    def start(self):
+        """Start the client; its exit code, what it says, and how many transactions the table has that it saves."""
+        saved = self.path.with_name("codetable.json")
+        saved.unlink(missing_ok=True)
+        (self.deployment.folder / "north.err").unlink(missing_ok=True)
+        code = self.deployment.files.start_member("north").wait(PATIENCE)
+        table = json.loads(saved.read_text("utf-8"))["transactions"] if saved.exists() else None
+        return code, self.deployment.files.said("north"), table
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    deployment = Deployment(tmp_path_factory.mktemp("forged"), grace=1.0)
+    yield Victim(deployment)
+    deployment.close()
+
+
+@pytest.fixture
+def victim(finished):
+    finished.path.unlink(missing_ok=True)
+    finished.path.write_bytes(finished.genuine)
+    finished.path.chmod(0o600)
+    return finished
+
+
+def is_refused(victim, why):
+    code, said, table = victim.start()
+    assert (code, table) == (2, None)
+    assert f"fedslim: error: {victim.path}: " in said
+    assert why in said
+    return True
+
+
+def test_the_genuine_journal_gives_the_result(victim):
+    code, said, table = victim.start()
+    assert (code, table) == (0, 300)
+    assert "the server is not needed any more" in said
+
+
+def test_a_journal_with_a_checksum_only_is_refused(victim):
+    """What worked: anybody can make one of version 2."""
+    data = b"fedslim journal 2\n"
+    for record in [json.dumps(victim.header).encode(), *victim.forged]:
+        data += len(record).to_bytes(4, "big") + zlib.crc32(record).to_bytes(4, "big") + record
+    victim.path.write_bytes(data)
+    assert is_refused(victim, "this is a journal of version 2, and this fedslim writes 3")
+
+
+def test_a_journal_under_another_key_is_refused(victim):
+    victim.path.unlink()
+    journal = Journal.create(victim.path, victim.header, key=bytes(32))
+    for record in victim.forged:
+        journal.append(record)
+    journal.close()
+    assert is_refused(victim, "was not written by this party with its present key, or was altered")
+
+
+@pytest.mark.slow
+def test_a_journal_of_another_member_is_refused(victim):
+    """South is a member as well, and may have a hand at north's files."""
+    victim.path.unlink()
+    key = victim.deployment.identity("south").derived_key(MEMBER_JOURNAL)
+    journal = Journal.create(victim.path, victim.header, key=key)
+    for record in victim.forged:
+        journal.append(record)
+    journal.close()
+    assert is_refused(victim, "was not written by this party with its present key, or was altered")
+
+
+@pytest.mark.slow
+def test_a_record_that_was_altered_is_refused(victim):
+    question = victim.records[len(victim.records) // 2]
+    data = bytearray(victim.genuine)
+    data[data.index(question) + len(question) // 2] ^= 1
+    victim.path.write_bytes(data)
+    assert is_refused(victim, "was altered or is damaged, and records follow it")
+
+
+@pytest.mark.slow
+def test_a_result_that_was_altered_is_not_believed(victim):
+    """At the end it cannot be told from a torn record: it is cut off, and the client goes to the server for it."""
+    data = victim.genuine.replace(victim.records[-1], victim.forged[-1])
+    assert len(data) == len(victim.genuine)
+    victim.path.write_bytes(data)
+    code, said, table = victim.start()
+    assert (code, table) == (1, None)
+    assert "cannot be reached" in said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of POSIX")
+def test_a_journal_that_others_may_write_is_refused(victim):
+    victim.path.chmod(0o666)
+    assert is_refused(victim, f"others may change this journal (permissions 666), so it is not continued; if nobody "
+                              f"has, run `chmod 600 {victim.path}`")  # fmt: skip
+    victim.path.chmod(0o600)
+    victim.path.parent.chmod(0o777)
+    try:
+        assert is_refused(victim, f"run `chmod go-w {victim.path.parent}`")
+    finally:
+        victim.path.parent.chmod(0o700)

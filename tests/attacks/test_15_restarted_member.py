@@ -1,0 +1,88 @@
+"""Attack 15, critical, by the server: a restarted member. Found in review of the defence against the first fourteen.
+
+A member that was killed plays its journal, and was then in the middle of a run as far as it knew: it answered a
+question before it had confirmed a roster on its new connection, and without secrets it answered in the open. The server
+only had to end the connection and wait for the unit to restart the member. What the server said was also kept before it
+was checked, so a refused message was believed when the journal was played.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+from liar import MEMBERS, Liar, Loopback
+
+from fedslim.errors import ProtocolError
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession
+from fedslim.transport.journal import Journal
+from fedslim.transport.recording import told
+from wire import Line, of_numbers, sprinkled
+
+KEY = bytes(32)
+
+
+@pytest.mark.parametrize("variant", ["x", "sa"])
+def test_a_member_that_comes_back_answers_nothing_before_it_has_confirmed(variant):
+    line = Line(of_numbers(sprinkled(3, 9, 3, 90), 9), variant).begin()
+    heard = []
+
+    def record(name, message):
+        if name == "s000":
+            heard.append(message)
+        return message
+
+    while not line.clients["s000"].position:
+        line.step(down=record)
+    back = ClientSession("s000", line.clients["s000"]._site)
+    back.replay(heard)
+    assert back.position == 1
+    back.join(os.urandom(32))
+    ask = {
+        "x": m.Ask(1, 0, [], [m.WantRows([0, 1], b"\x28\x28")]),
+        "sa": m.AskIndexed(1, 0, *[m.Vector(0, 8, b"")] * 3, 40),
+    }[variant]
+    for message in (ask, m.Confirmed(0, [b""] * 3), m.RosterUpdate(1, [])):
+        with pytest.raises(ProtocolError, match="waiting for the roster"):
+            back.receive(message)
+
+
+def test_counts_without_masks_never_leave_a_member_that_agreed_to_masks():
+    """Whatever brought it there: the second wall."""
+    line = Line(of_numbers(sprinkled(3, 9, 3, 90), 9), "x").begin()
+    while not line.clients["s000"].position:
+        line.step()
+    client = line.clients["s000"]
+    client._secrets = {}
+    with pytest.raises(ProtocolError, match="without masks"):
+        client.receive(m.Ask(1, 0, [], [m.WantRows([0], b"\x08")]))
+
+
+def test_a_member_keeps_only_what_it_accepted(tmp_path):
+    """A question that is refused is not in the journal; over TLS, with a server that lies."""
+    federation = Loopback(tmp_path / "trust", MEMBERS)
+    journal = Journal.create(tmp_path / "member.journal", {}, key=KEY)
+
+    async def attack():
+        async with Liar(federation) as liar:
+            liar.start("b", "c")
+            session = federation.session("a")
+            client = federation.client("a", session=session, journal=journal)
+            liar._members["a"] = asyncio.create_task(client.run("127.0.0.1", liar.port))
+            await liar.gather()
+            for name in MEMBERS:
+                await liar.say(name, liar.roster())
+            signatures = [(await liar.hear(name)).signature for name in MEMBERS]
+            await liar.say("a", m.Confirmed(0, signatures), m.Ask(0, 0, [], [m.WantSupports()]))
+            assert isinstance(await liar.hear("a"), m.Masked)
+            await liar.say("a", m.Ask(1, 7, [], [m.WantRows([0], b"\x08")]))  # an attempt that nobody made
+            return await liar.failure("a")
+
+    assert isinstance(asyncio.run(attack()), ProtocolError)
+    journal.close()
+    again, _, records = Journal.reopen(tmp_path / "member.journal", key=KEY)
+    again.close()
+    kinds = [type(message) for message in told(records, "journal")]
+    assert kinds == [m.Roster, m.Confirmed, m.Ask]

@@ -1,0 +1,247 @@
+"""A member's policy, ledger and wait in real runs: nothing leaves before it is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from fedslim.data import Vocabulary, load
+from fedslim.data.partition import iid
+from fedslim.data.vocabulary import ItemSecret
+from fedslim.errors import ProtocolError, RunError, WriteError
+from fedslim.federated.deployed import MEMBER_JOURNAL, Member, Server
+from fedslim.federated.loopback import Loopback
+from fedslim.federated.simulation import prepare, simulate
+from fedslim.mdl.codetable import CodeTable
+from fedslim.protocol import messages as m
+from fedslim.transport.answered import AnswerLedger
+from fedslim.transport.config import FederationFile, write_template
+from fedslim.transport.guard import Guard
+from fedslim.transport.policy import SitePolicy, write_policy
+from fedslim.transport.refusals import Refusals
+from fedslim.transport.trust import make_trial
+
+MEMBERS = ("north", "south", "west")
+SECRET = ItemSecret.from_random(bytes(32))
+AGREED = Vocabulary.of(load("encounters").vocabulary, SECRET)
+PATIENCE = 120.0
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    prepare("x")
+    return make_trial(tmp_path_factory.mktemp("trust") / "trial", MEMBERS, now=datetime.now(UTC))
+
+
+@pytest.fixture(scope="module")
+def sites():
+    return dict(zip(MEMBERS, iid(load("encounters").take(range(600)), len(MEMBERS), seed=0).parts, strict=True))
+
+
+@pytest.fixture
+def file(tmp_path):
+    chosen = {"items.vocabulary_digest": AGREED.digest.hex(), "limits.max_rounds": 8, "timeouts.grace": 5}
+    return write_template(tmp_path / "federation.toml", "a try", MEMBERS, chosen=chosen)
+
+
+class Run:
+    """A server and its members in one process; a member has its ledger in its folder."""
+
+    def __init__(self, file, trial, sites, folder):
+        self.file, self.trial, self.sites, self.folder = file, trial, sites, folder
+        self.told, self.server = [], None
+
+    def impatient(self):
+        self.file = replace(self.file, timeouts=replace(self.file.timeouts, grace=0.2))
+
+    def member(self, name):
+        out = self.folder / name
+        out.mkdir(exist_ok=True)
+        guard = Guard(SitePolicy.find(out), self.file, tell=self.told.append, first_wait=1.0)
+        identity = next(one for one in self.trial.members if one.name == name)
+        mine = (identity, self.sites[name], SECRET, AGREED, out)
+        return Member(self.file, *mine, audit=None, tell=self.told.append, guard=guard)
+
+    def ledger(self, name):
+        return AnswerLedger(self.folder / name / "ledger.json")
+
+    async def play(self, *members):
+        out = self.folder / "server"
+        out.mkdir(exist_ok=True)
+        self.server = server = Server(self.file, self.trial.server, out, tell=lambda _text: None)
+        serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
+        while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
+            await asyncio.sleep(0.005)
+        port = server.network.port
+        running = [member.run(host="localhost", port=port) for member in members]
+        ended = await asyncio.wait_for(asyncio.gather(*running, return_exceptions=True), PATIENCE)
+        await asyncio.wait_for(asyncio.gather(serving, return_exceptions=True), PATIENCE)
+        server.forget()
+        for member, one in zip(members, ended, strict=True):
+            if not isinstance(one, Exception):
+                member.forget()
+        return ended
+
+
+@pytest.fixture
+def run(file, trial, sites, tmp_path):
+    return Run(file, trial, sites, tmp_path)
+
+
+def test_what_is_answered_is_in_the_ledger_before_the_first_answer_leaves(run):
+    members = [run.member(name) for name in MEMBERS]
+    seen = []
+    record = members[0]._recorder
+
+    def watched(peer):
+        leave = record(peer)
+
+        def leaving(message, frame):
+            leave(message, frame)
+            seen.append((type(message), len(run.ledger("north").entries().answers)))
+
+        return leaving
+
+    members[0]._recorder = watched
+    ended = asyncio.run(run.play(*members))
+    assert [one.ending for one in ended] == ["out of rounds"] * 3
+    assert {count for kind, count in seen if kind is m.Masked} == {1}
+    assert {count for kind, count in seen if kind in {m.Join, m.Confirm}} == {0}  # nothing was answered by these
+    [found] = run.ledger("north").entries().answers
+    assert (found.members, found.transactions, found.runs) == (list(MEMBERS), len(run.sites["north"]), 1)
+    asyncio.run(run.play(*map(run.member, MEMBERS)))
+    assert run.ledger("north").entries().answers[0].runs == 2
+
+
+def test_a_member_that_cannot_write_its_ledger_answers_nothing(run):
+    run.impatient()
+    (run.folder / "north").mkdir()
+    write_policy(run.folder / "north" / "policy.toml", ledger_file="books/ledger.json")
+    members = [run.member(name) for name in MEMBERS]
+    (run.folder / "north" / "books").rmdir()
+    (run.folder / "north" / "books").touch()  # a file, so that there can be no folder of that name
+    ended = asyncio.run(run.play(*members))
+    assert isinstance(ended[0], WriteError)
+    assert members[0].session.position == 1  # it has an answer, which stays with it
+    assert run.server.account.communication.traffic["Masked", "up"].messages == 2  # of the other two
+
+
+def refusing(member):
+    """A member that takes the server's roster for a lie."""
+
+    def refuse(message):
+        if isinstance(message, m.Roster):
+            msg = "this is no roster of ours; it is refused"
+            raise ProtocolError(msg)
+        return receive(message)
+
+    receive = member.session.receive
+    member.session.receive = refuse
+    return member
+
+
+def test_a_member_that_refuses_writes_that_down_before_the_server_hears_of_it(run):
+    member = refusing(run.member("north"))
+    seen = []
+    record = member._recorder
+
+    def watched(peer):
+        leave = record(peer)
+        return lambda message, frame: (
+            seen.append((type(message), member._guard.refusals.count)),
+            leave(message, frame),
+        )
+
+    member._recorder = watched
+    ended = asyncio.run(run.play(member, run.member("south"), run.member("west")))
+    assert isinstance(ended[0], ProtocolError)
+    assert (m.Abort, 1) in seen
+    # The others had agreed to the roster and were sent away before the first question: they come back later, too.
+    assert all(isinstance(error, RunError) for error in ended[1:])
+    assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [1, 1, 1]
+
+
+def test_after_a_refusal_a_member_waits_and_a_run_that_ends_well_is_a_new_beginning(run):
+    asyncio.run(run.play(refusing(run.member("north")), run.member("south"), run.member("west")))
+    run.told.clear()
+    ended = asyncio.run(run.play(*map(run.member, MEMBERS)))
+    assert [one.ending for one in ended] == ["out of rounds"] * 3
+    assert sum("refused each other (1 time); it comes back in " in told for told in run.told) == 3
+    assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [0, 0, 0]
+
+
+def test_a_run_that_was_answered_and_breaks_off_is_no_refusal(run):
+    """It can be resumed, and no other run can take its place: the members must be there when the server is."""
+    run.impatient()
+    members = [run.member(name) for name in MEMBERS]
+    receive = members[0].session.receive
+
+    def die(message):
+        if members[0].session.position == 3:
+            raise WriteError(28, "No space left on device")
+        return receive(message)
+
+    members[0].session.receive = die
+    ended = asyncio.run(run.play(*members))
+    assert isinstance(ended[0], WriteError)
+    assert all("'north' stayed away" in str(error) for error in ended[1:])
+    assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [0, 0, 0]
+    assert (run.folder / "south" / MEMBER_JOURNAL).exists()
+
+
+def test_the_wait_can_be_broken_off(sites, tmp_path):
+    federation = Loopback.make(tmp_path, sites)
+    id_ = FederationFile.read(federation.file).federation.id
+    Refusals(tmp_path / "trust" / "north" / "refusals.json", id_).add(datetime.now(UTC))
+    process = federation.start_member("north")
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while "refused each other (1 time); it comes back in " not in federation.said("north"):
+            assert time.monotonic() < deadline, federation.said("north")
+            assert process.poll() is None, federation.said("north")
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+    finally:
+        federation.close()
+    assert "the server at" not in federation.said("north")  # nobody listens there, which it did not find out
+
+
+# -- what a member keeps ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(sites, tmp_path):
+    federation = Loopback.make(tmp_path, sites)
+    for name, kept in (("south", "ids"), ("west", "none")):
+        path = tmp_path / "trust" / name / "policy.toml"
+        path.write_text(path.read_text().replace('table = "labels"', f'table = "{kept}"'))
+    saved = {name: federation.out(name) / "codetable.json" for name in MEMBERS}
+    saved["north"].mkdir(parents=True)  # a folder, so that no file can be written there
+    try:
+        processes = [federation.start_server(), *map(federation.start_member, MEMBERS)]
+        assert [process.wait(PATIENCE) for process in processes] == [0, 2, 0, 0]
+        assert "codetable.json: this is not an ordinary file" in federation.said("north")
+        assert (federation.out("north") / MEMBER_JOURNAL).exists()
+        saved["north"].rmdir()
+        assert federation.start_member("north").wait(PATIENCE) == 0  # and the server is gone
+        result = federation.result()
+    finally:
+        federation.close()
+    assert result.table == simulate(sites).table
+    labels = result.table.vocabulary
+    told = CodeTable.load(saved["north"]).vocabulary  # what north does not have itself, it knows by its id
+    assert {one for one in told if not one.startswith("#")} == {one for row in sites["north"] for one in row}
+    assert all(re.fullmatch("#[0-9a-f]{32}", label) for label in CodeTable.load(saved["south"]).vocabulary)
+    assert not saved["west"].exists()
+    assert "not saved: this member's policy has results.table = none" in federation.said("west")
+    assert not any(label in (tmp_path / "west.txt").read_text() for label in labels)
+    for name in MEMBERS:
+        [found] = AnswerLedger(tmp_path / "trust" / name / "ledger.json").entries().answers
+        assert (found.members, found.runs) == (list(MEMBERS), 1)

@@ -1,0 +1,239 @@
+"""Non-interference: nothing that a member says, or refuses to say, depends on its counts.
+
+Two members with the same public facts (name, settings, vocabulary, keys) and different transactions get the same
+messages of a server that sends whatever it likes. Everything that leaves them has the same kinds, the same lengths and
+the same order, and they refuse the same things in the same words.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fedslim.data import Vocabulary
+from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
+from fedslim.mdl.table import WorkingTable
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.roster import roster_digest
+from fedslim.secagg import AgreementKey
+from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
+
+N_ITEMS = 9
+MEMBERS = ("a", "b", "c")
+LAST = m.MOST_SLOTS - 1
+
+
+def twins(rng, variant, **settled):
+    """The same member with two databases that have nothing in common but their vocabulary."""
+    made = []
+    for _ in range(2):
+        rows = sprinkled(
+            rng.randrange(1 << 30), N_ITEMS, 1, rng.choice([0, 1, 7, 60]), noise=rng.choice([0.0, 0.2, 0.5])
+        )
+        (database,) = of_numbers([rows[0]], N_ITEMS).values()
+        vocabulary = Vocabulary.of(database.vocabulary, SECRET)
+        site = Site(database, MEMBERS, settings_for(variant, **settled), SECRET, vocabulary)
+        made.append(ClientSession("a", site))
+    return made
+
+
+def told(session, message):
+    """What leaves a member after a message, as the network sends it: kind and length, or the words of a refusal."""
+    try:
+        reply = session.receive(message)
+    except FedslimError as error:
+        public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
+        return ("refused", str(error) if public else "it cannot go on")
+    if reply is None:
+        return ("nothing",)
+    return type(reply).__name__, len(framing.to_bytes(reply).data)
+
+
+class Adversary:
+    """Knows everything that is public, holds the keys of the other members, and says anything that can be said."""
+
+    def __init__(self, rng, sessions, variant):
+        self.rng, self.sessions, self.variant = rng, sessions, variant
+        self.number, self.odd = 0, False
+
+    def joined(self):
+        draw = entropy_of(self.rng.randrange(1 << 30))
+        entropy, others = draw(32), [AgreementKey.from_random(draw(32)).public for _ in MEMBERS[1:]]
+        joins = [session.join(entropy) for session in self.sessions]
+        assert framing.to_bytes(joins[0]) == framing.to_bytes(joins[1])
+        site = self.sessions[0]._site
+        self.roster = m.Roster(RUN, site.settings, list(MEMBERS), [joins[0].key, *others], b"", 0, [b""] * 3)
+
+    def digest(self, roster):
+        site = self.sessions[0]._site
+        return roster_digest(roster, vocabulary=site.vocabulary.digest, fingerprint=site.fingerprint)
+
+    def message(self):
+        kind = self.rng.random()
+        if kind < 0.02:
+            return self.rng.choice([self.roster, self.twisted(), m.RosterUpdate(self.number, [])])
+        if kind < 0.03:
+            epoch = getattr(self.sessions[0]._roster, "epoch", 0)
+            signature = self.rng.choice([self.digest(self.sessions[0]._roster or self.roster), b"", bytes(32)])
+            return m.Confirmed(epoch, [signature] * self.rng.choice([3, 3, 3, 2]))
+        self.number += self.rng.choice([1] * 20 + [0, 2])
+        epoch = getattr(self.sessions[0]._roster, "epoch", 0)
+        return {"x": self.ask, "sa": self.ask_indexed}[self.variant](self.number, self.rng.choice([epoch] * 30 + [7]))
+
+    def twisted(self):
+        settings = self.rng.choice(
+            [
+                {"most_transactions": self.rng.randrange(1, 200)},
+                {"max_rounds": self.rng.randrange(1, 9)},
+                {"min_count": 2},
+                {"variant": "so", "masked": False},
+                {"share_vocabulary": True},
+            ]
+        )
+        changed = msgspec.structs.replace(self.roster.settings, **settings)
+        return self.rng.choice(
+            [
+                msgspec.structs.replace(self.roster, settings=changed),
+                msgspec.structs.replace(self.roster, epoch=self.rng.randrange(1, 9)),
+                msgspec.structs.replace(self.roster, members=["a", "b", "d"]),
+                msgspec.structs.replace(self.roster, ids=bytes(16)),
+            ]
+        )
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def ask(self, number, attempt):
+        """Mostly what a search could ask: one refusal ends the conversation, and there is to be one."""
+        rng = self.rng
+        self.odd = rng.random() < 0.06
+        moves = [self.move() for _ in range(rng.choice([0, 0, 0, 1]))]
+        wants = [self.want() for _ in range(rng.choice([1, 1, 2, 3] if self.odd else [1]))]
+        if number <= 1 and not self.odd:
+            moves, wants = [], [m.WantSupports()]
+        elif moves and not self.odd:
+            wants = [m.WantRows([0, 3], b"\x08\x02")]
+        return m.Ask(number, attempt, moves, wants)
+
+    def table(self):
+        variant = self.sessions[0]._variant
+        return WorkingTable(N_ITEMS) if variant is None else variant._state.table
+
+    def pick(self):
+        """A slot that holds something, or may not."""
+        table = self.table()
+        odd = [table.free_slot, table.free_slot + 1, LAST] if self.odd else []
+        return self.rng.choice([*range(N_ITEMS), *table.itemsets, *odd])
+
+    def parents(self):
+        """Two elements that could be joined, if the table has them."""
+        table = self.table()
+        for _ in range(20):
+            x, y = self.pick(), self.pick()
+            if self.odd:
+                return x, y
+            items = {*table.items_of(x), *table.items_of(y)}
+            apart = len(items) == len(table.items_of(x)) + len(table.items_of(y))
+            if apart and tuple(sorted(items)) not in table.present:
+                return x, y
+        return 0, 1
+
+    def fresh(self):
+        free = self.table().free_slot
+        return self.rng.choice([0, free + 1]) if self.odd else free
+
+    def entry(self):
+        return self.rng.choice([0, 3, 9] if self.odd else [3, 9])
+
+    def move(self):
+        rng, table = self.rng, self.table()
+        itemsets = [*table.itemsets] or [self.pick()]
+        odd = [m.Restore(self.pick()), m.Drop(m.Vector.of(np.array([rng.randrange(N_ITEMS + 1)], np.int64)))]
+        legal = [m.Remove(rng.choice(itemsets))] if table.itemsets else []
+        return rng.choice([*legal, m.Insert(self.fresh(), self.parents(), self.entry()), *(odd if self.odd else [])])
+
+    def want(self):
+        rng, table = self.rng, self.table()
+        cells, seed = rng.choice([1, 5, 30]), rng.getrandbits(40)
+        slots = [self.pick() for _ in range(rng.choice([1, 2, 5]))]
+        widths = bytes(rng.choice([1, 2, 5, 8, 40, 56]) for _ in slots)
+        new = (self.fresh(), self.parents(), self.entry(), cells, seed)
+        odd = [m.WantRows(slots, b"\x40"), m.WantFinal(8), m.WantFinal(60), m.WantSupports()]
+        return rng.choice(
+            [
+                m.WantRows(slots, widths),
+                m.WantSparseRow(slots[0], cells, seed),
+                m.WantInsertion(*new, keep=True),
+                m.WantInsertion(*new, keep=False),
+                m.WantUnionSupport(self.parents(), rng.choice([1, 4, 30, 60] if self.odd else [1, 4, 30])),
+                *([m.WantRemovals([rng.choice([*table.itemsets])], cells, seed)] if table.itemsets else []),
+                *(odd if self.odd else []),
+            ]
+        )
+
+    def ask_indexed(self, number, attempt):
+        """SA, but for structure, which is in the open there."""
+        rng = self.rng
+        if number <= 1 and rng.random() < 0.9:
+            return m.AskIndexedUsages(number, attempt)
+        bits = rng.choice([1, 2, 8, 40, 56, 60])
+        x = sorted(rng.sample(range(N_ITEMS), rng.choice([1, 2, 4])))
+        y = [rng.randrange(N_ITEMS + 1) for _ in x]
+        vectors = [m.Vector.of(np.array(part, np.int64)) for part in (x, y, sorted(set(y)))]
+        pair = (rng.randrange(N_ITEMS), rng.randrange(N_ITEMS + 2))
+        pairs = [pair, *([(0, 1)] if rng.random() < 0.3 else [])]
+        return rng.choice(
+            [
+                m.AskIndexed(number, attempt, *vectors, bits),
+                m.AskEvaluation(number, attempt, m.Entered(rng.choice([N_ITEMS, N_ITEMS, 99]), pairs, 5), bits),
+                m.AskIndexedUsages(number, attempt),
+                *([m.AskIndexedSupports(number, attempt, None, vectors[0], bits)] if rng.random() < 0.1 else []),
+            ]
+        )
+
+
+def conversation(seed, variant, **settled):
+    """What both twins said; the second is what the first said, or they can be told apart."""
+    rng = random.Random(seed)
+    sessions = twins(rng, variant, **settled)
+    adversary = Adversary(rng, sessions, variant)
+    adversary.joined()
+    said = []
+    begin = [adversary.roster, m.Confirmed(0, [adversary.digest(adversary.roster)] * 3)]
+    for message in begin + [None] * 40:
+        message = message or adversary.message()  # noqa: PLW2901  # made when its turn comes
+        one, other = (told(session, message) for session in sessions)
+        assert one == other, message
+        assert sessions[0].state is sessions[1].state
+        said.append(one)
+        if sessions[0].state.name == "FINISHED":
+            break
+    return said
+
+
+@example(0, 1, 1)
+@given(st.integers(0, 1 << 60), st.sampled_from([1, 3]), st.sampled_from([1, 2]))
+@settings(max_examples=300)
+def test_whatever_is_asked_in_x_no_two_members_can_be_told_apart_by_what_they_say(seed, least, members):
+    conversation(seed, "x", min_count=least, min_members_with=members, min_support=least)
+
+
+@given(st.integers(0, 1 << 60))
+@settings(max_examples=200)
+def test_whatever_is_asked_in_sa_but_for_structure_no_two_members_can_be_told_apart(seed):
+    conversation(seed, "sa")
+
+
+def test_conversations_get_far_enough_to_mean_something():
+    """Questions of every kind are answered in them, and refused."""
+    said = [one for seed in range(150) for one in conversation(seed, "x", min_count=3, min_support=2)]
+    answered = [one for one in said if one[0] == "Masked"]
+    refused = {one[1][:24] for one in said if one[0] == "refused"}
+    assert len(answered) > 400
+    assert len({length for _, length in answered}) > 30
+    assert len(refused) > 12
