@@ -106,6 +106,7 @@ class Liar:
             "ids": ids,
             "epoch": 0,
             "certificates": [joins[name].certificate for name in members],
+            "next_round": 0,
         }
         return m.Roster(**made | chosen)
 

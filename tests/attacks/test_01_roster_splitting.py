@@ -120,6 +120,7 @@ def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(varia
             ids,
             0,
             [b""] * 3,
+            0,
         )
         client.receive(roster)
         vocabulary = Vocabulary(tuple(split(ids)), sites["a"].secret.fingerprint)

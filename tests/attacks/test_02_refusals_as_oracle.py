@@ -53,6 +53,7 @@ def refusal(session, settings, joins):
         b"",
         0,
         [joins[name].certificate for name in MEMBERS],
+        0,
     )
     try:
         return type(session.receive(roster)).__name__
@@ -83,6 +84,7 @@ def running(federation):
         b"",
         0,
         [joins[name].certificate for name in MEMBERS],
+        0,
     )
     signatures = [sessions[name].receive(roster).signature for name in MEMBERS]
     sessions["a"].receive(m.Confirmed(0, signatures))

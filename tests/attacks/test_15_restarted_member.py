@@ -44,7 +44,7 @@ def test_a_member_that_comes_back_answers_nothing_before_it_has_confirmed(varian
         "x": m.Ask(1, 0, [], [m.WantRows([0, 1], b"\x28\x28")]),
         "sa": m.AskIndexed(1, 0, *[m.Vector(0, 8, b"")] * 3, 40),
     }[variant]
-    for message in (ask, m.Confirmed(0, [b""] * 3), m.RosterUpdate(1, [])):
+    for message in (ask, m.Confirmed(0, [b""] * 3), m.RosterUpdate(1, [], 0)):
         with pytest.raises(ProtocolError, match="waiting for the roster"):
             back.receive(message)
 

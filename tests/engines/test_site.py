@@ -165,7 +165,7 @@ def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
     join = framing.from_client(member.answer(JOIN)[4:])
     assert isinstance(join, m.Join)
     keys = [join.key, bytes(32)]
-    roster = m.Roster(bytes(16), place.federation.settings(), ["north", "nobody"], keys, b"", 0, [b""] * 2)
+    roster = m.Roster(bytes(16), place.federation.settings(), ["north", "nobody"], keys, b"", 0, [b""] * 2, 0)
     said = [framing.from_client(member.answer(frame)[4:]) for frame in (framing.to_bytes(roster).data, JOIN, JOIN)]
     member.close()
     assert "with others it shares nothing" in said[0].reason

@@ -518,6 +518,7 @@ def roster(file, joins):
         b"".join(ids),
         0,
         [joins[name].certificate for name in MEMBERS],
+        0,
     )
 
 

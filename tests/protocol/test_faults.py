@@ -14,14 +14,22 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import ProtocolError, RingError
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send
+from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
 from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
 from fedslim.protocol.legality import ClientState, MemberState
 from fedslim.protocol.roster import updated
-from fedslim.protocol.server import ServerSession
+from fedslim.protocol.server import MOST_RETREATS, ServerSession
 from fedslim.secagg import Ring
 from fedslim.transport.journal import Journal
-from fedslim.transport.recording import epoch_record, last_epoch, round_record, rounds_of, told, told_record
+from fedslim.transport.recording import (
+    back_record,
+    epoch_record,
+    last_epoch,
+    round_record,
+    rounds_of,
+    told,
+    told_record,
+)
 
 MEMBERS = ("a", "b", "c")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -46,7 +54,6 @@ class Weather:
         self.server = self.new_server()
         self.clients = {name: ClientSession(name, site) for name, site in self.sites.items()}
         self.journal = None  # the server's, from the moment that the run has begun
-        self.rounds = []  # the rounds in it
         self.heard = {name: [] for name in MEMBERS}  # the clients' journals
         self.sent = []  # every masked answer that ever left a client
         self.up, self.down = [], []
@@ -55,7 +62,11 @@ class Weather:
             self.join(name)
 
     def new_server(self):
-        return ServerSession(MEMBERS, self.settings, run=bytes([self.lives]) * 16, max_time=self.max_time)
+        run = bytes([self.lives]) * 16
+        return ServerSession(MEMBERS, self.settings, run=run, max_time=self.max_time, history=self.history)
+
+    def history(self):
+        return rounds_of(self.journal or (), "journal")
 
     def join(self, name):
         self.up.append((name, self.clients[name].join(self.rng.randbytes(32))))
@@ -68,6 +79,9 @@ class Weather:
 
     def fault(self, what, name):
         """A line breaks; a member is killed, or ends by itself; the server is killed."""
+        if what.endswith("loses power"):
+            self.lose_records("server" if what.startswith("server") else name, self.rng.randrange(1, 12))
+            what = "server" if what.startswith("server") else "kill"
         if what == "server":
             self.kill_server()
             for each in MEMBERS:
@@ -80,6 +94,14 @@ class Weather:
             self.clients[name] = ClientSession(name, self.sites[name])
             self.clients[name].replay(told(self.heard[name], "journal"))
         self.join(name)
+
+    def lose_records(self, who, count):
+        """A machine loses power: its last records were not on the disk."""
+        if who == "server":
+            if self.journal:
+                del self.journal[max(0, len(self.journal) - count) :]
+        else:
+            del self.heard[who][max(0, len(self.heard[who]) - count) :]
 
     def kill_server(self):
         self.up, self.down = [], []
@@ -125,9 +147,10 @@ class Weather:
                 case NewEpoch(number):
                     if self.journal is not None:
                         self.journal.append(epoch_record(number))
+                case WentBack(number, _):
+                    self.journal.append(back_record(number))
                 case RoundEnded(number, _, replies, ending):
-                    self.rounds.append(round_record(number, 0.0, replies, ending))
-                    self.journal.append(self.rounds[-1])
+                    self.journal.append(round_record(number, 0.0, replies, ending))
                 case Ended(outcome):
                     self.outcome = outcome
                 case Failed(reason, _):
@@ -138,11 +161,16 @@ class Weather:
             self.step()
         return self
 
-    def run(self, often=0.0):
-        faults = 0
+    @property
+    def rounds(self):
+        """The rounds in the server's journal."""
+        return self.history()
+
+    def run(self, often=0.0, faults=("line", "kill", "quit", "server")):
+        kinds, faults = faults, 0
         while self.outcome is None or self.down:
             if self.outcome is None and self.rng.random() < often:
-                self.fault(self.rng.choice(["line", "kill", "quit", "server"]), self.rng.choice(MEMBERS))
+                self.fault(self.rng.choice(kinds), self.rng.choice(MEMBERS))
                 faults += 1
             else:
                 self.step()
@@ -168,6 +196,17 @@ def calm():
 def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
     federation = Weather(variant, seed)
     assert federation.run(often=0.01) >= 3
+    assert federation.outcome == calm[variant]
+    assert federation.server.rounds == len(federation.rounds)
+    assert {client.received.ending for client in federation.clients.values()} == {"converged"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, seed):
+    """Records that were not on the disk yet are lost; everybody goes back, and answers the same again."""
+    federation = Weather(variant, seed)
+    assert federation.run(often=0.01, faults=("kill", "server", "server loses power", "member loses power")) >= 3
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
     assert {client.received.ending for client in federation.clients.values()} == {"converged"}
@@ -314,7 +353,8 @@ def test_an_update_of_the_roster_has_the_new_keys_and_nothing_else(gone):
     assert set(rosters) == {*gone}
     assert set(updates) == {*MEMBERS} - {*gone}
     for update in updates.values():
-        assert update == m.RosterUpdate(1, [m.Seat(places[name], keys[name], b"") for name in sorted(gone)])
+        seats = [m.Seat(places[name], keys[name], b"") for name in sorted(gone)]
+        assert update == m.RosterUpdate(1, seats, federation.server.rounds - 1)
         assert updated(before, update) == rosters[gone[0]]
     for roster in rosters.values():
         assert (roster.epoch, dict(zip(roster.members, roster.keys, strict=True))) == (1, keys)
@@ -408,14 +448,84 @@ def test_epochs_come_to_an_end():
 # -- whoever cannot go on --------------------------------------------------------------------------------------------
 
 
-def test_a_member_without_its_journal_cannot_go_on():
+def test_a_member_without_its_journal_cannot_go_on_where_the_server_keeps_none():
     federation = Weather("x", 2)
     while federation.server.rounds < 10:
         federation.step()
     federation.cut("b")
+    federation.server._history = None
     federation.clients["b"] = ClientSession("b", federation.sites["b"])
-    with pytest.raises(ProtocolError, match="'b' comes back from round 0 of run \\(none\\)"):
+    with pytest.raises(ProtocolError, match="'b' comes back from round 0, and was in round"):
         federation.server.receive("b", federation.clients["b"].join(bytes(32)), 0.0)
+
+
+def lose_everything(federation, name):
+    """A member is killed, and its journal is gone with its disk."""
+    federation.heard[name] = []
+    federation.fault("kill", name)
+
+
+@pytest.mark.parametrize("variant", ["x", "sa", "so"])
+def test_a_member_without_its_journal_makes_everybody_begin_again(calm, variant):
+    federation = Weather(variant, 2).until(lambda f: f.server.rounds > 10)
+    lose_everything(federation, "b")
+    federation.until(lambda f: f.server.gathering.epoch == 1)
+    assert federation.server.rounds == 1
+    federation.run()
+    assert federation.outcome == calm[variant]
+
+
+def test_a_member_that_loses_its_records_again_and_again_ends_the_run():
+    federation = Weather("x", 2)
+    for epoch in range(1, MOST_RETREATS + 1):
+        federation.until(lambda f: f.server.rounds > 2)
+        lose_everything(federation, "b")
+        federation.until(lambda f, epoch=epoch: f.server.gathering.epoch == epoch)
+    federation.until(lambda f: f.server.rounds > 2)
+    lose_everything(federation, "b")
+    with pytest.raises(pytest.fail.Exception, match="member 'b' has lost its last records 17 times"):
+        federation.run()
+    assert federation.server.over
+
+
+def test_a_member_that_goes_back_answers_what_it_had_answered_and_nothing_else():
+    """Otherwise a server could ask two questions where the search asks one, as often as it likes."""
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 10)
+    federation.lose_records("server", 6)
+    federation.fault("server", "a")
+    federation.until(lambda f: "a" in f.told(m.Ask) and f.clients["a"].state is ClientState.RUNNING_X)
+    client, question = federation.clients["a"], federation.told(m.Ask)["a"]
+    assert client.position == question.round < max(client._asked)
+    row = next(asked for number, asked in client._asked.items() if number > question.round and asked != question)
+    with pytest.raises(ProtocolError, match=f"asked something else in round {question.round} than before"):
+        client.receive(msgspec.structs.replace(row, round=question.round, attempt=question.attempt))
+    federation.run()
+    assert federation.outcome.ending == "converged"
+
+
+@pytest.mark.parametrize("when", ["before it", "while everybody goes back"])
+def test_a_run_that_is_told_to_stop_while_it_goes_back_stops_where_it_had_been(when):
+    """Members answer the same questions again, so the search cannot stop among them."""
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    if when == "before it":
+        federation.server.stop()
+        federation.until(lambda f: f.rounds and f.rounds[-1].ending is not None)
+    reached = max(client.position for client in federation.clients.values())
+    federation.fault("member loses power", "c")
+    federation.until(lambda f: f.server.gathering.epoch == 1)
+    assert federation.server.rounds < reached
+    federation.server.stop()
+    federation.run()
+    assert federation.outcome.ending == "interrupted"
+    assert federation.server.rounds >= reached
+
+
+def test_a_server_that_was_not_killed_knows_its_rounds():
+    federation = Weather("x", 6, rows=150).until(lambda f: f.server.rounds > 3)
+    federation.cut("b")
+    far = federation.server.rounds + 1
+    with pytest.raises(ProtocolError, match=f"'b' comes back from round {far}, and was in round"):
+        federation.server.receive("b", claims(federation, "b", position=far), 0.0)
 
 
 def test_a_member_of_another_run_is_refused():
@@ -447,12 +557,12 @@ def test_a_roster_of_an_earlier_epoch_is_refused():
         federation.step()
     client = federation.clients["a"]
     roster = client._roster
-    for message in (roster, m.RosterUpdate(0, [])):
+    for message in (roster, m.RosterUpdate(0, [], 0)):
         with pytest.raises(ProtocolError, match="not one of the run"):
             client.receive(message)
     federation.fault("line", "b")
     federation.until(lambda _: client._roster.epoch == 1)
-    for message in (m.RosterUpdate(1, []), m.RosterUpdate(0, []), client._roster, roster):
+    for message in (m.RosterUpdate(1, [], 0), m.RosterUpdate(0, [], 0), client._roster, roster):
         with pytest.raises(ProtocolError, match="not one of the run"):
             client.receive(message)
 
@@ -509,7 +619,7 @@ def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
     """Nothing had followed from it: the run goes on, or ends there when it is told to again."""
     expected = stopped_early(variant, "interrupted")
     whole = Journal.create(tmp_path / "whole", {}, key=bytes(32))
-    for record in expected.rounds[:STOP_AT]:
+    for record in expected.journal[:STOP_AT]:
         whole.append(record)
     whole.close()
     data = (tmp_path / "whole").read_bytes()
@@ -518,11 +628,11 @@ def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
         path.write_bytes(data[:-3])
         journal, _, records = Journal.reopen(path, key=bytes(32))
         journal.close()
-        assert records == expected.rounds[: STOP_AT - 1]
+        assert records == expected.journal[: STOP_AT - 1]
         federation = Weather(variant, 8)
         while len(federation.rounds) < STOP_AT - 1:
             federation.step()
-        federation.rounds, federation.journal = records, list(records)
+        federation.journal = list(records)
         federation.fault("server", None)
         if again:
             federation.server.stop()

@@ -34,7 +34,7 @@ def frames():
         _, _, recorder = recorded(databases(FIGURE), variant)
         seen |= {frame.data: frame for frame in recorder.frames}
     # And what only a member that comes back brings about.
-    update = m.RosterUpdate(3, [m.Seat(1, bytes(range(32)), b"a certificate")])
+    update = m.RosterUpdate(3, [m.Seat(1, bytes(range(32)), b"a certificate")], 5)
     frame = to_bytes(update)
     seen[frame.data] = FrameSent("RosterUpdate", "down", "c1", len(frame.data), frame.plain, frame.data)
     return list(seen.values())
@@ -281,6 +281,7 @@ def roster(**changes):
         "ids": b"",
         "epoch": 0,
         "certificates": [b""],
+        "next_round": 0,
     }
     return ["Roster", *(fields | changes).values()]
 

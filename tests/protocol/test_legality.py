@@ -36,8 +36,8 @@ FROM_CLIENT = {
     m.Abort: m.Abort("I cannot go on"),
 }
 FROM_SERVER = {
-    m.Roster: m.Roster(bytes(16), SETTINGS, ["a"], [bytes(32)], b"", 0, [b""]),
-    m.RosterUpdate: m.RosterUpdate(1, [m.Seat(0, bytes(32), b"")]),
+    m.Roster: m.Roster(bytes(16), SETTINGS, ["a"], [bytes(32)], b"", 0, [b""], 0),
+    m.RosterUpdate: m.RosterUpdate(1, [m.Seat(0, bytes(32), b"")], 0),
     m.Confirmed: m.Confirmed(0, [bytes(32)]),
     m.Ask: m.Ask(0, 0, [], [m.WantSupports()]),
     m.AskUsages: m.AskUsages(0),
@@ -151,7 +151,7 @@ def test_an_unknown_variant_is_told_with_those_that_are_known():
     key = client.join(bytes(range(32))).key
     ids = b"".join(sorted(SECRET.ids_of("abcde")))
     with pytest.raises(ParameterError, match="there is no variant 'y'; choose one of x, sa, so"):
-        client.receive(m.Roster(bytes(16), site.settings, ["c1"], [key], ids, 0, [b""]))
+        client.receive(m.Roster(bytes(16), site.settings, ["c1"], [key], ids, 0, [b""], 0))
     assert client.state is ClientState.JOINING
 
 

@@ -850,7 +850,7 @@ def seated(variant="x", *, agreed=True, **settled):
     site = sites_of(named, variant, agreed=agreed, **settled)["c1"]
     client = ClientSession("c1", site)
     keys = [client.join(bytes(range(32))).key, PEER.public]
-    return client, m.Roster(RUN, site.settings, ["c1", "c2"], keys, b"", 0, [b"", b""])
+    return client, m.Roster(RUN, site.settings, ["c1", "c2"], keys, b"", 0, [b"", b""], 0)
 
 
 def confirmed(client, roster):
@@ -1041,7 +1041,7 @@ def test_members_that_were_shown_different_rosters_sign_different_things(change)
     clients = {name: ClientSession(name, site) for name, site in sites_of(named, agreed=False).items()}
     keys = [client.join(bytes([k]) * 32).key for k, client in enumerate(clients.values())]
     ids = sorted(SECRET.ids_of("abcde"))
-    roster = m.Roster(RUN, settings_for("x"), list(clients), keys, b"".join(ids), 0, [b"", b""])
+    roster = m.Roster(RUN, settings_for("x"), list(clients), keys, b"".join(ids), 0, [b"", b""], 0)
     if "keys" in change:
         change = {"keys": [PEER.public, keys[1]]}
     if "ids" in change:
@@ -1065,11 +1065,17 @@ def test_members_that_were_shown_different_rosters_sign_different_things(change)
 @pytest.mark.parametrize(
     ("update", "told"),
     [
-        (lambda _: m.RosterUpdate(1, [m.Seat(0, PEER.public, b"")]), "another key under this member's name"),
-        (lambda _: m.RosterUpdate(1, [m.Seat(2, PEER.public, b"")]), "at a place that the roster of 2 does not have"),
-        (lambda r: m.RosterUpdate(1, [m.Seat(4095, r.keys[0], b"")]), "at a place that the roster of 2 does not have"),
-        (lambda _: m.RosterUpdate(0, [m.Seat(1, PEER.public, b"")]), "not one of the run"),
-        (lambda _: m.RosterUpdate(0, []), "not one of the run"),
+        (lambda _: m.RosterUpdate(1, [m.Seat(0, PEER.public, b"")], 0), "another key under this member's name"),
+        (
+            lambda _: m.RosterUpdate(1, [m.Seat(2, PEER.public, b"")], 0),
+            "at a place that the roster of 2 does not have",
+        ),
+        (
+            lambda r: m.RosterUpdate(1, [m.Seat(4095, r.keys[0], b"")], 0),
+            "at a place that the roster of 2 does not have",
+        ),
+        (lambda _: m.RosterUpdate(0, [m.Seat(1, PEER.public, b"")], 0), "not one of the run"),
+        (lambda _: m.RosterUpdate(0, [], 0), "not one of the run"),
         (lambda r: r, "not one of the run"),
         (lambda r: replaced(r, epoch=1, run=bytes(16)), "not one of the run"),
         (lambda r: replaced(r, epoch=1, ids=bytes(16)), "not one of the run"),
@@ -1087,7 +1093,7 @@ def test_a_new_roster_must_be_of_the_run_that_the_client_is_in(variant, update, 
         client.receive(update(roster))
     assert client.state is before
     # Nothing has changed: it takes an honest one, and answers only after it was confirmed.
-    confirm = client.receive(m.RosterUpdate(1, [m.Seat(1, AgreementKey.from_random(b"7" * 32).public, b"")]))
+    confirm = client.receive(m.RosterUpdate(1, [m.Seat(1, AgreementKey.from_random(b"7" * 32).public, b"")], 0))
     assert confirm.epoch == 1
     assert client.state is ClientState.CONFIRMING
     client.receive(m.Confirmed(1, [confirm.signature] * 2))

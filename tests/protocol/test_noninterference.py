@@ -20,7 +20,7 @@ from fedslim.mdl.table import WorkingTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.roster import roster_digest
+from fedslim.protocol.roster import roster_digest, updated
 from fedslim.secagg import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
@@ -61,6 +61,7 @@ class Adversary:
     def __init__(self, rng, sessions, variant):
         self.rng, self.sessions, self.variant = rng, sessions, variant
         self.number, self.odd = 0, False
+        self.next: list[m.FromServer] = []  # what it has made up its mind to say
 
     def joined(self):
         draw = entropy_of(self.rng.randrange(1 << 30))
@@ -68,23 +69,42 @@ class Adversary:
         joins = [session.join(entropy) for session in self.sessions]
         assert framing.to_bytes(joins[0]) == framing.to_bytes(joins[1])
         site = self.sessions[0]._site
-        self.roster = m.Roster(RUN, site.settings, list(MEMBERS), [joins[0].key, *others], b"", 0, [b""] * 3)
+        self.roster = m.Roster(RUN, site.settings, list(MEMBERS), [joins[0].key, *others], b"", 0, [b""] * 3, 0)
 
     def digest(self, roster):
         site = self.sessions[0]._site
         return roster_digest(roster, vocabulary=site.vocabulary.digest, fingerprint=site.fingerprint)
 
     def message(self):
+        if self.next:
+            return self.next.pop(0)
         kind = self.rng.random()
-        if kind < 0.02:
-            return self.rng.choice([self.roster, self.twisted(), m.RosterUpdate(self.number, [])])
+        if kind < 0.01:
+            return self.back_to(self.rng.randrange(self.number + 1))
         if kind < 0.03:
+            return self.rng.choice([self.roster, self.twisted(), m.RosterUpdate(self.number, [], 0)])
+        if kind < 0.04:
             epoch = getattr(self.sessions[0]._roster, "epoch", 0)
             signature = self.rng.choice([self.digest(self.sessions[0]._roster or self.roster), b"", bytes(32)])
             return m.Confirmed(epoch, [signature] * self.rng.choice([3, 3, 3, 2]))
         self.number += self.rng.choice([1] * 20 + [0, 2])
         epoch = getattr(self.sessions[0]._roster, "epoch", 0)
         return {"x": self.ask, "sa": self.ask_indexed}[self.variant](self.number, self.rng.choice([epoch] * 30 + [7]))
+
+    def back_to(self, number):
+        """Everybody is to go back to a round; what was asked then is asked again, up to a point."""
+        session = self.sessions[0]
+        if session._roster is None:
+            return self.roster
+        self.number = number
+        update = m.RosterUpdate(session._roster.epoch + 1, [], number)
+        new = updated(session._roster, update)
+        self.next = [m.Confirmed(new.epoch, [self.digest(new)] * 3)]
+        for asked, question in session._asked.items():
+            if asked >= number and self.rng.random() < 0.9:
+                self.next.append(msgspec.structs.replace(question, attempt=new.epoch))
+                self.number = asked
+        return update
 
     def twisted(self):
         settings = self.rng.choice(

@@ -116,7 +116,7 @@ def test_labels_are_sent_only_by_a_site_that_shares_them():
         join = client.join(bytes(32))
         assert join.labels == (list(database.vocabulary) if share else [])
         ids = b"".join(sorted(SECRET.ids_of(database.vocabulary)))
-        roster = m.Roster(RUN, settings_for("x", share=not share), ["c1"], [join.key], ids, 0, [b""])
+        roster = m.Roster(RUN, settings_for("x", share=not share), ["c1"], [join.key], ids, 0, [b""], 0)
         with pytest.raises(ProtocolError, match=f"announced share_vocabulary = {not share}"):
             client.receive(roster)
 

@@ -10,7 +10,9 @@ roster, and nothing that this member says, or refuses to say, depends on its cou
 is, never for what the answer would be.
 
 After a fault a member joins again, with a new key. A question that it has answered before is answered with the same
-counts under new masks. One that was killed brings itself back by receiving again what it had received (`replay`).
+counts under new masks. One that was killed brings itself back by receiving again what it had received (`replay`). When
+somebody has lost its last records, the roster names an earlier round: the member goes back to it, and answers the same
+questions again, and no others.
 """
 
 from __future__ import annotations
@@ -113,6 +115,7 @@ class ClientSession:
         self._secrets: dict[str, PairSecret] = {}
         self._hidden: dict[str, Hidden] = {}
         self._last: Answered | None = None
+        self._asked: dict[int, Any] = {}  # every question that was ever answered, by its round
         self._answers = 0
         if site.vocabulary is not None:
             self._numbered = over(site.database, site.vocabulary, site.secret)
@@ -225,6 +228,7 @@ class ClientSession:
         assert self._variant is not None  # noqa: S101  # no question is legal before the roster
         assert self._roster is not None  # noqa: S101
         last, epoch = self._last, self._roster.epoch
+        question = _first_attempt(message)
         if last is not None and message.round <= last.question.round:
             if epoch == last.epoch:
                 msg = (
@@ -233,11 +237,11 @@ class ClientSession:
                     "refused"
                 )
                 raise ProtocolError(msg)
-            if _first_attempt(message) != _first_attempt(last.question):
-                msg = f"the server asked something else in round {message.round} than before; it is refused"
-                raise ProtocolError(msg)
+            self._check_same(question)
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
+        if self._asked and message.round <= next(reversed(self._asked)):
+            self._check_same(question)
         limit = self._site.settings.max_rounds
         if limit is not None and self._answers >= limit + ROUNDS_TO_FINISH and not self._variant.is_final(message):
             msg = f"the server goes on asking after {self._answers} rounds, and {limit} were agreed on; it is refused"
@@ -248,10 +252,25 @@ class ClientSession:
             self.state = ClientState.FINISHED
             raise
         before = b"" if last is None else last.transcript
-        transcript = sha256(before + msgspec.msgpack.encode(_first_attempt(message))).digest()
+        transcript = sha256(before + msgspec.msgpack.encode(question)).digest()
         self._last = Answered(message, answer, epoch, transcript)
+        self._asked[message.round] = question
         self._answers += 1
         return answer
+
+    def _check_same(self, question: Any) -> None:
+        """In a round that was answered before nothing else is answered: two answers would tell more than one."""
+        if self._asked.get(question.round) != question:
+            msg = f"the server asked something else in round {question.round} than before; it is refused"
+            raise ProtocolError(msg)
+
+    def _go_back(self, number: int) -> None:
+        """Be where this member was before this round: it makes its way there again, by the same questions."""
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        self._variant = client_side(self._site.settings, self._numbered, len(self._site.members))
+        self._last, self._answers = None, 0
+        for question in [question for asked, question in self._asked.items() if asked < number]:
+            self._answered(question)
 
     def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
         """What leaves the site: counts that the server must not see are masked here."""
@@ -288,6 +307,9 @@ class ClientSession:
                 raise ProtocolError(msg)
             vocabulary = self._vocabulary(roster)
         else:
+            if roster.next_round:
+                msg = f"the server goes on with round {roster.next_round}, and this member has answered nothing yet"
+                raise ProtocolError(msg)
             self._check_terms(roster)
             vocabulary = self._vocabulary(roster)
             if self._site.vocabulary is None:
@@ -295,6 +317,8 @@ class ClientSession:
             assert self._numbered is not None  # noqa: S101  # of the agreed vocabulary, or just made
             self._variant = client_side(self._site.settings, self._numbered, len(self._site.members))
         self._roster = roster
+        if roster.next_round + 1 < self.position:
+            self._go_back(roster.next_round)
         self._digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=self._site.fingerprint)
         self._secrets, self._hidden = {}, {}
 

@@ -61,6 +61,14 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class WentBack:
+    """A member has lost its last records, so everybody goes back to this round; whoever resumes the run must know."""
+
+    number: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The run is over, and this came of it."""
 
@@ -83,4 +91,4 @@ class Received:
     table: CodeTable | None
 
 
-ServerOutput = Send | NewEpoch | Began | RoundEnded | Waiting | Resumed | Ended | Failed
+ServerOutput = Send | NewEpoch | Began | RoundEnded | Waiting | Resumed | WentBack | Ended | Failed

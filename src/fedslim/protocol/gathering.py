@@ -2,7 +2,7 @@
 
     gathering.check(member, join)               # raises ProtocolError
     gathering.seat(member, join)
-    sends = gathering.invite()                  # once nobody is missing: a new epoch begins
+    sends = gathering.invite(round)             # once nobody is missing: a new epoch begins, with this round
     gathering.confirm(member, confirm)
     gathering.confirmed()                       # once everybody has: all signatures, for all members
 
@@ -104,8 +104,8 @@ class Gathering:
 
     # -- the roster ---------------------------------------------------------------------------------------------
 
-    def invite(self) -> list[NewEpoch | Send]:
-        """Begin a new epoch: everybody is sent the roster, or what is new in it.
+    def invite(self, number: int) -> list[NewEpoch | Send]:
+        """Begin a new epoch with this round: everybody is sent the roster, or what is new in it.
 
         Raises:
             ProtocolError: The members do not fit together: the run must end.
@@ -135,6 +135,7 @@ class Gathering:
             b"".join(union),
             epoch,
             [self._joined[member].certificate for member in self.members],
+            number,
         )
         vocabulary = some.digest or Vocabulary(union, some.fingerprint.hex()).digest
         self._digest = roster_digest(self._roster, vocabulary=vocabulary, fingerprint=some.fingerprint)
@@ -153,7 +154,7 @@ class Gathering:
                 for place, (key, known) in enumerate(zip(roster.keys, before.keys, strict=True))
                 if key != known
             ]
-            sends.append(Send(old, m.RosterUpdate(roster.epoch, seats)))
+            sends.append(Send(old, m.RosterUpdate(roster.epoch, seats, roster.next_round)))
         return sends
 
     def confirm(self, member: str, confirm: m.Confirm) -> None:

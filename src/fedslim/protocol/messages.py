@@ -139,6 +139,7 @@ class Roster(Message, frozen=True):
     ids: Ids  # the union of what members know, in ascending order; empty if a vocabulary was agreed on
     epoch: Attempt
     certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]
+    next_round: Round  # with which the run goes on: whoever is further goes back to it
 
 
 class Seat(Piece, frozen=True):
@@ -157,6 +158,7 @@ class RosterUpdate(Message, frozen=True):
 
     epoch: Attempt
     seats: Annotated[list[Seat], Meta(max_length=MOST_MEMBERS)]
+    next_round: Round
 
 
 class Confirm(Message, frozen=True):

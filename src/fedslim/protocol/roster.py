@@ -32,8 +32,8 @@ def roster_digest(roster: m.Roster, *, vocabulary: bytes, fingerprint: bytes) ->
         vocabulary: The digest of the item ids in the order of their numbers: of those agreed on, or of those shown.
         fingerprint: That of the secret which ids are made with.
     """
-    shown = (roster.run, roster.epoch, roster.settings, roster.members, roster.keys, vocabulary, fingerprint)
-    return sha256(LABEL + msgspec.msgpack.encode(shown)).digest()
+    shown = (roster.run, roster.epoch, roster.next_round, roster.settings, roster.members, roster.keys)
+    return sha256(LABEL + msgspec.msgpack.encode((shown, vocabulary, fingerprint))).digest()
 
 
 def updated(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
@@ -41,7 +41,9 @@ def updated(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
     keys, certificates = list(roster.keys), list(roster.certificates)
     for seat in update.seats:
         keys[seat.place], certificates[seat.place] = seat.key, seat.certificate
-    return msgspec.structs.replace(roster, epoch=update.epoch, keys=keys, certificates=certificates)
+    return msgspec.structs.replace(
+        roster, epoch=update.epoch, next_round=update.next_round, keys=keys, certificates=certificates
+    )
 
 
 class KeyCheck(Protocol):

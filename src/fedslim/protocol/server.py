@@ -9,11 +9,13 @@ certificates; no message can claim one.
 
 A member that is away can come back: everybody then confirms a new roster, and the round that was going on is asked
 again. A server that was killed is brought back by `replay`, with what members had answered; its members are then all
-away.
+away. Whoever has lost its last records, the server or a member, makes everybody go back to where it is: the same
+questions are then asked again, and have the same answers.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -21,7 +23,7 @@ import msgspec
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting
+from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.outcome import Outcome, found_by, packed_table
@@ -40,6 +42,12 @@ if TYPE_CHECKING:
 WORD_BYTES = 8
 MOST_LATE = 3
 """Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
+
+MOST_LOST_ROUNDS = 1 << 16
+"""By how many rounds members may be ahead of a server that was killed: its last records may be lost with the disk."""
+
+MOST_RETREATS = 16
+"""How often members may lose records: each time, everybody answers again what was answered before."""
 
 
 class Kept(Protocol):
@@ -70,6 +78,7 @@ class ServerSession:
         max_time: float | None = None,
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
+        history: Callable[[], Iterable[Kept]] | None = None,  # the rounds so far, for whoever keeps them
     ) -> None:
         if not members or len(set(members)) != len(members):
             msg = f"a federation needs members with different names, not {list(members)}"
@@ -92,6 +101,12 @@ class ServerSession:
         self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
         self._late = dict.fromkeys(self.members, 0)  # for each member, what it has said since
         self._positions = dict.fromkeys(self.members, 0)  # for each member, the round after the last it answered
+        self._history = history
+        self._lost_rounds = 0  # how many may have come after those that are known
+        self._furthest = 0  # the round that comes next for the member that is furthest
+        self._behind: tuple[int, str] | None = None  # the round that a member was set back to, and which one
+        self._retreats = 0
+        self._endings: dict[int, Ending] = {}  # what was decided with rounds that are played again
 
     # -- what is known at any time ------------------------------------------------------------------------------
 
@@ -247,8 +262,15 @@ class ServerSession:
         the session has taken it in; `now` is the present, less what the run had taken.
         """
         self.gathering.resume(items, epoch)
+        self._lost_rounds = MOST_LOST_ROUNDS
         self._start(now)
+        if not self._play(rounds, passed):
+            self._states = dict.fromkeys(self.members, MemberState.AWAY)
+
+    def _play(self, rounds: Iterable[AnyKept], passed: Callable[[AnyKept], None] | None = None) -> bool:
+        """Take in rounds from the first on; whether that was the whole run."""
         assert self._rounds is not None  # noqa: S101
+        self._positions = dict.fromkeys(self.members, 0)
         self._round = next(self._rounds)
         self._situation.number += 1
         for kept in rounds:
@@ -263,9 +285,9 @@ class ServerSession:
             if passed is not None:
                 passed(kept)
             if self.outcome is not None:
-                return
+                return True
         self._sends = self._sends_of(self._round)
-        self._states = dict.fromkeys(self.members, MemberState.AWAY)
+        return False
 
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
         """A member is gone for good: the run ends with what was reached."""
@@ -274,18 +296,49 @@ class ServerSession:
     # -- coming together ----------------------------------------------------------------------------------------
 
     def _check_return(self, member: str, join: m.Join) -> None:
-        """Whether a member that comes back is where it was, or one round further if its answer was lost."""
+        """Whether a member can come back to this run from where it is; if it was set back, so is everybody."""
         where = self._positions[member]
         if not where and (join.run, join.position) == (b"", 0):
             return  # it was lost before it had answered anything
         ahead = self._situation.number if self.gathered and self._round is not None else where
-        if not self.gathered or join.run != self.gathering.run or join.position not in {where, ahead}:
+        lost_all = (join.run, join.position) == (b"", 0)
+        if not self.gathered or (join.run != self.gathering.run and not lost_all):
             msg = (
                 f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}; this is "
-                f"run {self.gathering.run.hex()}, in which it was in round {where}. It cannot go on: it has lost its "
-                "journal, or belongs to another run"
+                f"run {self.gathering.run.hex()}. It cannot go on: it belongs to another run"
             )
             raise ProtocolError(msg)
+        if join.position in {where, ahead}:
+            return
+        set_back = join.position < ahead
+        if (set_back and self._history is None) or join.position > ahead + self._lost_rounds:
+            msg = (
+                f"member {member!r} comes back from round {join.position}, and was in round {where}. It cannot go on: "
+                "it has lost its journal, or another one was put in its place"
+            )
+            raise ProtocolError(msg)
+        self._furthest = max(self._furthest, join.position)
+        if set_back and (self._behind is None or join.position < self._behind[0]):
+            self._behind = join.position, member
+
+    def _go_back(self, number: int, member: str) -> list[ServerOutput]:
+        """Be where the run was before this round; the answers to what was asked before it are known."""
+        assert self._history is not None  # noqa: S101  # nobody is taken back otherwise
+        self._furthest = max(self._furthest, self._situation.number)
+        self._behind = None
+        self._retreats += 1
+        if self._retreats > MOST_RETREATS:
+            return self._fail(f"member {member!r} has lost its last records {self._retreats} times", member)
+        rounds = iter(self._history())
+        before = list(islice(rounds, number))
+        # Decided once: the questions that follow must be those that followed before.
+        later = enumerate(rounds, number)
+        self._endings |= {at: kept.ending for at, kept in later if kept.ending is not None}
+        assert self._rounds is not None  # noqa: S101
+        self._rounds.close()
+        self._start(self._began)
+        self._play(before)
+        return [WentBack(number, member)]
 
     def _gather(self, last: str) -> list[ServerOutput]:
         """Once nobody is away or on its way, everybody gets a new roster; those who are here wait for it."""
@@ -294,12 +347,16 @@ class ServerSession:
             return []
         if self.gathering.exhausted:
             return self._fail(f"member {last!r} came back once too often: there can be no more rosters", last)
+        retreat = [] if self._behind is None else self._go_back(*self._behind)
+        if self._farewell is not None:
+            return retreat
+        number = 0 if self._round is None else self._situation.number - 1
         try:
-            invitation = self.gathering.invite()
+            invitation = self.gathering.invite(number)
         except ProtocolError as error:
             return self._fail(str(error), None)
         self._states = dict.fromkeys(self.members, MemberState.INVITED)
-        return list(invitation)
+        return [*retreat, *invitation]
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -330,7 +387,8 @@ class ServerSession:
         for member in self._replies:
             self._positions[member] = self._situation.number
         # Decided once and kept with the round: a server that is brought back must not decide otherwise.
-        self._situation.ending = self._situation.ending or self._reason_to_stop(now)
+        decided = self._endings.get(self._situation.number - 1) or self._reason_to_stop(now)
+        self._situation.ending = self._situation.ending or decided
         ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
         return [ended, *self._next()]
 
@@ -370,9 +428,11 @@ class ServerSession:
         return [Send(send.to, _attempt(send.message, self.gathering.epoch)) for send in self._sends]
 
     def _reason_to_stop(self, now: float) -> Ending | None:
-        if self._stop_asked:
+        # What members have answered before they answer again, and nothing else: a search cannot stop in between.
+        may_stop = self._situation.number >= self._furthest
+        if self._stop_asked and may_stop:
             return "interrupted"
-        if self._max_time is not None and now - self._began >= self._max_time:
+        if self._max_time is not None and now - self._began >= self._max_time and may_stop:
             return "out of time"
         if self.settings.max_rounds is not None and self._situation.number >= self.settings.max_rounds:
             return "out of rounds"

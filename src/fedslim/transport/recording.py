@@ -67,8 +67,16 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 
 
+class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="back"):
+    """Everybody goes back to this round: what was kept of it and of later ones is played again."""
+
+    number: Annotated[int, msgspec.Meta(ge=0)]
+
+
+Record = RoundRecord | HeardRecord | EpochRecord | BackRecord
+
 _encoder = msgspec.msgpack.Encoder()
-_kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord)
+_kept = msgspec.msgpack.Decoder(Record)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
@@ -107,6 +115,11 @@ def epoch_record(number: int) -> bytes:
     return _encoder.encode(EpochRecord(number))
 
 
+def back_record(number: int) -> bytes:
+    """Everybody goes back to a round."""
+    return _encoder.encode(BackRecord(number))
+
+
 def last_epoch(records: Sequence[bytes], name: str) -> int:
     """The last epoch that a server's journal knows of; a journal begins in the first."""
     kept = (_decoded(record, number, name) for number, record in enumerate(records))
@@ -125,34 +138,37 @@ def heard_in(records: Sequence[bytes], name: str) -> set[str]:
     return heard
 
 
-def _decoded(record: bytes, number: int, name: str) -> RoundRecord | HeardRecord | EpochRecord:
+def _decoded(record: bytes, number: int, name: str) -> Record:
     try:
-        kept: RoundRecord | HeardRecord | EpochRecord = _kept.decode(record)
+        kept: Record = _kept.decode(record)
     except ValueError as error:  # msgspec's, and texts that are none
         msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
         raise JournalError(msg) from error
     return kept
 
 
-def rounds_of(records: Iterable[bytes], name: str) -> Iterator[RoundRecord]:
-    """The rounds in a server's journal, in order.
+def rounds_of(records: Iterable[bytes], name: str) -> list[RoundRecord]:
+    """The rounds in a server's journal, in order; of those that were played again, the last time.
 
     Raises:
         JournalError: A record is not what it should be; the message names the journal.
     """
-    rounds, over = 0, False
+    rounds: list[RoundRecord] = []
+    over = False
     for number, record in enumerate(records):
         kept = _decoded(record, number, name)
+        if isinstance(kept, BackRecord):
+            del rounds[kept.number :]
+        over |= isinstance(kept, HeardRecord)
         if not isinstance(kept, RoundRecord):
-            over |= isinstance(kept, HeardRecord)
             continue
-        if kept.number != rounds or over:
-            expected = "the end" if over else f"round {rounds}"
+        if kept.number != len(rounds) or over:
+            expected = "the end" if over else f"round {len(rounds)}"
             msg = f"{name}: expected {expected}, found round {kept.number}; the journal is not continued"
             raise JournalError(msg)
-        rounds += 1
         replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
-        yield msgspec.structs.replace(kept, replies=replies)
+        rounds.append(msgspec.structs.replace(kept, replies=replies))
+    return rounds
 
 
 def _whole(reply: m.FromClient) -> m.FromClient:
