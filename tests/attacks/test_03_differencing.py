@@ -81,6 +81,8 @@ def answered(sites, tmp_path_factory):
     four.run()
     agreed = FederationFile.read(four.file)
     four.file.rename(four.folder / "four.toml")
+    for who in ("server", *FOUR):
+        four.out(who).rename(four.folder / f"before-{who}")  # a folder has one run
     three = Loopback(four.folder, {name: sites[name] for name in THREE}, four.port)
     chosen = {f"items.{key}": getattr(agreed.items, key) for key in ("vocabulary_digest", "secret_fingerprint")}
     chosen |= {"limits.min_count": 1, "limits.min_members_with": 1}

@@ -82,7 +82,7 @@ def test_a_member_keeps_only_what_it_accepted(tmp_path):
 
     assert isinstance(asyncio.run(attack()), ProtocolError)
     journal.close()
-    again, _, records = Journal.reopen(tmp_path / "member.journal", key=KEY)
+    again, _, records, _ = Journal.reopen(tmp_path / "member.journal", key=KEY)
     again.close()
     kinds = [type(message) for message in told(records, "journal")]
     assert kinds == [m.Roster, m.Confirmed, m.Ask]

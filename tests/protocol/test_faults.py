@@ -626,7 +626,7 @@ def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
     for number, again in enumerate((False, True)):
         path = tmp_path / f"torn-{number}"
         path.write_bytes(data[:-3])
-        journal, _, records = Journal.reopen(path, key=bytes(32))
+        journal, _, records, _ = Journal.reopen(path, key=bytes(32))
         journal.close()
         assert records == expected.journal[: STOP_AT - 1]
         federation = Weather(variant, 8)

@@ -2,202 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import shutil
 import signal
 import socket
 import ssl
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, ends_as_if_nothing_had_happened
 
-from fedslim.data import load
-from fedslim.data.partition import iid
-from fedslim.federated.loopback import HOST, Loopback, free_port
+from fedslim.federated.loopback import HOST
 from fedslim.federated.records import load_run
-from fedslim.federated.simulation import prepare, simulate
-from fedslim.transport.journal import HEAD_BYTES, MAGIC
 from fedslim.transport.trust import Identity, Role, client_context, make_trial
 from fedslim.transport.trust.authority import Authority
 from fedslim.transport.trust.enrolment import install, install_list, make_request
-
-MEMBERS = ("north", "south", "west")
-GRACE = 20.0
-SLOWLY = 0.005  # seconds that the relay takes for what the server says: a run then takes a second or two
-CRAWLING = 0.4
-PATIENCE = 90.0  # of the tests, on a machine that does other things as well
-
-
-class Relay:
-    """Between members and server: it takes its time, and can cut every line."""
-
-    def __init__(self, port, target, delay=SLOWLY):
-        self.target, self.delay = target, delay
-        self.lines, self._threads = [], []
-        self._listener = socket.create_server((HOST, port))
-        self._start(self._accept)
-
-    def _start(self, target, *arguments):
-        self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
-        self._threads[-1].start()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                member, _ = self._listener.accept()
-                try:
-                    server = socket.create_connection((HOST, self.target))
-                except OSError:
-                    member.close()
-                    continue
-                self.lines += [member, server]
-                self._start(self._pass, member, server, False)
-                self._start(self._pass, server, member, True)
-
-    def _pass(self, source, target, down):
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                if down:
-                    time.sleep(self.delay)
-                target.sendall(data)
-        shut(source)
-        shut(target)
-
-    def cut(self):
-        for line in list(self.lines):
-            shut(line)
-
-    def close(self):
-        shut(self._listener)
-        self.cut()
-        for thread in self._threads:
-            thread.join(PATIENCE)
-        for line in (self._listener, *self.lines):
-            line.close()
-
-
-def shut(line):
-    with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
-
-
-class Federation:
-    """A federation whose members go through a relay, and what tests want of it."""
-
-    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY):
-        self.files = Loopback.make(folder, sites, variant=variant, grace=grace)
-        self.port = free_port()
-        self.relay = Relay(self.files.port, self.port, delay)
-        self.running = {}
-
-    def serve(self, *more):
-        self.running["server"] = self.files.start_server("--port", str(self.port), *more)
-        return self.running["server"]
-
-    def join(self, *names):
-        for name in names:
-            self.running[name] = self.files.start_member(name)
-
-    def start(self):
-        self.serve()
-        self.join(*MEMBERS)
-
-    def kill(self, who, number=signal.SIGKILL):
-        process = self.running.pop(who)
-        process.send_signal(number)
-        return process.wait(PATIENCE)
-
-    def again(self, who):
-        """Start somebody again that was killed; the server goes on with its journal if there is one."""
-        if who != "server":
-            self.join(who)
-        else:
-            self.serve(*(["--resume"] if self.journal("server").exists() else []))
-
-    def ends(self, *who):
-        """The exit codes, in order."""
-        return [self.running[each].wait(PATIENCE) for each in who or self.running]
-
-    def said(self, who):
-        return self.files.said(who)
-
-    def journal(self, who):
-        return self.files.out(who) / f"{'server' if who == 'server' else 'member'}.journal"
-
-    def records(self, who):
-        """How many records there are in somebody's journal, the header apart."""
-        try:
-            data = self.journal(who).read_bytes()
-        except OSError:
-            return -1
-        at, count = len(MAGIC), -1
-        while at + HEAD_BYTES <= len(data):
-            at += HEAD_BYTES + int.from_bytes(data[at : at + 4], "big")
-            count += at <= len(data)
-        return count
-
-    def until(self, condition):
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, {who: self.said(who) for who in self.running}
-            time.sleep(0.002)
-
-    def until_round(self, number):
-        self.until(lambda: self.records("server") >= number)
-
-    def result(self):
-        return self.files.result()
-
-    def close(self):
-        self.files.close()
-        self.relay.close()
-
-
-@pytest.fixture(scope="module")
-def sites():
-    database = load("encounters").take(range(900))
-    return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
-
-
-@pytest.fixture(scope="module")
-def calm(sites):
-    """What the same sites find in one process."""
-    found = {}
-    for variant in ("x", "sa", "so"):
-        prepare(variant)
-        found[variant] = simulate(sites, variant=variant)
-    return found
-
-
-@pytest.fixture
-def federate(tmp_path, sites):
-    made = []
-
-    def make(**how):
-        made.append(Federation(tmp_path, sites, **how))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-def ends_as_if_nothing_had_happened(federation, calm, variant="x"):
-    assert federation.ends() == [0] * 4, {who: federation.said(who) for who in federation.running}
-    result = federation.result()
-    assert result.table == calm[variant].table
-    assert all(table == result.table for table in result.told.values())
-    assert set(result.told) == (set() if variant == "so" else set(MEMBERS))
-    assert result.record.figures["reason"] is None
-    for who in ("server", *MEMBERS):
-        assert not federation.journal(who).exists()
-        assert "internal error" not in federation.said(who)
-        assert "Traceback" not in federation.said(who)
-
 
 # -- kills ----------------------------------------------------------------------------------------------------------
 

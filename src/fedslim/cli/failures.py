@@ -23,7 +23,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 def exit_code(error: Exception, *, debug: bool) -> int:
     """Tell an error and give back the exit code; with `debug`, tell where it came from as well."""
     if isinstance(error, BrokenPipeError):
-        _let_go_of_stdout()
+        let_go_of_stdout()
         return NOBODY_READS
     if isinstance(error, UsageError):
         say(f"fedslim: error: {_usage_sentence(error)}")
@@ -55,7 +55,7 @@ def _one_line(told: object) -> str:
     return re.sub(r"\s*\n\s*", " ", str(told)).strip()
 
 
-def _let_go_of_stdout() -> None:
+def let_go_of_stdout() -> None:
     """Python would try once more to write what is left, at the very end, and complain."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())

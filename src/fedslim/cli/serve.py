@@ -6,22 +6,27 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli import options, passphrases
+from fedslim.cli.failures import let_go_of_stdout
 from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
 from fedslim.cli.running import prepared
 from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, printable, size
-from fedslim.errors import ParameterError, RunError
+from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
     from fedslim.federated.deployed import Server
+    from fedslim.federated.folder import Finished, RunFolder
+    from fedslim.mdl import CodeTable
+    from fedslim.transport.config import FederationFile
     from fedslim.transport.trust import Identity
 
 FOLDER_MODE = 0o700
@@ -62,22 +67,31 @@ def server(
 
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, passphrase_file)
-    _make_folder(out)
-    say("preparing the engine")
-    prepare(federation.federation.variant)
-    gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
     run = Server(federation, who, out, tell=teller(federation.log))
-    served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
-    save_served(served, federation, out)
-    if served.lost is None:
-        run.forget()  # not before everything is saved: whoever is killed before that can resume
-    print_code_table(served.table, TOP, federation.federation.name)
-    say(
-        f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}, "
-        f"{count(served.communication.rounds, 'round')}, {size(served.communication.bytes_total)}; saved in {out}"
-    )
-    if served.lost is not None:
-        raise served.lost
+    with _folder(out, "fedslim server") as folder:
+        finished = folder.finished(who="server", federation=federation.digest().hex())
+        if finished is not None:
+            run.forget()
+            _show_finished(finished, out, federation.federation.name)
+            return
+        say("preparing the engine")
+        prepare(federation.federation.variant)
+        gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
+        served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
+        save_served(served, federation, out)
+        if served.lost is None:
+            # Not before everything is saved: whoever is killed before that can resume.
+            folder.finish(_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
+            run.forget()
+        _show(served.table, federation.federation.name, out)
+        said = served.communication
+        say(
+            f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, "
+            f"L% {served.table.compression.L_percent:.2f}, {count(said.rounds, 'round')}, {size(said.bytes_total)}; "
+            f"saved in {out}"
+        )
+        if served.lost is not None:
+            raise served.lost
 
 
 def client(  # one parameter for each option
@@ -110,7 +124,7 @@ def client(  # one parameter for each option
     """
     from fedslim.cli.logs import teller  # noqa: PLC0415  # see fedslim.cli
     from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415
-    from fedslim.federated.deployed import Member  # noqa: PLC0415
+    from fedslim.federated.deployed import MEMBER_JOURNAL, Member  # noqa: PLC0415
     from fedslim.transport.audit import AuditLog  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
     from fedslim.transport.guard import Guard  # noqa: PLC0415
@@ -127,24 +141,32 @@ def client(  # one parameter for each option
         raise ParameterError(msg)
     shared = ItemSecret.read(secret)
     agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
-    _make_folder(out)
-    database = prepared(Reading(data, format, bins, transaction_column, item_column, None, None), reporter(quiet=False))
-    with AuditLog.of(out / AUDIT, federation, name) as audit:
-        member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
-        received = _until_over(member.run(host=host, port=port), None)
-    if received.table is None:
-        msg = f"the run ended ({received.ending}) without a table"
-        raise RunError(msg)
-    kept = guard.kept(received.table, database, shared)
-    if kept is not None:
-        kept.save(out / CODE_TABLE, private=True)
-        print_code_table(kept, TOP, federation.federation.name)
-    member.forget()  # not before everything is saved: the same command then needs no server
-    whose = (
-        ", of this site's own table: in so members are not told more" if federation.federation.variant == "so" else ""
-    )
-    where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
-    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+    with _folder(out, f"fedslim client --name {name}") as place:
+        finished = place.finished(who=name, federation=federation.digest().hex())
+        if finished is not None:
+            (out / MEMBER_JOURNAL).unlink(missing_ok=True)
+            _show_finished(finished, out, federation.federation.name)
+            return
+        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
+        database = prepared(reading, reporter(quiet=False))
+        with AuditLog.of(out / AUDIT, federation, name) as audit:
+            member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
+            received = _until_over(member.run(host=host, port=port), None)
+        if received.table is None:
+            msg = f"the run ended ({received.ending}) without a table"
+            raise RunError(msg)
+        kept = guard.kept(received.table, database, shared)
+        if kept is not None:
+            kept.save(out / CODE_TABLE, private=True)
+        # Not before everything is saved: until then the same command needs no server.
+        place.finish(_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
+        member.forget()
+        if kept is not None:
+            _show(kept, federation.federation.name, out)
+        own_only = federation.federation.variant == "so"
+        whose = ", of this site's own table: in so members are not told more" if own_only else ""
+        where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
+        say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 
 
 def status(
@@ -198,12 +220,46 @@ def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     return identity
 
 
-def _make_folder(folder: Path) -> None:
+def _folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
+    """The folder for results, which this process alone works in."""
+    from fedslim.federated.folder import RunFolder  # noqa: PLC0415  # see fedslim.cli
+
     try:
-        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{folder}: the folder for results cannot be made: {error.strerror}"
+        msg = f"{path}: the folder for results cannot be made: {error.strerror}"
         raise ParameterError(msg) from error
+    return RunFolder.held(path, program)
+
+
+def _finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from fedslim.federated.folder import Finished  # noqa: PLC0415  # see fedslim.cli
+
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Finished(who, federation.digest().hex(), run, ending, itemsets, now)
+
+
+def _show_finished(finished: "Finished", out: Path, name: str) -> None:
+    """Show what a run that is over came to, instead of beginning another one."""
+    from fedslim.mdl import CodeTable  # noqa: PLC0415  # see fedslim.cli
+
+    if (out / CODE_TABLE).exists():
+        _show(CodeTable.load(out / CODE_TABLE), name, out)
+    say(
+        f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}); its results "
+        f"are in {out}. For another run, name another folder with --out"
+    )
+
+
+def _show(table: "CodeTable", name: str, out: Path) -> None:
+    """Print a table that is saved. If nobody takes it, that is no reason to fail: a unit would begin another run."""
+    try:
+        print_code_table(table, TOP, name)
+    except WriteError as error:
+        say(f"the table could not be printed ({error}); it is saved in {out}")
+        let_go_of_stdout()
 
 
 def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:

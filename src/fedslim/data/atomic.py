@@ -1,4 +1,4 @@
-"""Files that are either complete or not there: written beside their place, then moved into it."""
+"""Files that are either complete or not there: written beside their place, then moved into it once on the disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes],
     try:
         with _opened(partial, PRIVATE) if private else _created(partial, target) as stream:
             yield stream, partial
+            _to_disk(stream)
         partial.replace(target)
+        _to_disk(target.parent)
     except OSError as error:
         raise _unwritten(path, error) from None
     finally:
@@ -77,7 +79,9 @@ def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
             raise FileExistsError  # noqa: TRY301  # told below, as where the system says so
         with _opened(partial, PRIVATE) if private else partial.open("xb") as stream:
             yield stream
+            _to_disk(stream)
         _move_to_free_place(partial, path)
+        _to_disk(path.parent)
     except FileExistsError:
         msg = f"{path}: there is something of that name already, and it is kept; name another file"
         raise DataError(msg) from None
@@ -111,18 +115,18 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         stream.write(content)
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """The same for what only its owner may read, and what must survive a power cut.
-
-    Raises:
-        WriteError: It cannot be written.
-    """
-    make_folder_for(path)
-    with replacing(path) as (stream, partial):
-        partial.chmod(PRIVATE)  # while it is empty
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
+def _to_disk(what: IO[bytes] | Path) -> None:
+    """Have it survive a power cut: a file before it gets its name, and then the folder that has the name."""
+    if not isinstance(what, Path):
+        what.flush()
+        os.fsync(what.fileno())
+        return
+    with suppress(OSError):  # some systems have no way to do this for a folder
+        folder = os.open(what, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def make_folder_for(path: Path) -> None:

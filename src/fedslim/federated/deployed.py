@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from logging import WARNING
+from typing import TYPE_CHECKING
 
 from fedslim import __version__
 from fedslim.errors import JournalError, RunError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fedslim.transport.audit import AuditLog
     from fedslim.transport.config import FederationFile
     from fedslim.transport.guard import Guard
+    from fedslim.transport.journal import Reopened
     from fedslim.transport.telling import Tell
     from fedslim.transport.trust import Identity, Trust
 
@@ -69,6 +71,7 @@ class Server:
 
     def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Tell) -> None:
         self._file, self._identity, self._out, self._tell = file, identity, out, tell
+        self.run_id = ""
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
         self.account: Account | None = None
@@ -92,23 +95,19 @@ class Server:
             RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
             JournalError: There is a journal that is not this run's, or that cannot be continued.
         """
-        journal: Journal | None = None
-        run = os.urandom(16)
         path = self.journal
         check_folder(path)
-        if resume and not path.exists():
-            self._tell(f"{path}: there is no journal to resume; this is a new run")
-        elif resume:
-            journal, header, records = Journal.reopen(path, key=self._identity.derived_key(SERVER_JOURNAL))
-            self._check(header, path)
-            run = bytes.fromhex(header["run"])
-        elif path.exists():
+        reopened = self._reopened() if resume else None
+        if reopened is None and path.exists():
             msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
             raise JournalError(msg)
+        journal, header, records, _ = reopened or (None, {}, [], 0)
+        run = bytes.fromhex(header["run"]) if header else os.urandom(16)
         file = self._file
         context = server_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART, ASKING])
         listed = Watched(self._identity, context, tell=self._tell)
+        self.run_id = run.hex()
         self.session = session = ServerSession(
             file.federation.members,
             file.settings(),
@@ -116,11 +115,12 @@ class Server:
             max_time=file.limits.max_time,
             keys=KeyTrust(file, lambda: listed.trust),
             vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
+            history=lambda: rounds_of(Journal.read(path, key=self._key), str(path)),
         )
         self.account = account = Account(session, on_round)
         so_far, heard = NOTHING, set[str]()
         if journal is not None:
-            rounds = list(rounds_of(records, str(path)))
+            rounds = rounds_of(records, str(path))
             session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
             epoch = last_epoch(records, str(path))
@@ -151,7 +151,7 @@ class Server:
                 )
         except RunError as error:
             best = session.best()
-            if best is None:
+            if best is None or not self.network.listening.is_set():
                 raise
             outcome, lost = best, error
         finally:
@@ -160,7 +160,27 @@ class Server:
 
     def forget(self) -> None:
         """Remove the journal: for when the results are saved."""
-        (self._out / SERVER_JOURNAL).unlink(missing_ok=True)
+        self.journal.unlink(missing_ok=True)
+
+    @property
+    def _key(self) -> bytes:
+        return self._identity.derived_key(SERVER_JOURNAL)
+
+    def _reopened(self) -> Reopened | None:
+        """The journal to go on with; None if there is none, and the run is a new one."""
+        path = self.journal
+        found = Journal.reopen(path, key=self._key) if path.exists() else None
+        if found is None:
+            self._tell(f"{path}: there is no journal to resume; this is a new run")
+            return None
+        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
+        for name, value in wanted.items():
+            if found.header.get(name) != value:
+                found.journal.close()
+                msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
+                raise JournalError(msg)
+        _tell_of_cut(found, self._tell)
+        return found
 
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
         def begin(n_items: int) -> Journal:
@@ -170,16 +190,15 @@ class Server:
             items = session.gathering
             named = {"ids": b"".join(items.ids).hex(), "labels": list(items.labels)}
             header |= named | {"digest": self._file.digest().hex()}
-            return Journal.create(path, header, key=self._identity.derived_key(SERVER_JOURNAL))
+            return Journal.create(path, header, key=self._key)
 
         return begin
 
-    def _check(self, header: dict[str, Any], path: Path) -> None:
-        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
-        for name, value in wanted.items():
-            if header.get(name) != value:
-                msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
-                raise JournalError(msg)
+
+def _tell_of_cut(reopened: Reopened, tell: Tell) -> None:
+    if reopened.cut:
+        lost = f"{reopened.journal.path}: its last {reopened.cut} bytes were damaged and were cut off"
+        tell(f"{lost}; everybody goes back to where it ends", WARNING)
 
 
 # -- a member -------------------------------------------------------------------------------------------------------
@@ -310,15 +329,17 @@ class Member:
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
-        if not path.exists():
+        reopened = Journal.reopen(path, key=key) if path.exists() else None
+        if reopened is None:
             return Journal.create(
                 path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
             )
-        journal, header, records = Journal.reopen(path, key=key)
+        journal, header, records, _ = reopened
         if (header.get("digest"), header.get("member")) != (digest, self.session.name):
             journal.close()
             msg = f"{path}: the journal is of another federation or member; move it away"
             raise JournalError(msg)
+        _tell_of_cut(reopened, self._tell)
         if records:
             self._tell(f"coming back: {len(records)} messages of the run are played again")
         self.session.replay(told(records, str(path)))

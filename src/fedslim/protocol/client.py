@@ -132,6 +132,11 @@ class ClientSession:
         """The run that this client is in; empty before it is in one."""
         return b"" if self._roster is None else self._roster.run
 
+    def is_closing(self, message: m.FromServer) -> bool:
+        """Whether a message is of those that the run ends with."""
+        final = self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
+        return final or isinstance(message, m.Finish)
+
     def join(self, entropy: bytes) -> m.Join:
         """The first message on a line, also after a fault; `entropy` is 32 random bytes, new each time."""
         site, agreed = self._site, self._site.vocabulary

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from fedslim.data.atomic import make_folder_for, write_private
+from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.messages import MOST_MEMBERS
@@ -219,7 +219,7 @@ class AnswerLedger:
                 "oldest entries, of data that nobody has a result of any more"
             )
             raise LedgerError(msg)
-        write_private(self.path, data)
+        write_whole(self.path, data, private=True)
 
     def _refusal(self, file: FederationFile, before: Answer, why: str) -> LedgerError:
         allow = f"fedslim ledger allow {file.path}"

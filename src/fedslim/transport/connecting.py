@@ -26,11 +26,10 @@ from fedslim.transport.recording import told_record
 from fedslim.transport.serving import Patience
 from fedslim.transport.telling import tell_nobody
 from fedslim.transport.trust import explained
-from fedslim.transport.wire import hang_up, is_refusal, keep_alive, read_frame, unreached_because, write_frame
+from fedslim.transport.wire import Connection, connect, is_refusal, unreached_because
 
 if TYPE_CHECKING:
     import ssl
-    from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
     from fedslim.protocol.client import ClientSession
@@ -68,6 +67,7 @@ class NetworkClient:
         self._refusing = refusing or (lambda: None)
         self._tell = tell
         self._took = QUICK  # seconds that the last question took
+        self._heard = False  # whether the server has said anything on this line
         self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
@@ -81,7 +81,7 @@ class NetworkClient:
         while self.session.received is None:
             try:
                 async with asyncio.timeout(self._patience.connect):
-                    reader, writer = await asyncio.open_connection(host, port, ssl=self._context, limit=1 << 16)
+                    reader, writer = await connect(host, port, self._context)
             except (OSError, TimeoutError) as error:
                 if is_refusal(error):
                     # Waiting does not make a certificate better.
@@ -97,16 +97,17 @@ class NetworkClient:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
-            keep_alive(writer, self._patience.keepalive)
-            reached = True
+            connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
+            reached, self._heard = True, False
             self._tell(f"connected to {host}:{port}")
             try:
-                if await self._converse(reader, writer):
-                    pause, since = FIRST_PAUSE, time.monotonic()
+                await self._converse(connection)
             except LineError as error:
-                self._tell(f"the connection to the server is gone: {error}", WARNING)
+                self._tell(f"the connection to the server is lost: {error}", WARNING)
             finally:
-                await hang_up(writer)
+                await connection.close()
+            if self._heard:
+                pause, since = FIRST_PAUSE, time.monotonic()
             if self.session.received is None:
                 if time.monotonic() - since > self._patience.grace:
                     msg = (
@@ -118,54 +119,50 @@ class NetworkClient:
                 pause = min(2 * pause, LONGEST_PAUSE)
         return self.session.received
 
-    async def _converse(self, reader: StreamReader, writer: StreamWriter) -> bool:
-        """Talk until the line breaks or the run is over; whether the server said anything."""
-        heard = False
-        await self._send(writer, self.session.join(self._entropy(32)))
+    async def _converse(self, connection: Connection) -> None:
+        """Talk until the line breaks or the run is over."""
+        await self._send(connection, self.session.join(self._entropy(32)))
         while self.session.received is None:
-            try:
-                data = await read_frame(reader, within=self._patience.frame)
-            except LineError:
-                if heard:
-                    return True
-                raise
+            data = await connection.receive()
             try:
                 message = framing.from_server(data[framing.PREFIX_BYTES :])
-                self.refused = isinstance(message, m.Abort) and not heard
-                heard = True
+                self.refused = isinstance(message, m.Abort) and not self._heard
+                self._heard = True
                 kept = _counts(message, self.session.position)
                 reply = await self._answer(message)
                 # What was refused is not kept: it would be believed when the journal is played again. Nothing has left
                 # yet, so a process that is killed here is where it was before the message.
                 if kept and self._journal is not None:
                     self._journal.append(told_record(message))
+                    if self.session.is_closing(message):
+                        self._journal.sync()  # the server may be gone when the power comes back
             except WriteError:
                 raise  # our disk is full: we are away, as if killed, and may come back once there is room
             except FedslimError as error:
                 self._refusing()  # first: the server may be waiting for nothing but this refusal
-                await self._send(writer, farewell(error))
+                await self._send(connection, farewell(error))
                 raise
             if reply is not None:
-                await self._send(writer, reply)
+                await self._send(connection, reply)
             elif isinstance(message, m.Finish):
                 with contextlib.suppress(LineError):  # the server does not know then; we do
-                    await self._send(writer, m.Heard())
-        return True
+                    await self._send(connection, m.Heard())
 
     async def _answer(self, message: m.FromServer) -> m.FromClient | None:
         """The reply. Counting can take a while, and the line must be looked after meanwhile."""
         began = time.monotonic()
-        if self._took < QUICK:
+        new_roster = isinstance(message, (m.Roster, m.RosterUpdate))  # which may mean to go back a long way
+        if self._took < QUICK and not new_roster:
             reply = self.session.receive(message)
         else:
             reply = await asyncio.to_thread(self.session.receive, message)
         self._took = time.monotonic() - began
         return reply
 
-    async def _send(self, writer: StreamWriter, message: m.FromClient) -> None:
+    async def _send(self, connection: Connection, message: m.FromClient) -> None:
         frame = framing.to_bytes(message)
         self._leaving(message, frame)
-        await write_frame(writer, frame.data, within=self._patience.frame)
+        await connection.send(frame.data)
 
 
 def _counts(message: m.FromServer, position: int) -> bool:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import RunError
 from fedslim.transport.trust import explained
+from fedslim.transport.wire import BUFFER, Reader
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
+    from asyncio import StreamWriter
     from collections.abc import Awaitable, Callable
     from typing import Self
 
@@ -40,7 +41,6 @@ LEAST_TIME = 1.0
 """Seconds that a stranger has even if others are waiting."""
 
 BACKLOG = 512
-BUFFER = 1 << 16
 
 
 def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
@@ -73,7 +73,7 @@ class Door:
         host: str,
         port: int,
         context: ssl.SSLContext,
-        met: Callable[[StreamReader, StreamWriter], Awaitable[None]],
+        met: Callable[[Reader, StreamWriter], Awaitable[None]],
         *,
         refused: Callable[[str], None],
         handshake: float = HANDSHAKE,
@@ -179,7 +179,7 @@ class Door:
 
     async def _greet(self, line: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=BUFFER)
+        reader = Reader(limit=BUFFER)
         writers: list[StreamWriter] = []
         protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: writers.append(writer))
         if self._before is not None:

@@ -2,7 +2,7 @@
 
     journal = Journal.create(path, {"run": "…"}, key=key)
     journal.append(data) …                                      # each before anything is done about it
-    journal, header, records = Journal.reopen(path, key=key)    # after a fault; goes on where it ended
+    reopened = Journal.reopen(path, key=key)                    # after a fault; goes on where it ended
 
 Sessions do no input or output and make no random choices, so the same messages bring them to the same state: there is
 nothing else to save.
@@ -12,14 +12,16 @@ previous MAC, which stands for everything before it in its order, and its conten
 a random id. So nobody without the key can forge, alter, reorder or drop records, or move one from another journal. Two
 things remain possible: to cut records off the end, and to put back a whole older journal of the same party.
 
-At the first record that does not authenticate, the reader follows the declared lengths to the end of the file:
-
-- If no later record authenticates after the MAC stored before it, this is a damaged end, as a kill or a power cut
-  leaves it: torn, filled with zeros, or garbled. It is cut off, and the journal goes on after the last good record.
-- If one does, there is damage in the middle, or somebody altered a record. The journal is refused by name.
+From the first record that does not authenticate, the journal is cut off: a kill or a power cut leaves the end torn,
+filled with zeros, or garbled. The run then goes back to where the journal ends (`protocol/server.py`), so nothing but
+time is lost. Whoever alters a record gains no more than by cutting the file there.
 
 The header must authenticate; otherwise somebody else wrote the journal, and it is refused. It is also refused if
-somebody else may write the file, or replace it in its folder.
+somebody else may write the file, or replace it in its folder. A journal appears with its header, which is on the disk
+by then; one that is shorter is of no use, and is moved out of the way.
+
+Records reach the system at once, so that a killed process loses none, and the disk within a second (`SYNC_EVERY`).
+What must not be lost even with the power is forced to the disk (`sync`).
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ import json
 import os
 import stat
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from fedslim.data.atomic import PRIVATE
+from fedslim.data.atomic import creating
 from fedslim.errors import JournalError, ParameterError, WriteError
 
 if TYPE_CHECKING:
@@ -76,6 +79,15 @@ class _Chain:
         return _Chain(self.key, mac)
 
 
+class Reopened(NamedTuple):
+    """A journal that goes on, and what was in it."""
+
+    journal: Journal
+    header: dict[str, Any]
+    records: list[bytes]
+    cut: int  # bytes that were damaged, and are gone
+
+
 class Journal:
     """An open journal, to append to."""
 
@@ -92,22 +104,29 @@ class Journal:
         path = Path(path)
         chain = _Chain(key)
         check_folder(path)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-        except FileExistsError as error:
+        if os.path.lexists(path):
             msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
-            raise JournalError(msg) from error
-        except OSError as error:
-            msg = f"{path}: the journal cannot be written: {error.strerror}"
-            raise WriteError(msg) from error
-        journal = cls(path, os.fdopen(descriptor, "wb", buffering=0), chain)
-        journal._write(MAGIC)
-        journal.append(os.urandom(ID_BYTES) + json.dumps(header, sort_keys=True).encode())
-        return journal
+            raise JournalError(msg)
+        first = os.urandom(ID_BYTES) + json.dumps(header, sort_keys=True).encode()
+        mac = chain.mac(first)
+        with creating(path) as stream:
+            stream.write(MAGIC + _packed(mac, first))
+        file = path.open("r+b", buffering=0)
+        file.seek(0, os.SEEK_END)
+        return cls(path, file, chain.after(mac))
 
     @classmethod
-    def reopen(cls, path: str | Path, *, key: bytes) -> tuple[Journal, dict[str, Any], list[bytes]]:
+    def read(cls, path: str | Path, *, key: bytes) -> list[bytes]:
+        """The records of a journal that somebody is writing."""
+        with Path(path).open("rb") as file:
+            found = _read(Path(path), file, _Chain(key))
+        return [] if found is None else found[1]
+
+    @classmethod
+    def reopen(cls, path: str | Path, *, key: bytes) -> Reopened | None:
         """The journal, its header and its records; a damaged end is cut off.
+
+        None if it has not even a header, and nothing happened after it was begun: it is moved away, as `….old`.
 
         Raises:
             JournalError: It is not there, somebody else wrote it or may write it, it was altered, or it is of another
@@ -123,13 +142,19 @@ class Journal:
         try:
             _check_owner(path, file)
             check_folder(path)
-            header, records, end, chain = _read(path, file, chain)
+            found = _read(path, file, chain)
+            if found is None:
+                file.close()
+                path.replace(path.with_name(path.name + ".old"))
+                return None
+            header, records, end, chain = found
+            cut = file.seek(0, os.SEEK_END) - end
             file.truncate(end)
             file.seek(end)
         except BaseException:
             file.close()
             raise
-        return cls(path, file, chain), header, records
+        return Reopened(cls(path, file, chain), header, records, cut)
 
     def append(self, record: bytes) -> None:
         """Write a record; when this returns, a killed process does not lose it.
@@ -139,11 +164,23 @@ class Journal:
                 even where it would fit: there would be a record missing before it.
         """
         mac = self._chain.mac(record)
-        self._write(len(record).to_bytes(LENGTH_BYTES, "big") + mac + record)
+        self._write(_packed(mac, record))
         self._chain = self._chain.after(mac)
         if time.monotonic() - self._synced >= SYNC_EVERY:
-            self._synced = time.monotonic()
-            os.fdatasync(self._file.fileno())
+            self.sync()
+
+    def sync(self) -> None:
+        """Force what was written to the disk: when this returns, a power cut does not lose it.
+
+        Raises:
+            WriteError: The disk says that it did not work.
+        """
+        self._synced = time.monotonic()
+        try:
+            _to_disk(self._file.fileno())
+        except OSError as error:
+            self._failure = f"{self.path}: the journal does not reach the disk: {error.strerror}"
+            raise WriteError(self._failure) from error
 
     def _write(self, data: bytes) -> None:
         if self._failure is not None:
@@ -164,8 +201,16 @@ class Journal:
     def close(self) -> None:
         """Force everything to the disk and close."""
         if not self._file.closed:
-            os.fdatasync(self._file.fileno())
+            with suppress(OSError):  # whoever must know has called `sync`
+                _to_disk(self._file.fileno())
             self._file.close()
+
+
+def _packed(mac: bytes, record: bytes) -> bytes:
+    return len(record).to_bytes(LENGTH_BYTES, "big") + mac + record
+
+
+_to_disk = getattr(os, "fdatasync", os.fsync)  # not every system has the former
 
 
 # -- who may write it -----------------------------------------------------------------------------------------------
@@ -212,9 +257,10 @@ def _check_owner(path: Path, file: IO[bytes]) -> None:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], list[bytes], int, _Chain]:
-    """The header, the records, where the last good one ends, and the chain up to it."""
-    _check_version(path, file)
+def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], list[bytes], int, _Chain] | None:
+    """The header, the records, where the last good one ends, and the chain up to it; None if there is no header."""
+    if not _has_begun(path, file):
+        return None
     records: list[bytes] = []
     end = len(MAGIC)
     while (found := _next(file)) is not None and _is_genuine(chain, *found):
@@ -223,16 +269,9 @@ def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], l
         end += HEAD_BYTES + len(found[1])
     if not records:
         if found is None:
-            msg = f"{path}: the journal ends within its header; there is nothing to continue, remove it"
-        else:
-            msg = (
-                f"{path}: this journal was not written by this party with its present key, or was altered; "
-                "it is not continued: move it away"
-            )
-        raise JournalError(msg)
-    if found is not None and _is_in_the_middle(file, chain, found[0]):
+            return None
         msg = (
-            f"{path}: record {len(records)} of the journal was altered or is damaged, and records follow it; "
+            f"{path}: this journal was not written by this party with its present key, or was altered; "
             "it is not continued: move it away"
         )
         raise JournalError(msg)
@@ -240,10 +279,13 @@ def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], l
     return header, records[1:], end, chain
 
 
-def _check_version(path: Path, file: IO[bytes]) -> None:
+def _has_begun(path: Path, file: IO[bytes]) -> bool:
+    """Whether there is more than the torn beginning of a journal, or the zeros of a file that never was on the disk."""
     found = file.read(len(MAGIC))
     if found == MAGIC:
-        return
+        return True
+    if not any(found) or MAGIC.startswith(found):
+        return False
     msg = f"{path}: this is no journal of ours; it is not continued"
     if found.startswith(KIND):
         theirs, ours = (text[len(KIND) :].decode("ascii", "replace").strip() for text in (found, MAGIC))
@@ -266,13 +308,3 @@ def _next(file: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 def _is_genuine(chain: _Chain, mac: bytes, record: bytes) -> bool:
     return hmac.compare_digest(mac, chain.mac(record))
-
-
-def _is_in_the_middle(file: IO[bytes], chain: _Chain, stored: bytes) -> bool:
-    """Whether something genuine follows a bad record, the MAC of which is given."""
-    chain = chain.after(stored)
-    while (found := _next(file)) is not None:
-        if _is_genuine(chain, *found):
-            return True
-        chain = chain.after(found[0])
-    return False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from fedslim.data.atomic import make_folder_for, write_private
+from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError
 from fedslim.transport.trust.keys import read_trusted
@@ -111,4 +111,4 @@ class Refusals:
             while len(kept) > MAX_ENTRIES:  # the one that was refused longest ago has waited
                 del kept[min(kept, key=lambda each: kept[each].last)]
             data = msgspec.json.format(msgspec.json.encode(_File(federations=kept)), indent=2) + b"\n"
-            write_private(self.path, data)
+            write_whole(self.path, data, private=True)

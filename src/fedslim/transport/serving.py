@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting
+from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.legality import MemberState
 from fedslim.transport import status
 from fedslim.transport.door import HANDSHAKE, MOST_STRANGERS, Door
 from fedslim.transport.memory import FrameSent, RoundPassed
-from fedslim.transport.recording import NOTHING, Figures, Sum, epoch_record, heard_record, round_record
+from fedslim.transport.recording import NOTHING, Figures, Sum, back_record, epoch_record, heard_record, round_record
 from fedslim.transport.telling import RefusedConnections, tell_nobody
-from fedslim.transport.wire import hang_up, keep_alive, read_frame, write_frame
+from fedslim.transport.wire import Connection, hang_up, write_frame
 
 if TYPE_CHECKING:
     import ssl
-    from asyncio import StreamReader, StreamWriter
+    from asyncio import StreamWriter
     from collections.abc import Callable, Iterable
 
     from fedslim.protocol.events import ServerOutput
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fedslim.transport.memory import Trace
     from fedslim.transport.telling import Tell
     from fedslim.transport.trust import Watched
+    from fedslim.transport.wire import Reader
 
 MOST_WAITING = 16
 """Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
@@ -47,6 +48,9 @@ PARTING = 30.0
 
 SAY_AFTER = 2.0
 """Seconds after which it is said for whom the end waits."""
+
+SUSPICIOUS = 2
+"""New connections of a member whose old one had not ended, after which there may be two of it."""
 
 RETURNS, RETURNS_WITHIN = 20, 10.0
 """So many lines of one member are taken in so many seconds; what comes on top is closed, and may try again later."""
@@ -61,7 +65,7 @@ class Patience:
     frame: float = 60.0  # for a frame that has begun to come, or to go
     farewell: float = 5.0  # after the end, for everybody to say that it has heard the result
     connect: float = HANDSHAKE  # for a connection, each time it is tried
-    keepalive: float = 20.0  # between two signs of life on a silent line
+    keepalive: float = 10.0  # between two signs of life
     handshake: float = HANDSHAKE  # for a stranger to show its certificate
 
 
@@ -70,7 +74,7 @@ class Line:
     """A member's line, with what is still to be sent on it."""
 
     name: str
-    writer: StreamWriter
+    connection: Connection
     outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
 
 
@@ -108,6 +112,7 @@ class NetworkServer:
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
         self._returned: Counter[str] = Counter()  # how often it did since the last round ended
+        self._replaced: Counter[str] = Counter()  # how often it had a new one before the old one had ended
         self._most_strangers, self._most_returns = strangers, returns
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
@@ -188,7 +193,7 @@ class NetworkServer:
         elif again:
             self._break_off(RunError("stopped at once"))
 
-    async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _accept(self, reader: Reader, writer: StreamWriter) -> None:
         try:
             name = self._name_of(writer.get_extra_info("ssl_object"))
         except FedslimError as error:
@@ -213,22 +218,34 @@ class NetworkServer:
             return
         assert self._door is not None  # noqa: S101
         self._door.introduce()
-        keep_alive(writer, self._patience.keepalive)
-        line = Line(name, writer)
-        old = self._lines.get(name)
-        if old is not None:
-            # It has come back on a new line before the end of the old one was noticed.
-            self._drop(old, "it has a new line")
-            old.writer.transport.abort()
-        self._lines[name] = line
-        self._tell(f"{name} is here")
+        patience = self._patience
+        line = Line(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
+        self._replace(self._lines.get(name), line)
         sender = asyncio.create_task(self._send_all(line))
+        why = "its connection ended"
         try:
-            await self._listen(line, reader)
+            why = await self._listen(line)
         finally:
             sender.cancel()
-            self._drop(line, "its line is closed")
-            await hang_up(writer)
+            self._drop(line, why)
+            await line.connection.close()
+
+    def _replace(self, old: Line | None, new: Line) -> None:
+        """A member is here; perhaps before the end of its old connection was noticed."""
+        name = new.name
+        if old is None:
+            self._lines[name] = new
+            self._tell(f"{name} is here")
+            return
+        self._replaced[name] += 1
+        times = self._replaced[name]
+        if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
+            hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
+            told = "a new connection" if times == 1 else f"a new connection for the {times}th time"
+            self._tell(f"{name} has {told}, and the old one had not ended{hint}", WARNING)
+        self._lines[name] = new
+        self._act(self.session.disconnect(name))
+        old.connection.abort()
 
     def _may_return(self, name: str) -> bool:
         """Whether a member may have a new line: each costs everybody a new roster, so not all the time."""
@@ -240,15 +257,17 @@ class NetworkServer:
         self._returned[name] += 1
         return True
 
-    async def _listen(self, line: Line, reader: StreamReader) -> None:
+    async def _listen(self, line: Line) -> str:
+        """Take in what a member says, for as long as this is its line; why it is not any more."""
+
         def most() -> int:
             return framing.packed_at_most(self.session.most_bytes(line.name))
 
         while self._lines.get(line.name) is line:
             try:
-                data = await read_frame(reader, within=self._patience.frame, most=most)
+                data = await line.connection.receive(most)
                 if self._lines.get(line.name) is not line:
-                    return  # it has a new line, and speaks there
+                    break  # it has a new line, and speaks there
                 message = framing.from_client(
                     memoryview(data)[framing.PREFIX_BYTES :], self.session.most_bytes(line.name)
                 )
@@ -256,26 +275,27 @@ class NetworkServer:
                 self._act(self.session.receive(line.name, message, time.monotonic()))
                 if isinstance(message, m.Heard):
                     self._note(line.name)
-            except (LineError, UntrustedError):
-                return
+            except (LineError, UntrustedError) as error:
+                return str(error)
             except ProtocolError as error:
                 # Whoever says what it may not say is not listened to any longer; it may come back and behave.
                 self._tell(f"{line.name}: {error}", WARNING)
                 await self._refuse(line, str(error))
-                return
+                return "it said what it may not say"
             except FedslimError as error:
                 # The journal cannot be written, or the like: what was kept so far can be resumed.
                 self._break_off(error)
-                return
+                return "the server stops"
             except Exception as error:
                 # Nobody can say what the session is worth now: better an end than a run that hangs.
                 self._break_off(RunError(f"what member {line.name!r} sent could not be dealt with: {error!r}"))
                 raise
+        return "it has another connection"
 
     async def _refuse(self, line: Line, reason: str) -> None:
         """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
         with contextlib.suppress(LineError, UntrustedError):
-            await write_frame(line.writer, framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
+            await line.connection.send(framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
 
     def _break_off(self, error: FedslimError) -> None:
         """End here, as if killed. Who comes back meets a server that resumes, never one whose journal stands still."""
@@ -287,8 +307,8 @@ class NetworkServer:
     async def _send_all(self, line: Line) -> None:
         with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
             while True:
-                await write_frame(line.writer, await line.outbox.get(), within=self._patience.frame)
-        line.writer.transport.abort()
+                await line.connection.send(await line.outbox.get())
+        line.connection.abort()
 
     def _drop(self, line: Line, why: str) -> None:
         if self._lines.get(line.name) is line:
@@ -304,7 +324,7 @@ class NetworkServer:
             return
         for output in outputs:
             match output:
-                case NewEpoch() | RoundEnded():
+                case NewEpoch() | RoundEnded() | WentBack():
                     self._keep(output)
                 case Send(to, message):
                     self._send(to, message)
@@ -327,11 +347,15 @@ class NetworkServer:
             if self._journal is not None:
                 self._journal.append(heard_record(name))
 
-    def _keep(self, ended: NewEpoch | RoundEnded) -> None:
-        """Write a round, or that a new epoch begins, down before anything follows from it."""
-        if isinstance(ended, NewEpoch):
+    def _keep(self, ended: NewEpoch | RoundEnded | WentBack) -> None:
+        """Write a round, that a new epoch begins or that all go back down, before anything follows from it."""
+        if isinstance(ended, WentBack):
+            went = f"{ended.member} has lost its last records: everybody goes back to round {ended.number}"
+            self._tell(went, WARNING)
+        if not isinstance(ended, RoundEnded):
             if self._journal is not None:
-                self._journal.append(epoch_record(ended.number))
+                record = epoch_record if isinstance(ended, NewEpoch) else back_record
+                self._journal.append(record(ended.number))
             return
         self._round_since = time.monotonic()
         self._returned.clear()
@@ -340,6 +364,9 @@ class NetworkServer:
             figures = Figures(now - self._began, list(self._traffic.values()))
             elapsed = self.session.elapsed(now)
             self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
+            if ended.ending is not None or self.session.outcome is not None:
+                # Members remember what they were asked at the end, and may be gone after it.
+                self._journal.sync()
         if self._trace is not None:
             self._trace(RoundPassed(ended.number, ended.kind))
 
@@ -351,7 +378,7 @@ class NetworkServer:
         for name in to:
             if (line := self._lines.get(name)) is not None:
                 if line.outbox.full():
-                    line.writer.transport.abort()  # it does not read; it is away as soon as that is noticed
+                    line.connection.abort()  # it does not read; it is away as soon as that is noticed
                     continue
                 if isinstance(message, (m.Finish, m.Abort)):
                     self._told.add(name)
@@ -413,11 +440,11 @@ class NetworkServer:
         self._list = self._listed.trust.number
         for line in list(self._lines.values()):
             try:
-                self._listed.check(line.writer.get_extra_info("ssl_object"))
+                self._listed.check(line.connection.writer.get_extra_info("ssl_object"))
             except UntrustedError as error:
                 self._tell(f"refused {line.name!r}: {error}", WARNING)
                 self._drop(line, "its line was cut")
-                line.writer.transport.abort()
+                line.connection.abort()
 
     def _fruitless(self) -> bool:
         """End the run if a member that comes and goes keeps a round from ending."""

@@ -1,8 +1,20 @@
-"""Frames on an asyncio stream, each within a size and a time."""
+"""Frames on an asyncio stream, each within a size and a time, and a heartbeat between them.
+
+    reader, writer = await connect(host, port, context)
+    connection = Connection(reader, writer, frame=60.0, beat=10.0)
+    await connection.send(data)
+    data = await connection.receive()
+    await connection.close()
+
+Each side sends an empty frame every `beat` seconds. Whoever hears nothing at all for a few beats takes the connection
+for dead, whatever TCP says: a middlebox may acknowledge what it does not pass on, and packets may vanish one way only.
+Both sides do this, so a connection that is dead for one of them soon is for the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from typing import TYPE_CHECKING, TypeGuard
@@ -15,38 +27,122 @@ if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
-KEEPALIVE_TRIES = 3
-"""How many signs of life may fail before a line counts as broken."""
+BEAT = bytes(framing.PREFIX_BYTES)
+"""A frame with nothing in it."""
 
-PIECE = 1 << 16
+MISSED_BEATS = 3
+"""Beats in which nothing was heard, after which a connection counts as dead."""
+
+PIECE = BUFFER = 1 << 16
+
+
+class Reader(asyncio.StreamReader):
+    """A stream that counts what arrives: the bytes of a long frame are signs of life as well."""
+
+    arrived = 0
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # typeshed takes any iterable
+        """See `asyncio.StreamReader`."""
+        self.arrived += len(data)
+        super().feed_data(data)
+
+
+async def connect(host: str, port: int, context: ssl.SSLContext) -> tuple[Reader, StreamWriter]:
+    """As `asyncio.open_connection`."""
+    loop = asyncio.get_running_loop()
+    reader = Reader(limit=BUFFER)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=context)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+class Connection:
+    """Frames both ways between two peers that show each other that they are alive."""
+
+    def __init__(self, reader: Reader, writer: StreamWriter, *, frame: float, beat: float) -> None:
+        self.writer = writer
+        self._reader, self._within, self._beat = reader, frame, beat
+        self._sending = asyncio.Lock()
+        self._silent = False
+        _set_up(writer, beat)
+        self._heart = asyncio.create_task(self._show_life())
+
+    async def receive(self, most: Callable[[], int] | None = None) -> bytes:
+        """The next frame: see `read_frame`."""
+        try:
+            return await read_frame(self._reader, within=self._within, most=most)
+        except LineError as error:
+            if self._silent:
+                msg = f"nothing was heard for {MISSED_BEATS * self._beat:g} s"
+                raise LineError(msg) from error
+            raise
+
+    async def send(self, data: bytes, within: float | None = None) -> None:
+        """Send a frame after those that are on their way: see `write_frame`."""
+        async with self._sending:
+            await write_frame(self.writer, data, within=self._within if within is None else within)
+
+    def abort(self) -> None:
+        """Give the connection up, without a word."""
+        self._heart.cancel()
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        """Close the connection, however it stands."""
+        self._heart.cancel()
+        await hang_up(self.writer)
+
+    async def _show_life(self) -> None:
+        # Beats are counted and not seconds: a process that was stopped or busy for long has not listened meanwhile.
+        missed, arrived = 0, -1
+        while missed < MISSED_BEATS:
+            await asyncio.sleep(self._beat)
+            missed = missed + 1 if self._reader.arrived == arrived else 0
+            arrived = self._reader.arrived
+            if not self._sending.locked() and not self.writer.is_closing():
+                self.writer.write(BEAT)
+        self._silent = True
+        self.writer.transport.abort()
 
 
 async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], int] | None = None) -> bytes:
     """One frame, the prefix included. It may be long in coming; once it has begun it must end `within` seconds.
 
-    `most` says how long it may be at the moment when it begins.
+    Empty ones, which are signs of life, are passed over. `most` says how long it may be at the moment when it begins.
 
     Raises:
         LineError: The line was closed, or the frame did not end in time.
         FrameError: It says that it is larger than allowed; nothing of it was read.
     """
     try:
-        first = await reader.readexactly(1)
-        async with asyncio.timeout(within):
-            prefix = first + await reader.readexactly(framing.PREFIX_BYTES - 1)
-            length = framing.length_of(prefix)
-            if most is not None and length > (allowed := most()):
-                msg = f"a frame says it has {length} bytes; at most {allowed} are allowed here"
-                raise FrameError(msg)
-            return prefix + await reader.readexactly(length)
+        while True:
+            first = await reader.readexactly(1)
+            async with asyncio.timeout(within):
+                prefix = first + await reader.readexactly(framing.PREFIX_BYTES - 1)
+                if prefix == BEAT:
+                    continue
+                length = framing.length_of(prefix)
+                if most is not None and length > (allowed := most()):
+                    msg = f"a frame says it has {length} bytes; at most {allowed} are allowed here"
+                    raise FrameError(msg)
+                return prefix + await reader.readexactly(length)
     except TimeoutError as error:
         msg = f"a frame did not end within {within:g} s"
         raise LineError(msg) from error
     except (asyncio.IncompleteReadError, OSError) as error:
         if is_refusal(error):
             raise explained(error, "the peer") from error
-        msg = "the line was closed"
-        raise LineError(msg) from error
+        raise LineError(_ended_because(error)) from error
+
+
+def _ended_because(error: BaseException) -> str:
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "it was closed in the middle of a message" if error.partial else "the other side closed it"
+    if isinstance(error, ConnectionResetError):
+        return "it was reset"
+    if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
+        return "what was sent is not acknowledged any more"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> None:
@@ -84,20 +180,14 @@ async def hang_up(writer: StreamWriter) -> None:
         writer.transport.abort()
 
 
-def keep_alive(writer: StreamWriter, every: float) -> None:
-    """Notice a machine that is gone without a word, by a sign of life so often; send small frames at once."""
+def _set_up(writer: StreamWriter, beat: float) -> None:
+    """Send small frames at once, and have the system notice where nothing is acknowledged, if it can."""
     line: socket.socket | None = writer.get_extra_info("socket")
     if line is None:
         return
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", max(1, round(every))),
-        ("TCP_KEEPINTVL", max(1, round(every / 2))),
-        ("TCP_KEEPCNT", KEEPALIVE_TRIES),
-    ):
-        if (number := getattr(socket, option, None)) is not None:  # not everywhere
-            line.setsockopt(socket.IPPROTO_TCP, number, value)
+    if (number := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:  # not everywhere
+        line.setsockopt(socket.IPPROTO_TCP, number, max(1000, round(1000 * MISSED_BEATS * beat)))
 
 
 def unreached_because(error: OSError) -> str:

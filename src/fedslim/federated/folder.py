@@ -1,0 +1,124 @@
+"""The folder of a run: one process at a time works in it, and a run that is finished there stays finished.
+
+    with RunFolder.held(out, "fedslim server") as folder:
+        finished = folder.finished(who="server", federation=digest)
+        if finished is None:
+            ...                                                 # run, and save the results
+            folder.finish(Finished("server", digest, …))        # from here on, the same command only shows them
+
+The lock is the system's, so that it ends with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fedslim.data.atomic import write_whole
+from fedslim.errors import DataError, ParameterError, WriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Self
+
+LOCK, FINISHED = ".lock", "finished.json"
+MOST_BYTES = 1 << 16
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What a folder says of the run that ended in it."""
+
+    who: str
+    """`server`, or the member."""
+    federation: str
+    """The digest of the federation's file."""
+    run: str
+    ending: str
+    itemsets: int
+    at: str
+
+
+class RunFolder:
+    """A folder that this process holds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    @contextlib.contextmanager
+    def held(cls, path: Path, program: str) -> Iterator[Self]:
+        """Hold a folder while this lasts.
+
+        Raises:
+            ParameterError: Another process has it; the message says which.
+            WriteError: It cannot be locked.
+        """
+        try:
+            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            msg = f"{path}: the folder cannot be written ({error.strerror}); name another one with --out"
+            raise WriteError(msg) from error
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            try:
+                _lock(file.fileno())
+            except BlockingIOError as error:
+                holder = file.read(MOST_BYTES).decode("utf-8", "replace").strip() or "another process"
+                msg = (
+                    f"{path}: {holder} is working in this folder; wait for it, stop it, or name another folder "
+                    "with --out"
+                )
+                raise ParameterError(msg) from error
+            except OSError as error:
+                msg = f"{path}: the folder cannot be locked ({error.strerror}); name one on a local disk with --out"
+                raise WriteError(msg) from error
+            with contextlib.suppress(OSError):  # the lock counts, not what the file says: the disk may be full
+                file.truncate(0)
+                file.write(f"{program} (process {os.getpid()} on {socket.gethostname()})\n".encode())
+            yield cls(path)
+
+    def finished(self, *, who: str, federation: str) -> Finished | None:
+        """The run that ended here, if one has.
+
+        Raises:
+            ParameterError: It is another one's, or of another federation.
+        """
+        path = self.path / FINISHED
+        try:
+            with path.open("rb") as file:
+                found = msgspec.json.decode(file.read(MOST_BYTES), type=Finished)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            msg = f"{path}: cannot be read ({error}); move it away if the results beside it are not needed"
+            raise DataError(msg) from error
+        if (found.who, found.federation) != (who, federation):
+            msg = (
+                f"{self.path}: this folder has the result of another run (of {found.who}, {found.at}), or the "
+                "federation's file was changed since; name another folder with --out"
+            )
+            raise ParameterError(msg)
+        return found
+
+    def finish(self, finished: Finished) -> None:
+        """Note that the run is over and its results are saved."""
+        write_whole(self.path / FINISHED, msgspec.json.encode(finished) + b"\n", private=True)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file for this process, or raise BlockingIOError."""
+    try:
+        import fcntl  # noqa: PLC0415  # not on Windows
+    except ImportError:
+        import msvcrt  # noqa: PLC0415
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except PermissionError as error:
+            raise BlockingIOError from error
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
