@@ -24,6 +24,7 @@ class Relay:
     def __init__(self, port, target, delay=SLOWLY):
         self.target, self.delay = target, delay
         self.lines, self._threads = [], []
+        self._deaf = set()  # lines on which nothing is passed on any more
         self._listener = socket.create_server((HOST, port))
         self._start(self._accept)
 
@@ -49,13 +50,24 @@ class Relay:
             while data := source.recv(1 << 16):
                 if down:
                     time.sleep(self.delay)
-                target.sendall(data)
-        shut(source)
-        shut(target)
+                if source not in self._deaf:
+                    target.sendall(data)
+        if source not in self._deaf:  # a middlebox may not even tell that one side is gone
+            shut(source)
+            shut(target)
 
     def cut(self):
         for line in list(self.lines):
             shut(line)
+
+    def go_deaf(self):
+        """Take what comes on the lines that there are, and pass nothing on; new ones are not affected."""
+        self._deaf.update(self.lines)
+
+    def ports(self):
+        """The ports of the lines that there are, at the members' and at the relay's side."""
+        lines = list(self.lines)
+        return {line.getpeername()[1] for line in lines[::2]} | {line.getsockname()[1] for line in lines[1::2]}
 
     def close(self):
         shut(self._listener)
@@ -74,8 +86,8 @@ def shut(line):
 class Federation:
     """A federation whose members go through a relay, and what tests want of it."""
 
-    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY):
-        self.files = Loopback.make(folder, sites, variant=variant, grace=grace)
+    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY, **timeouts):
+        self.files = Loopback.make(folder, sites, variant=variant, grace=grace, **timeouts)
         self.port = free_port()
         self.relay = Relay(self.files.port, self.port, delay)
         self.running = {}
@@ -134,6 +146,12 @@ class Federation:
 
     def until_round(self, number):
         self.until(lambda: self.records("server") >= number)
+
+    @contextlib.contextmanager
+    def taken_port(self):
+        """Somebody else has the server's port."""
+        with socket.create_server((HOST, self.port)):
+            yield
 
     def result(self):
         return self.files.result()

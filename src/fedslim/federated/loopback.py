@@ -63,6 +63,8 @@ class Loopback:
     sites: Mapping[str, TransactionDatabase]
     port: int
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    stdout: Path | None = None
+    """Where everybody's standard output goes; a file for each if left out."""
 
     @classmethod
     def make(
@@ -130,7 +132,8 @@ class Loopback:
         given = [sys.executable, "-m", "fedslim", command, str(self.file), "--out", str(self.out(who)), *more]
         if "--identity" not in more:
             given += ["--identity", str(self.folder / "trust" / who)]
-        with (self.folder / f"{who}.txt").open("ab") as stdout, (self.folder / f"{who}.err").open("ab") as stderr:
+        shown = self.folder / f"{who}.txt" if self.stdout is None else self.stdout
+        with shown.open("ab") as stdout, (self.folder / f"{who}.err").open("ab") as stderr:
             process = subprocess.Popen(given, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)  # noqa: S603
         self.processes.append(process)
         return process

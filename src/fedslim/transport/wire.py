@@ -46,6 +46,11 @@ class Reader(asyncio.StreamReader):
         self.arrived += len(data)
         super().feed_data(data)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something has arrived that nobody has read yet; while there is too much of it, nothing can arrive."""
+        return bool(self._buffer)  # type: ignore[attr-defined]  # typeshed does not have it
+
 
 async def connect(host: str, port: int, context: ssl.SSLContext) -> tuple[Reader, StreamWriter]:
     """As `asyncio.open_connection`."""
@@ -97,7 +102,8 @@ class Connection:
         missed, arrived = 0, -1
         while missed < MISSED_BEATS:
             await asyncio.sleep(self._beat)
-            missed = missed + 1 if self._reader.arrived == arrived else 0
+            silent = self._reader.arrived == arrived and not self._reader.has_more
+            missed = missed + 1 if silent else 0
             arrived = self._reader.arrived
             if not self._sending.locked() and not self.writer.is_closing():
                 self.writer.write(BEAT)

@@ -1,0 +1,164 @@
+"""A run's folder has one process at a time, and one run: real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, ends_as_if_nothing_had_happened
+
+from fedslim.errors import DataError, ParameterError
+from fedslim.federated.folder import FINISHED, LOCK, Finished, RunFolder
+from fedslim.federated.loopback import HOST, free_port
+
+
+def contents(folder):
+    """What is in a folder, but for what only its holder writes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in {LOCK, "audit.jsonl"}}
+
+
+# -- the lock ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_second_comer_is_told_who_holds_a_folder(tmp_path):
+    program = "import sys; from pathlib import Path; from fedslim.federated.folder import RunFolder\n"
+    program += "with RunFolder.held(Path(sys.argv[1]), 'the first'): print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        first.stdout.readline()
+        with pytest.raises(ParameterError, match=rf"the first \(process {first.pid} on .*\) is working in this folder"):
+            RunFolder.held(tmp_path, "the second").__enter__()
+        first.kill()
+    with RunFolder.held(tmp_path, "the second"):
+        assert f"the second (process {os.getpid()}" in (tmp_path / LOCK).read_text()
+
+
+@pytest.mark.parametrize("port", ["the same port", "another port"])
+def test_a_second_server_does_not_touch_the_folder_of_the_first(federate, calm, port):
+    federation = federate()
+    federation.start()
+    federation.until_round(10)
+    federation.relay.delay = CRAWLING  # until the second one has come and gone
+    first = federation.running["server"]
+    more = ("--resume", "--port", str(federation.port if port == "the same port" else free_port()))
+    before = federation.journal("server").stat().st_ino
+    second = federation.files.start_server(*more)
+    assert second.wait(PATIENCE) == 2
+    assert f"(process {first.pid} on " in federation.said("server")
+    assert federation.journal("server").stat().st_ino == before
+    assert not (federation.files.out("server") / "codetable.json").exists()
+    federation.relay.delay = SLOWLY
+    ends_as_if_nothing_had_happened(federation, calm)
+
+
+def test_a_second_process_of_a_member_does_not_touch_the_folder_of_the_first(federate, calm):
+    federation = federate()
+    federation.start()
+    federation.until_round(10)
+    federation.relay.delay = CRAWLING  # until the second one has come and gone
+    first = federation.running["north"]
+    assert federation.files.start_member("north").wait(PATIENCE) == 2
+    assert f"(process {first.pid} on " in federation.said("north")
+    assert federation.said("server").count("north is here") == 1
+    federation.relay.delay = SLOWLY
+    ends_as_if_nothing_had_happened(federation, calm)
+
+
+def test_a_server_whose_port_is_taken_saves_nothing(federate):
+    federation = federate()
+    federation.start()
+    federation.until_round(20)
+    federation.kill("server")
+    before = contents(federation.files.out("server"))
+    with federation.taken_port():
+        assert federation.serve("--resume").wait(PATIENCE) == 1
+    assert f"cannot listen on {HOST}:{federation.port}" in federation.said("server")
+    assert contents(federation.files.out("server")) == before
+
+
+# -- a finished run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(federate, calm):
+    federation = federate(delay=0.0)
+    federation.start()
+    ends_as_if_nothing_had_happened(federation, calm)
+    return federation
+
+
+def test_a_finished_run_stays_finished(finished):
+    """The same commands, and those of the shipped units, show the result and end well; nobody waits for anybody."""
+    for who in ("server", *MEMBERS):
+        out = finished.files.out(who)
+        before = contents(out)
+        shown = (finished.files.folder / f"{who}.txt").read_bytes()
+        for more in (["--resume"], []) if who == "server" else ([],):
+            start = finished.serve if who == "server" else lambda who=who: finished.files.start_member(who)
+            assert start(*more).wait(PATIENCE) == 0
+            assert (finished.files.folder / f"{who}.txt").read_bytes().endswith(shown)
+        assert contents(out) == before
+        # Killed between noting the end and removing the journal.
+        finished.journal(who).write_bytes(b"what is left of it")
+        start = finished.serve if who == "server" else lambda who=who: finished.files.start_member(who)
+        assert start().wait(PATIENCE) == 0
+        assert contents(out) == before
+
+
+def test_a_folder_with_the_result_of_another_federation_is_left_alone(finished):
+    file = finished.files.file
+    file.write_text(file.read_text().replace("max_rounds = 20000", "max_rounds = 19999"))
+    for who in ("server", "north"):
+        before = contents(finished.files.out(who))
+        process = finished.serve() if who == "server" else finished.files.start_member(who)
+        assert process.wait(PATIENCE) == 2
+        assert str(finished.files.out(who)) in finished.said(who).splitlines()[-1]
+        assert contents(finished.files.out(who)) == before
+
+
+def test_a_note_that_cannot_be_read_is_named(tmp_path):
+    folder = RunFolder(tmp_path)
+    done = Finished("server", "ab", "00", "converged", 3, "2026-01-01T00:00:00+00:00")
+    folder.finish(done)
+    assert (tmp_path / FINISHED).stat().st_mode & 0o077 == 0
+    assert folder.finished(who="server", federation="ab") == done
+    for other in ({"who": "north", "federation": "ab"}, {"who": "server", "federation": "cd"}):
+        with pytest.raises(ParameterError, match="--out"):
+            folder.finished(**other)
+    for data in (b"", b"{}", b"\xff", json.dumps({"who": 3}).encode()):
+        (tmp_path / FINISHED).write_bytes(data)
+        with pytest.raises(DataError, match=FINISHED):
+            folder.finished(who="server", federation="ab")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")  # noqa: PTH110
+def test_a_result_that_is_saved_counts_where_nobody_can_take_the_output(federate, calm):
+    """Otherwise the unit would start it again."""
+    federation = federate(delay=0.0)
+    federation.files.stdout = Path("/dev/full")
+    federation.start()
+    ends_as_if_nothing_had_happened(federation, calm)
+    for who in ("server", *MEMBERS):
+        assert str(federation.files.out(who)) in federation.said(who)
+        assert (federation.files.out(who) / FINISHED).exists()
+
+
+# -- two of one member ------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_of_one_member_are_noticed_before_the_run_and_in_it(federate, tmp_path):
+    """With folders of their own: the log says what may be wrong, in a few lines."""
+    federation = federate(grace=30.0)
+    federation.serve()
+    federation.join("north")
+    twin = federation.files.start_member("north", "--out", str(tmp_path / "twin"))
+    federation.until(lambda: "do two processes use its certificate?" in federation.said("server"))
+    twin.send_signal(signal.SIGKILL)
+    twin.wait(PATIENCE)
+    told = [line for line in federation.said("server").splitlines() if "north has a new connection" in line]
+    assert len(told) <= 5
