@@ -106,7 +106,7 @@ def test_a_level_does_not_depend_on_what_a_member_is_called(loopback):
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert levels["hathaway is here"] == INFO
-    assert levels["hathaway is away: its line is closed"] == WARNING
+    assert levels["hathaway is away: the connection was closed by the other side"] == WARNING
     assert next(level for text, level in levels.items() if "waiting for hathaway, refused-clinic" in text) == INFO
 
 

@@ -200,7 +200,9 @@ class Timeouts:
         default=300.0,
     )
     keepalive: float = key(
-        values.seconds(0.001, DAY), "Between two signs of life on a line on which nothing else is said.", default=20.0
+        values.seconds(0.001, DAY),
+        "Between two signs of life; after three without one, a line is given up.",
+        default=10.0,
     )
 
 

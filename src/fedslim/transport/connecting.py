@@ -103,7 +103,7 @@ class NetworkClient:
             try:
                 await self._converse(connection)
             except LineError as error:
-                self._tell(f"the connection to the server is lost: {error}", WARNING)
+                self._tell(f"disconnected from the server: {error}", WARNING)
             finally:
                 await connection.close()
             if self._heard:

@@ -14,12 +14,11 @@ Both sides do this, so a connection that is dead for one of them soon is for the
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import ssl
 from typing import TYPE_CHECKING, TypeGuard
 
-from fedslim.errors import FrameError, LineError
+from fedslim.errors import FrameError, LineError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.transport.trust import explained
 
@@ -132,23 +131,22 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
                     msg = f"a frame says it has {length} bytes; at most {allowed} are allowed here"
                     raise FrameError(msg)
                 return prefix + await reader.readexactly(length)
-    except TimeoutError as error:
-        msg = f"a frame did not end within {within:g} s"
-        raise LineError(msg) from error
     except (asyncio.IncompleteReadError, OSError) as error:
-        if is_refusal(error):
-            raise explained(error, "the peer") from error
-        raise LineError(_ended_because(error)) from error
+        raise _lost(error, f"a message did not end within {within:g} s") from error
 
 
-def _ended_because(error: BaseException) -> str:
+def _lost(error: asyncio.IncompleteReadError | OSError, too_slow: str) -> LineError | UntrustedError:
+    """What happened to a connection, in words that say where to look."""
+    if is_refusal(error):
+        return explained(error, "the peer")
     if isinstance(error, asyncio.IncompleteReadError):
-        return "it was closed in the middle of a message" if error.partial else "the other side closed it"
+        where = " in the middle of a message" if error.partial else ""
+        return LineError(f"the connection was closed by the other side{where}")
     if isinstance(error, ConnectionResetError):
-        return "it was reset"
-    if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
-        return "what was sent is not acknowledged any more"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return LineError("the connection was reset")
+    if isinstance(error, TimeoutError):  # ours has no number, the system's has
+        return LineError(too_slow if error.errno is None else "the other side no longer acknowledges what is sent")
+    return LineError(f"the connection broke ({error.strerror or error})")
 
 
 async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> None:
@@ -159,11 +157,8 @@ async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> No
             for at in range(0, len(data), PIECE):
                 writer.write(data if len(data) <= PIECE else memoryview(data)[at : at + PIECE])
                 await writer.drain()
-    except (TimeoutError, OSError) as error:
-        if is_refusal(error):
-            raise explained(error, "the peer") from error
-        msg = f"a frame of {len(data)} bytes could not be sent within {within:g} s"
-        raise LineError(msg) from error
+    except OSError as error:
+        raise _lost(error, f"a message of {len(data)} bytes could not be sent within {within:g} s") from error
 
 
 def is_refusal(error: BaseException) -> TypeGuard[ssl.SSLError]:
