@@ -18,7 +18,7 @@ from hashlib import shake_256
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from fedslim._jit import forget_caches
+from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
@@ -216,9 +216,10 @@ def prepare(variant: str = "x") -> None:
     Where the compiled kernels cannot be kept, they are compiled for this process only.
     """
     _check_variant(variant)
-    prepare_engine()
     try:
-        _warm_up(variant)
+        with helped_with("removal", *(["merging"] if variant != "x" else [])):
+            prepare_engine()
+            _warm_up(variant)
     except OSError:
         forget_caches()
         _warm_up(variant)
@@ -231,6 +232,7 @@ def _warm_up(variant: str) -> None:
     agreed = Vocabulary.of(database.vocabulary, secret)
     members = ("a", "b")
     settings = Settings(variant, variant not in UNMASKED, MOST_TRANSACTIONS)
+    wait_for("merging")
     MemoryFederation(
         ServerSession(members, settings, run=bytes(16)),
         {name: Site(database, members, settings, secret, agreed) for name in members},
