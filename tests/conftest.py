@@ -14,6 +14,9 @@ settings.load_profile("fedslim")
 # A job in the background of a shell ignores interrupts, and so would everything it starts; tests send some.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Files that others may change are refused, and with some users' umask all that tests write would be such files.
+os.umask(0o022)
+
 BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.pathsep))), BESIDE_THE_CHECKOUT]
 
