@@ -175,8 +175,10 @@ def test_a_reader_that_goes_away_ends_it_quietly():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # what is left in a buffer fails once more at the very end
 @pytest.mark.parametrize("arguments", [["--version"], ["data", "list"], ["data", "list", "--json"]])
-def test_output_that_finds_no_room_is_a_failed_run(arguments):
+def test_output_that_finds_no_room_is_a_failed_run(arguments, unbuffered, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "fedslim", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -184,12 +186,3 @@ def test_output_that_finds_no_room_is_a_failed_run(arguments):
     assert done.returncode == 1
     assert done.stderr.startswith("fedslim: error: the output cannot be written")
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_nothing_is_left_that_python_would_write_at_the_end():
-    """It would fail again, and the exit code would be another one."""
-    code = "import sys; from fedslim.cli import main; code = main(['--version']); sys.stdout.flush(); sys.exit(code)"
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
