@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
+WORKERS ?= 3# one more than cores: some tests wait. In the order of tests/conftest.py, which begins with those.
 RESULTS ?= results
 REFERENCES ?= $(wildcard ../shared/reference)
 NVFLARE := .venv-nvflare
@@ -31,7 +32,7 @@ demo-network: $(READY) ## the same for real: a server and three members over mut
 
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Apart: NVFlare brings 32 packages and 100 MB, and pins some of them. See docs/decisions/nvflare.md.
 $(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))

@@ -21,6 +21,15 @@ BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.pathsep))), BESIDE_THE_CHECKOUT]
 
 
+WAITING = ("test_processes", "test_hostile", "test_network", "test_deployed", "test_running", "test_interrupts")
+"""Files whose tests start processes or wait for each other, and leave cores idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that wait: at the end there would be nothing left to run beside them."""
+    items.sort(key=lambda item: item.path.stem not in WAITING)
+
+
 @pytest.fixture(scope="session")
 def public_data() -> Path:
     """The folder of already downloaded public sets; tests that need it are skipped where there is none."""

@@ -220,7 +220,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def interrupted(*arguments):
-    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", *map(str, arguments)]
+    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", "--clients", "3", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

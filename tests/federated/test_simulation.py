@@ -42,7 +42,7 @@ def compiled():
 variant, folder = sys.argv[1:]
 prepare(variant)
 before = compiled()
-partition = divide(load("ionosphere", folder=folder), clients=10)
+partition = divide(load("ionosphere", folder=folder), clients=3)
 for masking in (True, False):
     simulate(partition, variant=variant, masking=masking)
 print(sorted({name for name, _ in compiled() - before}))
