@@ -108,7 +108,7 @@ class _Helper:
 
     def start(self) -> None:
         """Start it, if it could be of use."""
-        if cores() < 2 or not kernels_are_kept() or not sys.executable:  # noqa: PLR2004  # one for us, one for it
+        if idle_cores() < 2 or not kernels_are_kept() or not sys.executable:  # noqa: PLR2004  # one for us, one for it
             return
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-P", "-m", HELPER, *self._groups]
@@ -130,9 +130,13 @@ class _Helper:
             self._process.communicate()
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def idle_cores() -> float:
+    """How many cores have nothing else to do. On a busy machine a second process would take its time from the first."""
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        return ours - max(0.0, os.getloadavg()[0] - 0.5)  # half a core's work is what any desktop has
+    except (AttributeError, OSError):  # some systems do not say
+        return ours
 
 
 _helper: _Helper | None = None

@@ -27,9 +27,9 @@ ENDINGS = {
 """How a run ended, for people."""
 
 PREPARING = "preparing the engine"
-FIRST_USE = f"{PREPARING}, once for this installation (some 10 s)"
+FIRST_USE = f"{PREPARING}, once for this installation (10 to 20 s)"
 NOT_KEPT = (
-    f"{PREPARING} (some 10 s, each time: there is no place to keep it); "
+    f"{PREPARING} (10 to 20 s, each time: there is no place to keep it); "
     "set NUMBA_CACHE_DIR to a folder that you may write to"
 )
 

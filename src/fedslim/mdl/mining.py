@@ -117,7 +117,7 @@ def code_table(database: TransactionDatabase, result: SearchResult, order: Order
 
 @cache
 def prepare() -> None:
-    """Compile the kernels, or load them from the cache, once: some ten seconds the first time, half a second after.
+    """Compile the kernels, or load them from the cache, once: 10 to 20 s the first time, half a second after.
 
     Where they cannot be kept (a full disk, a folder that is not ours) they are compiled for this process only.
     """
