@@ -179,17 +179,12 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
-    account = Account(server)
-    federation = MemoryFederation(
-        server,
-        {name: Site(database, members, settings, secret, agreed) for name, database in named.items()},
-        entropy=entropy,
-        trace=account,
-    )
-    started = time.perf_counter()
+    present = {name: Site(database, members, settings, secret, agreed) for name, database in named.items()}
+    account = Account(server)  # its clock is that of the history, and starts now
+    federation = MemoryFederation(server, present, entropy=entropy, trace=account)
     said = account.communication
     outcome = federation.run(between=_between(server, stop.within(max_time), said, on_progress))
-    seconds = time.perf_counter() - started
+    seconds = account.seconds
     return Simulation(
         variant,
         masked,
