@@ -1,9 +1,11 @@
 # Every target sets up what it needs. `make demo` and `make test` work on a fresh clone with Python 3.11+ and make.
-PYTHON ?= python3
+# The interpreter is found by itself; `make PYTHON=... demo` takes another.
+export PYTHON ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
+WORKERS ?= 3# one more than cores: some tests wait. In the order of tests/conftest.py, which begins with those.
 RESULTS ?= results
 REFERENCES ?= $(wildcard ../shared/reference)
 NVFLARE := .venv-nvflare
@@ -14,11 +16,13 @@ NVFLARE := .venv-nvflare
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-$(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(not (3, 11) <= v[:2] <= (3, 13) and f"fedslim needs Python 3.11 to 3.13, this is {v.major}.{v.minor}; try: make PYTHON=python3.12 demo")'
-	@test -x $(BIN)/python || { echo "setting up $(VENV) (once; a minute or two)"; $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+# An environment whose interpreter is gone, or was replaced by a newer one, is as good as none.
+unless_it_works = $(shell $(1)/bin/python -c 'import pip' 2>/dev/null || echo anew)
+.PHONY: anew
+anew:
+
+$(READY): pyproject.toml $(call unless_it_works,$(VENV))
+	@tools/environment.sh $(VENV) dev
 
 demo: $(READY) ## six hospitals mine together: what they find that none finds alone, and what it costs
 	@$(BIN)/fedslim demo
@@ -28,13 +32,11 @@ demo-network: $(READY) ## the same for real: a server and three members over mut
 
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Apart: NVFlare brings 32 packages and 100 MB, and pins some of them. See docs/decisions/nvflare.md.
-$(NVFLARE)/.ready: pyproject.toml
-	@test -x $(NVFLARE)/bin/python || { echo "setting up $(NVFLARE) (once; a minute or two)"; $(PYTHON) -m venv $(NVFLARE); }
-	@$(NVFLARE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,nvflare]'
-	@touch $@
+$(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))
+	@tools/environment.sh $(NVFLARE) dev,nvflare
 
 test-nvflare: $(NVFLARE)/.ready ## federations over NVFlare: its simulator, and its deployment with real processes
 	@$(NVFLARE)/bin/mypy && $(NVFLARE)/bin/python -m pytest tests/engines tests/test_rooms.py

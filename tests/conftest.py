@@ -14,8 +14,20 @@ settings.load_profile("fedslim")
 # A job in the background of a shell ignores interrupts, and so would everything it starts; tests send some.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Files that others may change are refused, and with some users' umask all that tests write would be such files.
+os.umask(0o022)
+
 BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.pathsep))), BESIDE_THE_CHECKOUT]
+
+
+WAITING = ("test_processes", "test_hostile", "test_network", "test_deployed", "test_running", "test_interrupts")
+"""Files whose tests start processes or wait for each other, and leave cores idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that wait: at the end there would be nothing left to run beside them."""
+    items.sort(key=lambda item: item.path.stem not in WAITING)
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numba
+from numba.core import event
 from numba.core.caching import NullCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def _drop_stale_cache() -> None:
@@ -54,6 +59,113 @@ def forget_caches() -> None:
     """Stop reading and writing compiled kernels: the place for them has failed."""
     for kernel in _kernels:
         kernel._cache = NullCache()  # noqa: SLF001  # numba has no other way to turn a cache off
+
+
+def kernels_are_kept() -> bool:
+    """Whether there is a place to keep compiled kernels in."""
+    return any(not isinstance(kernel._cache, NullCache) for kernel in _kernels)  # noqa: SLF001
+
+
+class _First(event.Listener):
+    """Calls a function when the first kernel is compiled. One that is in the cache is not compiled."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act: Callable[[], None] | None = act
+
+    def on_start(self, event: Any) -> None:
+        del event
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+
+    def on_end(self, event: Any) -> None:
+        """Nothing: the first one has begun."""
+
+
+@contextmanager
+def at_first_compilation(act: Callable[[bool], None]) -> Iterator[None]:
+    """Call `act` should the block come to a kernel that is not in the cache; once, before it is compiled.
+
+    It is told whether this process has found no other kernel in the cache either: then none was ever compiled here.
+    """
+    with event.install_listener("numba:compile", _First(lambda: act(not any(k.signatures for k in _kernels)))):
+        yield
+
+
+# -- a second process ------------------------------------------------------------------------------------------------
+
+HELPER = "fedslim.mdl.beside"
+
+
+class _Helper:
+    """A second process that compiles groups of kernels, once it is started; each group is told when it is done."""
+
+    def __init__(self, groups: tuple[str, ...]) -> None:
+        self._groups = groups
+        self._process: subprocess.Popen[str] | None = None
+        self._done: set[str] = set()
+        self._reading = threading.Lock()
+
+    def start(self) -> None:
+        """Start it, if it could be of use."""
+        if idle_cores() < 2 or not kernels_are_kept() or not sys.executable:  # noqa: PLR2004  # one for us, one for it
+            return
+        quiet = subprocess.DEVNULL
+        command = [sys.executable, "-P", "-m", HELPER, *self._groups]
+        with suppress(OSError):  # we can do without
+            self._process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, text=True)  # noqa: S603  # ourselves
+
+    def wait_for(self, group: str) -> None:
+        """Wait until it has compiled a group, or will not."""
+        with self._reading:
+            if self._process is None or self._process.stdout is None:
+                return
+            while group in self._groups and group not in self._done and (line := self._process.stdout.readline()):
+                self._done.add(line.strip())
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def idle_cores() -> float:
+    """How many cores have nothing else to do. On a busy machine a second process would take its time from the first."""
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        return ours - max(0.0, os.getloadavg()[0] - 0.5)  # half a core's work is what any desktop has
+    except (AttributeError, OSError):  # some systems do not say
+        return ours
+
+
+_helper: _Helper | None = None
+
+
+@contextmanager
+def helped_with(*groups: str) -> Iterator[None]:
+    """Have a second process compile these groups of `mdl/beside.py`, should the block have anything to compile.
+
+    Numba compiles one function at a time in a process, and cores are many. Inside another such block, its process is
+    the one.
+    """
+    global _helper  # noqa: PLW0603  # one for the process
+    if _helper is not None:
+        yield
+        return
+    _helper = helper = _Helper(groups)
+    try:
+        with event.install_listener("numba:compile", _First(helper.start)):
+            yield
+    finally:
+        _helper = None
+        helper.end()
+
+
+def wait_for(group: str) -> None:
+    """Wait for what a second process compiles, if one does: it is in the cache then."""
+    if _helper is not None:
+        _helper.wait_for(group)
 
 
 # For what only kernels call. Every distinct combination of argument types is compiled anew, and compiling is part of

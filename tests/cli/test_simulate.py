@@ -220,7 +220,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def interrupted(*arguments):
-    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", *map(str, arguments)]
+    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", "--clients", "3", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -235,7 +235,7 @@ def test_ctrl_c_while_comparing_keeps_what_the_federation_found(tmp_path):
 
 def test_ctrl_c_before_the_federation_ends_it_with_one_line():
     done = interrupted("--partition", "support-skew")
-    said = [line for line in done.stderr.splitlines() if "preparing the engine" not in line]  # said where that is slow
+    said = [line for line in done.stderr.splitlines() if "preparing the engine" not in line]  # said at first use
     assert (done.returncode, done.stdout, said) == (130, "", ["fedslim: interrupted"])
 
 

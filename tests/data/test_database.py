@@ -116,7 +116,7 @@ def test_taking_transactions_keeps_their_order_and_the_vocabulary():
         ([[frozenset("ab")]], "transaction 1 holds a value of type frozenset"),
         ([["a", b"a"]], "transaction 1 holds a value of type bytes"),
         ([[1j]], "transaction 1 holds a value of type complex"),
-        ([[np.datetime64("NaT")]], "transaction 1 holds a missing value"),
+        ([[np.datetime64("NaT", "D")]], "transaction 1 holds a missing value"),
         ([["a"], ["b", "\ud800"]], r"transaction 2 holds the text '\\ud800', which has half a character"),
         ([["a"], [10**5000]], "transaction 2 holds a number with thousands of digits"),
         ([["a"], [-(10**5000), 0.5]], "transaction 2 holds a number with thousands of digits"),

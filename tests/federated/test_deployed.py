@@ -67,8 +67,9 @@ async def listening(file, trial, folder, *, resume=False, port=0):
     folder.mkdir(exist_ok=True)
     server = Server(file, trial.server, folder, tell=tell_nobody)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
-    while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
+    while server.network is None or not server.network.port:  # it is made within the task
         await asyncio.sleep(0.005)
+        assert not serving.done(), serving.exception()
     return server, serving
 
 
@@ -331,8 +332,9 @@ async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
     tell = tell_nobody if lines is None else into(lines)
     server = Server(file, trial.server, out / "server", tell=tell)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
-    while server.network is None or not server.network.port:  # noqa: ASYNC110
+    while server.network is None or not server.network.port:
         await asyncio.sleep(0.005)
+        assert not serving.done(), serving.exception()
     return server, serving
 
 

@@ -76,8 +76,9 @@ class Run:
         out.mkdir(exist_ok=True)
         self.server = server = Server(self.file, self.trial.server, out, tell=lambda _text: None)
         serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
-        while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
+        while server.network is None or not server.network.port:  # it is made within the task
             await asyncio.sleep(0.005)
+            assert not serving.done(), serving.exception()
         port = server.network.port
         running = [member.run(host="localhost", port=port) for member in members]
         ended = await asyncio.wait_for(asyncio.gather(*running, return_exceptions=True), PATIENCE)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from fedslim.cli.simulate import MOST_CLIENTS, Scheme, Variant
 from fedslim.data import TransactionDatabase, builtin_database, iid, load
 from fedslim.errors import ParameterError
 from fedslim.federated import SCHEMES, divide, simulate
+from fedslim.federated import simulation as room
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop
 from fedslim.protocol.messages import MOST_MEMBERS
@@ -42,7 +44,7 @@ def compiled():
 variant, folder = sys.argv[1:]
 prepare(variant)
 before = compiled()
-partition = divide(load("ionosphere", folder=folder), clients=10)
+partition = divide(load("ionosphere", folder=folder), clients=3)
 for masking in (True, False):
     simulate(partition, variant=variant, masking=masking)
 print(sorted({name for name, _ in compiled() - before}))
@@ -55,6 +57,19 @@ def test_nothing_is_left_to_compile_when_the_clock_starts(variant, public_data):
     command = [sys.executable, "-c", COMPILED_AFTER_PREPARING, variant, str(public_data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_history_ends_with_the_run(monkeypatch):
+    """Both by one clock, which does not count how long it takes to get the sites ready."""
+    real = room.Site
+
+    def slow(*given):
+        time.sleep(0.3)
+        return real(*given)
+
+    monkeypatch.setattr(room, "Site", slow)
+    found = simulate(iid(SMALL, 2, seed=0))
+    assert 0 < found.history[-1]["seconds"] <= found.seconds
 
 
 # -- x is mining in one place ----------------------------------------------------------------------------------------

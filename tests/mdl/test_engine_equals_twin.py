@@ -182,7 +182,7 @@ def test_engine_and_twin_agree_on_transactions_of_several_hundred_items(n_items)
     rng = random.Random(n_items)
     base = rng.sample(range(n_items), 330)
     rows = [set(rng.sample(base, rng.randint(250, 330))) for _ in range(5)] + [set(base)]
-    compare(rows, n_items, steps=12)
+    compare(rows, n_items, steps=5)
 
 
 @pytest.mark.parametrize(

@@ -233,11 +233,15 @@ def test_the_common_name_is_no_host_name(trial):
 
 
 def test_a_client_must_say_whom_it_calls(trial):
-    """Python itself lets it leave the name out, and then any server of the federation would do."""
+    """Python itself lets it leave the name out, up to 3.13, and then any server of the federation would do."""
     contexts = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
     objects, wires = [], (ssl.MemoryBIO(), ssl.MemoryBIO())
     for side, context in enumerate(contexts):
-        objects.append(context.wrap_bio(wires[side], wires[1 - side], server_side=side == 0))
+        try:
+            objects.append(context.wrap_bio(wires[side], wires[1 - side], server_side=side == 0))
+        except ValueError:
+            context.check_hostname = False  # the only way left to check none
+            objects.append(context.wrap_bio(wires[side], wires[1 - side]))
     for _ in range(4):
         for each in objects:
             with contextlib.suppress(ssl.SSLWantReadError):

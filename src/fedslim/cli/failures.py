@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import traceback
 
 import typer
 
-from fedslim.cli.stream import say
+from fedslim.cli.stream import let_go_of_stdout, say
 from fedslim.errors import FedslimError
 
 FAILED = 1
@@ -53,10 +51,3 @@ def _usage_sentence(error: Exception) -> str:
 
 def _one_line(told: object) -> str:
     return re.sub(r"\s*\n\s*", " ", str(told)).strip()
-
-
-def let_go_of_stdout() -> None:
-    """Python would try once more to write what is left, at the very end, and complain."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)

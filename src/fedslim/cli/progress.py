@@ -49,6 +49,9 @@ class Reporter(Protocol):
     def stage(self, doing: str) -> AbstractContextManager[None]:
         """While the block runs, say what it does."""
 
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """The same, however long the block takes; where lines stay, only if it is worth one."""
+
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
         """While the block runs, show how mining goes; gives the function to call with it."""
 
@@ -71,6 +74,11 @@ class Silent:
         del doing
         return nullcontext()
 
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """Say nothing."""
+        del doing, worth_a_line
+        return nullcontext()
+
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
         """Show nothing."""
         del name, stop, doing
@@ -90,6 +98,12 @@ class Plain:
             yield
         finally:
             timer.cancel()
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """Say what is done, or nothing."""
+        if worth_a_line:
+            say(f"fedslim: {doing}")
+        return nullcontext()
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
@@ -119,6 +133,11 @@ class Lively:
         from rich.text import Text  # noqa: PLC0415  # see fedslim.cli
 
         return _entered(self._console.status(Text(doing)))
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """Show what is done: it goes away by itself."""
+        del worth_a_line
+        return self.stage(doing)
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.interrupts import interrupts_kept
@@ -24,6 +25,13 @@ ENDINGS = {
     "member lost": "a site was lost",
 }
 """How a run ended, for people."""
+
+PREPARING = "preparing the engine"
+FIRST_USE = f"{PREPARING}, once for this installation (10 to 20 s)"
+NOT_KEPT = (
+    f"{PREPARING} (10 to 20 s, each time: there is no place to keep it); "
+    "set NUMBA_CACHE_DIR to a folder that you may write to"
+)
 
 PAIR = 2
 
@@ -53,9 +61,20 @@ def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
 
 
 def compiled(report: Reporter, prepare: Callable[[], None]) -> None:
-    """Compile kernels."""
-    with report.stage("preparing the engine (compiled once per installation, about 15 s)"), interrupts_kept():
-        prepare()
+    """Compile kernels, and say so where there are any to compile: a busy machine is no reason to.
+
+    Where others were compiled before, whoever sits at a terminal sees it, and nobody is told again.
+    """
+    from fedslim._jit import at_first_compilation, kernels_are_kept  # noqa: PLC0415  # see fedslim.cli
+
+    with ExitStack() as shown:
+
+        def tell(first: bool) -> None:
+            told = FIRST_USE if kernels_are_kept() else NOT_KEPT
+            shown.enter_context(report.step(told if first else PREPARING, worth_a_line=first))
+
+        with interrupts_kept(), at_first_compilation(tell):
+            prepare()
 
 
 def _engine() -> None:

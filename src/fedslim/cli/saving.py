@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ def check_place(path: Path, *, besides: str | Path | None = None, what: str = "t
 
 
 def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.stat()  # of a name that cannot be, Python 3.14 says only that it does not exist
     if path.is_dir():
         return "this is a folder; name a file in it"
     if path.exists():

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli import options, passphrases
-from fedslim.cli.failures import let_go_of_stdout
 from fedslim.cli.options import Reading
 from fedslim.cli.output import print_code_table
 from fedslim.cli.progress import reporter
-from fedslim.cli.running import prepared
+from fedslim.cli.running import compiled, prepared
 from fedslim.cli.stream import print_json, print_text, say
 from fedslim.cli.text import count, printable, size
 from fedslim.errors import ParameterError, RunError, WriteError
@@ -74,8 +73,7 @@ def server(
             run.forget()
             _show_finished(finished, out, federation.federation.name)
             return
-        say("preparing the engine")
-        prepare(federation.federation.variant)
+        compiled(reporter(quiet=False), lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
         served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
         save_served(served, federation, out)
@@ -259,7 +257,6 @@ def _show(table: "CodeTable", name: str, out: Path) -> None:
         print_code_table(table, TOP, name)
     except WriteError as error:
         say(f"the table could not be printed ({error}); it is saved in {out}")
-        let_go_of_stdout()
 
 
 def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:

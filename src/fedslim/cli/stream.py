@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -35,8 +36,18 @@ def _writing() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        let_go_of_stdout()
         msg = f"the output cannot be written ({error.strerror or error}); check where it goes"
         raise WriteError(msg) from error
+
+
+def let_go_of_stdout() -> None:
+    """Python would try once more to write what is left, at the very end, complain, and end with a code of its own."""
+    with contextlib.suppress(OSError):  # it may be no file at all
+        descriptor = sys.stdout.fileno()
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, descriptor)
+        os.close(devnull)
 
 
 def print_text(text: str) -> None:

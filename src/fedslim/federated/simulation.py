@@ -18,7 +18,7 @@ from hashlib import shake_256
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from fedslim._jit import forget_caches
+from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
@@ -179,17 +179,12 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
-    account = Account(server)
-    federation = MemoryFederation(
-        server,
-        {name: Site(database, members, settings, secret, agreed) for name, database in named.items()},
-        entropy=entropy,
-        trace=account,
-    )
-    started = time.perf_counter()
+    present = {name: Site(database, members, settings, secret, agreed) for name, database in named.items()}
+    account = Account(server)  # its clock is that of the history, and starts now
+    federation = MemoryFederation(server, present, entropy=entropy, trace=account)
     said = account.communication
     outcome = federation.run(between=_between(server, stop.within(max_time), said, on_progress))
-    seconds = time.perf_counter() - started
+    seconds = account.seconds
     return Simulation(
         variant,
         masked,
@@ -216,9 +211,10 @@ def prepare(variant: str = "x") -> None:
     Where the compiled kernels cannot be kept, they are compiled for this process only.
     """
     _check_variant(variant)
-    prepare_engine()
     try:
-        _warm_up(variant)
+        with helped_with("removal", *(["merging"] if variant != "x" else [])):
+            prepare_engine()
+            _warm_up(variant)
     except OSError:
         forget_caches()
         _warm_up(variant)
@@ -231,6 +227,7 @@ def _warm_up(variant: str) -> None:
     agreed = Vocabulary.of(database.vocabulary, secret)
     members = ("a", "b")
     settings = Settings(variant, variant not in UNMASKED, MOST_TRANSACTIONS)
+    wait_for("merging")
     MemoryFederation(
         ServerSession(members, settings, run=bytes(16)),
         {name: Site(database, members, settings, secret, agreed) for name in members},

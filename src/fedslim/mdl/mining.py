@@ -15,7 +15,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
-from fedslim._jit import forget_caches
+from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
@@ -117,12 +117,13 @@ def code_table(database: TransactionDatabase, result: SearchResult, order: Order
 
 @cache
 def prepare() -> None:
-    """Compile the kernels, or load them from the cache, once: some fifteen seconds the first time, half a second after.
+    """Compile the kernels, or load them from the cache, once: 10 to 20 s the first time, half a second after.
 
     Where they cannot be kept (a full disk, a folder that is not ours) they are compiled for this process only.
     """
     try:
-        _warm_up()
+        with helped_with("removal"):
+            _warm_up()
     except OSError:
         forget_caches()
         _warm_up()
@@ -130,6 +131,9 @@ def prepare() -> None:
 
 def _warm_up() -> None:
     database = TransactionDatabase.from_transactions([[1, 2, 3], [1, 2, 3], [1, 2], [3]] * 3)
+    # First without what a second process may be compiling meanwhile.
+    drive(SlimSearch(database.n_items, Policy(pruning=False)), CoverState(database))
+    wait_for("removal")
     source, search = CoverState(database), SlimSearch(database.n_items, Policy())
     drive(search, source)
     # What only larger data come to.

@@ -118,7 +118,7 @@ def peer_name(connection: Connection) -> str:
         msg = "this connection does not check certificates with TLS 1.3, so nobody knows who is there; it is refused"
         raise UntrustedError(msg)
     if not connection.server_side and not (connection.context.check_hostname and connection.server_hostname):
-        # Python lets a client leave the host name out (wrap_bio), and then checks none.
+        # Up to 3.13 Python lets a client leave the host name out (wrap_bio), and then checks none.
         msg = "this connection does not check the server's host name, so nobody knows who is there; it is refused"
         raise UntrustedError(msg)
     try:
