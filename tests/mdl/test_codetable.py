@@ -48,6 +48,16 @@ def test_bits_saved_are_what_the_itemset_is_worth_against_spelling_it_out(table)
     assert [e.bits_saved for e in table.top()] == sorted((e.bits_saved for e in table.itemsets), reverse=True)
 
 
+def test_of_itemsets_that_save_as_much_the_larger_comes_first_then_that_of_the_first_items():
+    """Supports that are powers of two, so that 4 + 4 and 2 + 3 + 3 bits are equal to the last one."""
+    supports = (4, 4, 4, 4, 16, 8, 8, 16)
+    found = (((2, 3), 4, 4, 4), ((0, 1), 4, 4, 4), ((4, 5, 6), 4, 4, 4))
+    table = CodeTable(tuple("abcdefgh"), 64, supports, (0, 0, 0, 0, 12, 4, 4, 16), found)
+    assert len({e.bits_saved for e in table.itemsets}) == 1
+    assert [e.items for e in table.top()] == [(4, 5, 6), (0, 1), (2, 3)]
+    assert [e.items for e in table.top(2)] == [(4, 5, 6), (0, 1)]
+
+
 def test_compression_is_reported_with_both_ratios(table):
     c = table.compression
     assert c.after.total < c.before.total
@@ -105,6 +115,7 @@ BAD = {
     "transactions": lambda c: c.update(transactions=-1),
     "an item with more than that": lambda c: (c.update(transactions=3), c["itemsets"].clear()),
     "is used 12 times and supported by 3": lambda c: c["itemsets"][0].update(support=3),
+    "supported by 31 of 30 transactions": lambda c: c["itemsets"][0].update(support=31),
     "Expected `int`": lambda c: c.update(transactions="many"),
 }
 

@@ -120,3 +120,13 @@ def test_what_is_counted_is_counted_before_it_is_cut(records, monkeypatch):
         (one,), (other,) = full.agreements, cut.agreements
         assert (one.matched, one.extra, one.differing) == (other.matched, other.extra, other.differing)
     assert whole.runs[0].agreements[0].differing == 0 < whole.runs[1].agreements[0].differing
+
+
+def test_what_was_recovered_is_counted_before_the_list_is_cut(hostile, monkeypatch):
+    whole = view([hostile]).runs[0].gap
+    assert 10 < whole.recovered < whole.total == len(whole.items)
+    monkeypatch.setattr(room, "MOST_ROWS", 10)
+    monkeypatch.setattr(room, "FEWEST_ROWS", 10)
+    cut = view([hostile]).runs[0].gap
+    assert (cut.total, cut.recovered) == (whole.total, whole.recovered)
+    assert (len(cut.items), len(cut.usage), len(cut.supports), len(cut.found)) == (10, 10, 10, 10)

@@ -205,6 +205,16 @@ def test_what_does_not_fit_a_sketch_is_refused():
             Sketch(*wrong)
 
 
+def test_a_place_beyond_the_universe_is_not_read():
+    """A member can put one in, by a sketch of a larger universe; whoever reads it would look where nothing is."""
+    ours, theirs = Sketch(8, 100, 7), Sketch(8, 1000, 7)
+    for place in (100, 101, 999):
+        words = np.zeros(ours.words, np.uint64)
+        theirs.put(words, np.array([place], np.int32), np.array([3]))
+        assert theirs.read(words) is not None
+        assert ours.read(words) is None
+
+
 # -- agreement ----------------------------------------------------------------------------------------------------
 
 

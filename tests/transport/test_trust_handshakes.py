@@ -105,6 +105,36 @@ def test_contexts_are_strict(trial):
     assert not context.hostname_checks_common_name
 
 
+def test_a_session_is_not_resumed(trial):
+    """A resumed one would not look at certificates again, nor at who was revoked meanwhile."""
+    server, client = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
+    assert server.num_tickets == 0
+    assert server.options & ssl.OP_NO_TICKET
+    sessions = []
+
+    def meet(session):
+        ours, theirs = socket.socketpair()
+
+        def serve():
+            with theirs, server.wrap_socket(theirs, server_side=True) as wrapped:
+                wrapped.sendall(b"!")
+                wrapped.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with ours, client.wrap_socket(ours, server_hostname="localhost", session=session) as wrapped:
+            wrapped.recv(1)  # tickets would come before it
+            sessions.append(wrapped.session)
+            reused = wrapped.session_reused
+            wrapped.sendall(b"!")
+        thread.join()
+        return reused
+
+    assert not meet(None)
+    assert not meet(sessions[0])
+    assert not sessions[0].has_ticket
+
+
 def test_a_context_is_for_the_role_and_the_time(trial):
     with pytest.raises(
         CertificateError, match=r"'north' is signed as a member, and this needs a server; .*--role server"
