@@ -51,6 +51,11 @@ def member_of(file, trial, sites, folder, name="north", data=None):
     return Member(file, *mine, audit=None, tell=tell_nobody)
 
 
+def at_once(run):
+    """Run what must not even begin; were it to begin, it would wait for others."""
+    return asyncio.run(asyncio.wait_for(run, 10))
+
+
 @asynccontextmanager
 async def serving(file, trial, folder, *, resume=False, tell=tell_nobody):
     """A server that listens; it is broken off at the end."""
@@ -120,11 +125,11 @@ def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, 
     member_of(file, trial, sites, folder)._journal().close()
     other = replace(file, limits=replace(file.limits, min_support=7))
     with pytest.raises(JournalError, match=r"member\.journal"):
-        asyncio.run(member_of(other, trial, sites, folder).run(host="localhost", port=1))
+        at_once(member_of(other, trial, sites, folder).run(host="localhost", port=1))
     again = member_of(file, trial, sites, folder)
     again.session.name = "south"
     with pytest.raises(JournalError, match=r"member\.journal"):
-        asyncio.run(again.run(host="localhost", port=1))
+        at_once(again.run(host="localhost", port=1))
     member_of(file, trial, sites, folder)._journal().close()  # it was left as it was, and is this one's
 
 
@@ -141,5 +146,5 @@ def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_pa
     server._begin_journal(bytes(16), folder / SERVER_JOURNAL)(3).close()
     other = replace(file, limits=replace(file.limits, min_support=7))
     with pytest.raises(JournalError, match=r"server\.journal"):
-        asyncio.run(Server(other, trial.server, folder, tell=tell_nobody).run(resume=True, port=0))
+        at_once(Server(other, trial.server, folder, tell=tell_nobody).run(resume=True, port=0))
     gc.collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -32,21 +33,27 @@ def steps(monkeypatch):
 
         monkeypatch.setattr(where, name, done)
 
+    def forced(descriptor):
+        found = os.fstat(descriptor)
+        return ("forced", "names" if stat.S_ISDIR(found.st_mode) else found.st_size)
+
     for name in ("fsync", "fdatasync"):
-        spy(os, name, lambda descriptor: ("forced", os.fstat(descriptor).st_size))
+        spy(os, name, forced)
     spy(Path, "replace", lambda _path, target: ("moved", Path(target).name))
     return seen
 
 
 def test_a_private_file_is_forced_whole_before_it_takes_its_place(tmp_path, steps):
     write_private(tmp_path / "ledger.json", b"12345")
-    assert steps == [("forced", 5), ("moved", "ledger.json")]
+    assert steps == [("forced", 5), ("moved", "ledger.json"), ("forced", "names")]
 
 
 def test_the_book_of_a_ca_is_forced_before_it_takes_its_place(authority, steps):
     authority.renew_list(now=NOW)
     at = steps.index(("moved", "ledger.json"))
     assert steps[at - 1] == ("forced", (authority.folder / "ledger.json").stat().st_size)
+    assert steps[at + 1] == ("forced", "names")
+    assert at < steps.index(("moved", "crl.pem"))  # a certificate that is not in the book could not be revoked
 
 
 def test_a_journal_is_forced_now_and_then_and_at_its_end(tmp_path, steps, monkeypatch):

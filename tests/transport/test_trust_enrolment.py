@@ -157,6 +157,15 @@ def test_the_parts_by_themselves(authority, tmp_path):
     assert Identity.load(files).certificate == Identity.load(folder).certificate
 
 
+def test_a_long_list_in_the_folder_counts_for_a_new_certificate(trial):
+    """Lists may be longer than keys and certificates."""
+    folder = trial.folder / "north"
+    listed = folder / "crl.pem"
+    listed.write_bytes(b"# a comment\n" * (key_files.MOST_BYTES // 12 + 1) + listed.read_bytes())
+    signed = trial.authority.sign((folder / "north.csr").read_bytes(), now=NOW)
+    assert install(folder, signed.certificate, now=NOW).name == "north"
+
+
 def test_what_does_not_belong_is_not_installed(trial, authority, tmp_path):
     ca = pem(authority.certificate)
     folder = tmp_path / "west"

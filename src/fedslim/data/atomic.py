@@ -123,6 +123,17 @@ def write_private(path: Path, content: bytes) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
+    _force_names(Path(os.path.realpath(path)).parent)
+
+
+def _force_names(folder: Path) -> None:
+    """Have the disk know the names in a folder: after a power cut, a file may else be the one it has replaced."""
+    with suppress(OSError):  # some systems open no folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def make_folder_for(path: Path) -> None:
