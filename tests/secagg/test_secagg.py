@@ -232,6 +232,12 @@ def test_names_cannot_be_shifted_into_each_other():
     assert a.agree("ab", "c", b.public, run=RUN) != a.agree("a", "bc", b.public, run=RUN)
 
 
+def test_nor_into_a_key_that_looks_like_a_name():
+    """Keys stand between the names, and whoever makes one by hand can have any bytes in it."""
+    own, theirs = AgreementKey.from_random(bytes(range(32))), b"a" * 32
+    assert own.agree("ab", "0", theirs, run=b"run") != own.agree("b", "0a", theirs, run=b"run")
+
+
 @pytest.mark.parametrize("key", [b"", b"short", bytes(32), (1).to_bytes(32, "little"), bytes(33)])
 def test_weak_and_malformed_keys_are_refused(key):
     with pytest.raises(KeyAgreementError, match="'b' is not a usable X25519 public key"):

@@ -180,6 +180,14 @@ def test_other_data_are_allowed_with_a_warning_of_what_both_results_reveal(file,
     assert len(ledger.entries().answers) == 2
 
 
+def test_data_of_the_same_size_may_be_other_data(file, ledger):
+    ledger.record(file, DATA, b"run 1", now=NOW)
+    fewer = among(file, "abc")
+    with pytest.raises(LedgerError, match="'d' alone"):
+        ledger.check(fewer, DATA)
+    assert len(ledger.check(fewer, replace(OTHER, transactions=DATA.transactions))) == 1
+
+
 def test_one_member_fewer_on_other_data_is_warned_of(file, ledger):
     ledger.record(file, DATA, b"run 1", now=NOW)
     [told] = ledger.check(among(file, "abc"), OTHER)
