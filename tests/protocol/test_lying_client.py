@@ -191,6 +191,16 @@ def test_one_lie_ends_the_run_for_all(number, nth):
         pytest.fail("a masked answer that is none was added up")
 
 
+@pytest.mark.parametrize("pair", [(1, 0), (1, 1), (7, 2)])
+@pytest.mark.parametrize("nth", [0, 1])
+def test_sa_takes_no_pair_in_the_wrong_order(pair, nth):
+    """In the index it would be another pair than the same one in the right order."""
+    x, y = (vector([end]) for end in pair)
+    line = play("sa", instead(m.Structure, with_(x=x, y=y), nth=nth))
+    assert line.failed is not None
+    assert repr(LIAR) in line.failed.reason
+
+
 def test_counts_too_large_for_memory_end_the_run():
     """As far as `most_transactions` allows; an honest federation does not come near."""
 
@@ -411,6 +421,16 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
         server.receive("c2", msgspec.structs.replace(second, **change), 0.0)
     epoch, roster = server.receive("c2", second, 0.0)
     assert (epoch, type(roster.message)) == (NewEpoch(0), m.Roster)
+
+
+def test_two_members_do_not_have_one_key():
+    """Whoever has the key of another cancels its masks; with its own, it has none."""
+    server, first, second = joins()
+    server.receive("c1", first, 0.0)
+    with pytest.raises(ProtocolError, match="'c2' .*'c1'"):
+        server.receive("c2", msgspec.structs.replace(second, key=first.key), 0.0)
+    server.receive("c2", second, 0.0)
+    assert server.gathered
 
 
 def test_whoever_comes_first_does_not_say_what_was_agreed():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -196,6 +198,29 @@ def test_one_member_fewer_on_other_data_is_warned_of(file, ledger):
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["record", "allow"])
+def test_nobody_else_writes_it_meanwhile(file, ledger, monkeypatch, what):
+    """Otherwise each of two processes could find nothing against it, and the later one forget the other's entry."""
+    real, locked = AnswerLedger._write, []
+
+    def write(self, entries):
+        descriptor = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked.append(True)
+        finally:
+            os.close(descriptor)
+        real(self, entries)
+
+    monkeypatch.setattr(AnswerLedger, "_write", write)
+    if what == "record":
+        ledger.record(file, DATA, b"run 1", now=NOW)
+    else:
+        ledger.allow(file, "", now=NOW)
+    assert locked == [True]
 
 
 def test_runs_are_counted_once_each(file, ledger):

@@ -9,6 +9,7 @@ import ssl
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -321,6 +322,27 @@ def test_a_server_is_no_member(trial):
     refused, alerted = handshake(server_context(trial.server, now=NOW), loose_client(trial.server))
     assert why(refused) == OTHER_ROLE
     assert why(alerted).endswith("ALERT_UNSUPPORTED_CERTIFICATE")
+
+
+def test_a_name_is_taken_from_a_certificate_of_the_right_role_only(trial):
+    """TLS has looked at the role before; should it not, who is there is not known either."""
+
+    def connection(context, shown, *, server_side):
+        return SimpleNamespace(
+            context=context,
+            server_side=server_side,
+            server_hostname=None if server_side else "localhost",
+            version=lambda: "TLSv1.3",
+            getpeercert=lambda binary_form: shown.certificate_der if binary_form else None,
+        )
+
+    server, north = trial.server, trial.members[0]
+    ours, theirs = server_context(server, now=NOW), client_context(north, now=NOW)
+    assert peer_name(connection(ours, north, server_side=True)) == "north"
+    assert peer_name(connection(theirs, server, server_side=False)) == "server"
+    for context, shown, side in ((ours, server, True), (theirs, north, False)):
+        with pytest.raises(UntrustedError, match=repr(shown.name)):
+            peer_name(connection(context, shown, server_side=side))
 
 
 def test_a_member_cannot_sign_another(trial, tmp_path):
