@@ -324,7 +324,7 @@ def in_order(elements, counts, total=2000):
 
 
 def test_of_equal_gains_the_union_used_more_comes_first():
-    """What a pair gains without spelling less half a bit is what its elements cost to spell: half a bit each is left."""
+    """Spelling costs each pair all but half a bit of what it would gain without: exactly half a bit is left."""
     elements, total, in_use = NumberedElements(4), 2000, 4
     elements.usage[:4] = 20
     for x, c in ((0, 3), (2, 5)):

@@ -427,7 +427,7 @@ def test_two_members_do_not_have_one_key():
     """Whoever has the key of another cancels its masks; with its own, it has none."""
     server, first, second = joins()
     server.receive("c1", first, 0.0)
-    with pytest.raises(ProtocolError, match="'c2' .*'c1'"):
+    with pytest.raises(ProtocolError, match=r"'c2' .*'c1'"):
         server.receive("c2", msgspec.structs.replace(second, key=first.key), 0.0)
     server.receive("c2", second, 0.0)
     assert server.gathered

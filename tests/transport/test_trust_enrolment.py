@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -80,6 +81,13 @@ def test_keys_under_a_passphrase(tmp_path):
         Identity.load(tmp_path / "fed", "some other words")
     with pytest.raises(CertificateError, match="the passphrase is wrong"):
         Authority.open(tmp_path / "ca", "some other words")
+
+
+def test_a_passphrase_takes_long_to_guess(tmp_path):
+    """The number of rounds stands in the file, as DER has it: an integer of three bytes."""
+    key_files.write_key(key_files.new_key(), tmp_path / "key.pem", WORDS)
+    lines = (tmp_path / "key.pem").read_bytes().splitlines()
+    assert b"\x02\x03" + (600_000).to_bytes(3, "big") in base64.b64decode(b"".join(lines[1:-1]))
 
 
 def test_a_key_whose_file_changed_is_told_and_no_terminal_asked(trial):
