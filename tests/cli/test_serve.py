@@ -11,6 +11,7 @@ import pytest
 
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
+from fedslim.transport.policy import write_policy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "attacks"))
 from deployment import Deployment
@@ -40,7 +41,7 @@ def client(fedslim, deployment):
     columns = ("--transaction-column", "transaction", "--item-column", "item")
     shared = ("--secret", folder / "secret.txt", "--vocabulary", folder / "vocabulary.json")
     command = ("client", deployment.files.file, "--out", out_of(deployment, "north"), *own, *columns, *shared)
-    return lambda: fedslim(*command)
+    return lambda *more: fedslim(*command, *more)
 
 
 @pytest.fixture
@@ -97,3 +98,17 @@ def test_a_server_that_cannot_save_its_results_says_so_and_keeps_its_journal(ser
     out = out_of(deployment, "server")
     check(server, out, "server.journal", "run.json", full_disk)
     assert len(load_run(out).code_table) > 0
+
+
+def test_a_client_is_the_one_in_its_certificate(client):
+    ran = client("--name", "south")
+    assert (ran.code, ran.out) == (2, "")
+    assert all(name in ran.only_line for name in ("'north'", "'south'", "--name"))
+
+
+def test_a_policy_is_looked_at_before_anything_else(client, tmp_path):
+    """Whatever is wrong with keys and data, it is not even opened for a federation that is not allowed."""
+    write_policy(tmp_path / "policy.toml", policy_min_members=9)
+    ran = client("--policy", tmp_path / "policy.toml", "--identity", tmp_path / "none", "--data", tmp_path / "none.csv")
+    assert (ran.code, ran.out) == (2, "")
+    assert "policy.min_members" in ran.only_line

@@ -15,8 +15,16 @@ import pytest
 
 from fedslim.errors import InputError
 from fedslim.experiments import EXPERIMENTS, Cell, Setting, Store
-from fedslim.experiments.running import Runner
-from fedslim.experiments.tables import Outcome, as_markdown, tabulate, tabulate_references
+from fedslim.experiments.declarations import Column
+from fedslim.experiments.running import Runner, State
+from fedslim.experiments.tables import (
+    Outcome,
+    ResultTable,
+    _difference,
+    as_markdown,
+    tabulate,
+    tabulate_references,
+)
 from fedslim.experiments.worker import _at_budgets, run_cells
 from fedslim.mdl import mine
 
@@ -363,3 +371,24 @@ def test_a_budget_is_a_part_of_the_seconds_of_the_run():
         "L_percent_at_1.000": 50.0,
     }
     assert _at_budgets(SimpleNamespace(history=history, seconds=99.0))["L_percent_at_0.010"] == 100.0
+
+
+def test_the_time_left_is_that_of_the_cells_that_are_to_be_run():
+    """Ten cells, four of them kept: two were run in ten seconds, and four are left."""
+    state = State(10, done=1, kept=4, failed=1, began=time.monotonic() - 10.0)
+    assert 1.5 < state.remaining / state.seconds < 2.5
+    assert State(10, kept=4).remaining is None
+
+
+def test_bytes_are_compared_by_how_many_times():
+    column = Column("bytes_total", "BT", 0, "bytes")
+    found = [
+        _difference(column, ours, papers) for ours, papers in ((10.0, 40.0), (400.0, 10.0), (5.0, 5.0), (0.0, 5.0))
+    ]
+    assert found == ["4.0× less", "40× more", "1.0× less", ""]
+    assert _difference(Column("f1", "F1", 2), 0.5, 0.75) == "−0.25"
+
+
+def test_a_bar_in_a_cell_is_no_end_of_it():
+    text = as_markdown(ResultTable(["a|b", "c"], 1, [["x|y", "1"]]))
+    assert text.splitlines() == ["| a\\|b | c |", "| --- | ---: |", "| x\\|y | 1 |"]
