@@ -267,3 +267,17 @@ def test_the_least_size_of_dominant_itemsets_is_that_asked_for():
 
 def test_sums_are_masked_unless_somebody_says_otherwise():
     assert simulate([SMALL] * 2, max_rounds=1).masked
+
+
+def test_the_history_tells_no_exact_bits_where_counts_are_withheld():
+    """They are a function of the counts, which could be found by trying."""
+    sites = iid(load("encounters").take(range(300)), 3, seed=0)
+    for least in (1, 5):
+        steps = simulate(sites, min_count=least, max_rounds=40).history
+        exact = [
+            step
+            for step in steps
+            if step["bits_total"] != float(f"{step['bits_total']:.2g}") or step["L_percent"] != round(step["L_percent"])
+        ]
+        assert len(steps) > 1
+        assert bool(exact) == (least == 1)
