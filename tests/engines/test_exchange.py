@@ -22,6 +22,10 @@ from fedslim.protocol import messages as m
 from fedslim.transport.answered import AnswerLedger
 
 
+MOST_CALLS = 5_000
+"""Many times what a run takes."""
+
+
 class Sites:
     """An engine in one process: it calls the members, unless a test has something else in mind."""
 
@@ -39,6 +43,7 @@ class Sites:
     def call(self, frames, within):
         assert within > 0
         self.calls += 1
+        assert self.calls < MOST_CALLS, "it does not come to an end"
         replies, failures = {}, {}
         for name, frame in frames.items():
             try:
