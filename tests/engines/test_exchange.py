@@ -21,7 +21,6 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.answered import AnswerLedger
 
-
 MOST_CALLS = 5_000
 """Many times what a run takes."""
 
