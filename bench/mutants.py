@@ -79,7 +79,7 @@ def fate(mutant: Mutant, python: str, *, wide: bool) -> tuple[str, str]:
             )
         except subprocess.TimeoutExpired:
             return "caught", "it hangs"
-    lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
     if lines:
         return "caught", lines[0].split(" ", 1)[1].split(" - ")[0]
     if ran.returncode == FAILED:
