@@ -6,6 +6,8 @@ import pytest
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import code_table, packed_table
+from fedslim.protocol.wants import Final
+from fedslim.secagg import Ring
 
 SUPPORTS = [5, 4, 3]
 
@@ -44,3 +46,18 @@ def test_nor_does_a_server_send_one(usage, support):
     packed_table([((0, 1), 2, 3, 2)], SUPPORTS, 6)
     with pytest.raises(ProtocolError):
         packed_table([((0, 1), usage, support, 2)], SUPPORTS, 6)
+
+
+@pytest.mark.parametrize("members", [0, 3])
+def test_final_counts_are_usages_then_supports_then_who_has_them(members):
+    want = Final(2, 3, 100, members)
+    words = np.zeros(want.words, np.uint64)
+    ring, few = Ring.for_sums_up_to(100), Ring.for_sums_up_to(3)
+    split = ring.words(4)
+    ring.put(words[:split], np.arange(4, dtype=np.int32), np.array([10, 20, 30, 40]), length=4)
+    if members:
+        few.put(words[split:], np.arange(5, dtype=np.int32), np.array([1, 2, 3, 2, 1]), length=5)
+    found = want.read(words)
+    assert (found.usages.tolist(), found.supports.tolist()) == ([10, 20], [30, 40])
+    if members:
+        assert (found.members.tolist(), found.members_with_item.tolist()) == ([1, 2], [3, 2, 1])

@@ -83,6 +83,13 @@ def test_keys_under_a_passphrase(tmp_path):
         Authority.open(tmp_path / "ca", "some other words")
 
 
+def test_a_key_beside_the_certificate_of_another_is_refused(trial):
+    north, south = (trial.folder / name for name in ("north", "south"))
+    (north / "key.pem").write_bytes((south / "key.pem").read_bytes())
+    with pytest.raises(CertificateError, match=r"certificate\.pem: .*key\.pem"):
+        Identity.load(north)
+
+
 def test_a_passphrase_takes_long_to_guess(tmp_path):
     """The number of rounds stands in the file, as DER has it: an integer of three bytes."""
     key_files.write_key(key_files.new_key(), tmp_path / "key.pem", WORDS)
