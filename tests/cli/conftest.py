@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedslim.cli import main
+from fedslim.cli import main, progress
 
 COMMAND = (sys.executable, "-m", "fedslim")
 PATIENCE = 180.0
@@ -46,8 +46,10 @@ def _plain_surroundings(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def fedslim(capsys):
-    """Runs a command in this process."""
+def fedslim(capsys, monkeypatch):
+    """Runs a command in this process, which however slow the machine is does not say that it takes long."""
+    monkeypatch.setattr(progress, "WORTH_TELLING", PATIENCE)
+    monkeypatch.setattr(progress, "FIRST_LINE", float("inf"))
 
     def run(*arguments):
         capsys.readouterr()

@@ -206,37 +206,47 @@ def test_names_and_hosts_are_checked_first(refused, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_there_is_no_ca(refused, fine):
-    assert "there is no CA in this folder; name another with --ca" in refused("ca", "list")
-    assert "there is no CA in this folder" in refused("ca", "revoke", "hospital-a")
+def test_where_there_is_no_ca(refused, fine, tmp_path):
+    for command in (("ca", "list"), ("ca", "revoke", "hospital-a")):
+        told = refused(*command)
+        assert ("ca/ca.pem" in told, "--ca" in told) == (True, True)
     fine("enroll", "--name", "a", "--out", "a")
-    assert "there is no CA in this folder" in refused("ca", "sign", "a/a.csr")
-    assert "there is no such file" in refused("ca", "sign", "nothing.csr")
+    assert "ca/ca.pem" in refused("ca", "sign", "a/a.csr")
+    assert "nothing.csr" in refused("ca", "sign", "nothing.csr")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]  # nothing is made by asking
 
 
-def test_whose_word_it_is(fine, refused):
+def test_whose_word_it_is(fine, refused, tmp_path):
     fine("ca", "init")
     fine("enroll", "--name", "a", "--out", "a")
     fine("ca", "sign", "a/a.csr")
-    assert "a/a.pem: whose word is this?" in refused("enroll", "install", "a/a.pem", "--out", "a")
-    wrong = refused("enroll", "install", "a/a.pem", "--out", "a", "--fingerprint", "00" * 32)
-    assert "there is no CA with the fingerprint" in wrong
-    assert "the certificate has not come yet" in refused("enroll", "show", "a")
+    told = refused("enroll", "install", "a/a.pem", "--out", "a")
+    assert all(part in told for part in ("a/a.pem", "--fingerprint", "--ca"))
+    told = refused("enroll", "install", "a/a.pem", "--out", "a", "--fingerprint", "00" * 32)
+    assert "00" * 32 in told
+    assert "a/certificate.pem" in refused("enroll", "show", "a")
+    installed = ("certificate.pem", "ca.pem", "crl.pem")
+    assert not any((tmp_path / "a" / name).exists() for name in installed)
     fine("enroll", "install", "a/a.pem", "--out", "a", "--ca", "ca/ca.pem", "--crl", "ca/crl.pem")
+    assert all((tmp_path / "a" / name).exists() for name in installed)
 
 
 @pytest.mark.usefixtures("federation")
 def test_a_key_that_others_may_read(refused, tmp_path):
     (tmp_path / "hospital-a" / "key.pem").chmod(0o640)
-    assert "hospital-a/key.pem: others may read or change this private key" in refused("enroll", "show", "hospital-a")
+    told = refused("enroll", "show", "hospital-a")
+    assert ("hospital-a/key.pem" in told, "640" in told) == (True, True)
     (tmp_path / "ca" / "ca.key").chmod(0o604)
-    assert "ca/ca.key: others may read or change this private key" in refused("ca", "crl")
+    told = refused("ca", "crl")
+    assert ("ca/ca.key" in told, "604" in told) == (True, True)
 
 
 @pytest.mark.usefixtures("federation")
-def test_names_that_were_never_signed(refused):
-    assert "has signed nothing for 'hospital-b'" in refused("ca", "revoke", "hospital-b")
-    assert "cannot be the name of a member" in refused("ca", "revoke", "\x1b[2J")
+def test_names_that_were_never_signed(refused, tmp_path):
+    before = (tmp_path / "ca" / "ledger.json").read_bytes()
+    assert "'hospital-b'" in refused("ca", "revoke", "hospital-b")
+    assert "\x1b" not in refused("ca", "revoke", "\x1b[2J")
+    assert (tmp_path / "ca" / "ledger.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
@@ -311,9 +321,11 @@ def test_a_ca_that_ends_is_told_in_time(fine, fedslim, later):
     fine("ca", "init", "--days", "60")
     fine("enroll", "--name", "a", "--out", "a")
     later(50)
-    assert "warning: the CA 'fedslim CA' ends in 9 days" in fedslim("ca", "sign", "a/a.csr").only_line
+    ran = fedslim("ca", "sign", "a/a.csr")
+    assert (ran.code, ran.only_line.startswith("fedslim: warning: the CA 'fedslim CA' ends in 9 days")) == (0, True)
     later(61)
-    assert "this CA has expired on" in fedslim("ca", "sign", "a/a.csr").only_line
+    ran = fedslim("ca", "sign", "a/a.csr")
+    assert (ran.code, ran.out, ran.only_line.startswith("fedslim: error: ")) == (2, "", True)
 
 
 # -- passphrases -----------------------------------------------------------------------------------------------------
@@ -357,7 +369,7 @@ def test_a_passphrase_from_a_file(fine, refused, tmp_path):
     assert WORDS not in told
 
 
-def test_a_passphrase_that_is_asked_for(fine, refused, monkeypatch):
+def test_a_passphrase_that_is_asked_for(fine, refused, monkeypatch, tmp_path):
     answers = []
     monkeypatch.setattr(passphrases, "is_terminal", lambda _: True)
     monkeypatch.setattr(passphrases, "getpass", lambda _: answers.pop(0))
@@ -366,11 +378,11 @@ def test_a_passphrase_that_is_asked_for(fine, refused, monkeypatch):
     answers[:] = [WORDS]
     fine("ca", "crl")
     answers[:] = [WORDS, WORDS + "!"]
-    assert "the two passphrases are different; nothing was made" in refused(
-        "enroll", "--name", "a", "--out", "a", "--passphrase"
-    )
+    refused("enroll", "--name", "a", "--out", "a", "--passphrase")
+    assert answers == []
     answers[:] = ["short"]  # and it is not asked for again
-    assert "it needs 12 characters or more" in refused("enroll", "--name", "a", "--out", "a", "--passphrase")
+    assert "short" not in refused("enroll", "--name", "a", "--out", "a", "--passphrase").partition(":")[2]
+    assert (answers, (tmp_path / "a").exists()) == ([], False)
 
 
 def test_a_passphrase_that_is_no_text(refused, monkeypatch, tmp_path):

@@ -62,7 +62,9 @@ def test_get_prints_the_path_and_nothing_else(fedslim, tiny):
 
 def test_what_was_got_can_be_mined_by_name(fedslim, tiny):
     fedslim("data", "get", "tiny", "--from", tiny)
-    assert "tiny: 2 transactions, 3 items" in fedslim("mine", "tiny").out
+    ran = fedslim("mine", "tiny", "--json")
+    record = json.loads(ran.out)
+    assert (ran.code, record["data"], record["transactions"], record["items"]) == (0, "tiny", 2, 3)
 
 
 def test_a_wrong_file_is_refused(fedslim, tiny):

@@ -241,6 +241,9 @@ def test_the_folder_of_the_table_is_made(fedslim, baskets, tmp_path):
     [
         ("folder", "folder"),
         ("baskets.dat", "would be lost"),
+        ("folder/../baskets.dat", "would be lost"),
+        ("link", "would be lost"),
+        ("twin", "would be lost"),
         ("baskets.dat/table.json", "is a file"),
         ("fifo", "ordinary file"),
         ("x" * 300, "cannot be written"),
@@ -251,6 +254,8 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_done(fedslim, baskets
     monkeypatch.chdir(baskets.parent)
     os.mkfifo("fifo")
     (baskets.parent / "folder").mkdir()
+    (baskets.parent / "link").symlink_to("baskets.dat")
+    (baskets.parent / "twin").hardlink_to("baskets.dat")
     before = baskets.read_bytes()
     ran = fedslim("mine", "baskets.dat", "--out", out)
     assert (ran.code, ran.out) == (2, "")

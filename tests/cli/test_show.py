@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+from fedslim.mdl.codetable import CodeTable
+
 
 def test_show_is_what_mine_showed(fedslim, tmp_path):
     out = tmp_path / "table.json"
@@ -35,3 +37,14 @@ def test_what_is_no_code_table_is_refused(fedslim, baskets):
     ran = fedslim("show", baskets)
     assert ran.code == 2
     assert str(baskets) in ran.only_line
+
+
+def test_figures_are_those_of_the_table(fedslim, baskets, tmp_path):
+    out = tmp_path / "table.json"
+    told = json.loads(fedslim("mine", baskets, "--json", "--out", out).out)
+    c = CodeTable.load(out).compression
+    for end, bits in (("", c.after), ("_before", c.before)):
+        parts = tuple(told[f"bits_{part}{end}"] for part in ("total", "data", "model"))
+        assert parts == (bits.total, bits.data, bits.model)
+        assert bits.data != bits.model
+    assert (told["L_percent"], told["L_data_percent"]) == (c.L_percent, c.L_data_percent)

@@ -59,6 +59,8 @@ def test_any_iterable_of_iterables_is_taken():
         (b"1 2", "cannot take transactions from bytes"),
         (np.array([1, 0]), "the array has 1 dimension"),
         (np.array([[1, 2]]), "values other than 0 and 1"),
+        (np.array([[1, -1]]), "values other than 0 and 1"),
+        (np.array([[1, 0.5]]), "values other than 0 and 1"),
         (np.array([[np.nan, 1]]), "values other than 0 and 1"),
         (sparse.csr_array(np.array([[0, 3]])), "values other than 0 and 1"),
         ("no/such/file.dat", "neither a file that exists nor a data set known by name"),

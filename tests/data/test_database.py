@@ -152,3 +152,18 @@ def test_arrays_that_contradict_each_other_are_refused(offsets, items, vocabular
 def test_pairs_out_of_range_are_refused_rather_than_wrapped_into_a_neighbour(tids, ids):
     with pytest.raises(DataError, match="must lie between"):
         TransactionDatabase.from_pairs(np.array(tids), np.array(ids), ["a", "b"], transactions=1)
+
+
+def test_a_digest_is_that_of_the_transactions_their_order_and_the_labels():
+    rows = [["a", "b"], ["b"]]
+    same = [TransactionDatabase.from_transactions(rows, name=name) for name in ("one", "another")]
+    others = (
+        [["b"], ["a", "b"]],
+        [["a", "b"], ["a"]],
+        [["a"], ["b"]],
+        [["a", "c"], ["c"]],
+        [["a", "b", "b"], ["b"], []],
+    )
+    digests = {database.digest() for database in (*same, *map(TransactionDatabase.from_transactions, others))}
+    assert same[0].digest() == same[1].digest()
+    assert len(digests) == 1 + len(others)

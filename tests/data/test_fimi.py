@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fedslim.data import TransactionDatabase, read, textstream, write_fimi
+from fedslim.data import TransactionDatabase, fimi, read, textstream, write_fimi
 from fedslim.errors import DataError, ParameterError
 
 QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -100,6 +100,13 @@ def test_labels_that_are_no_numbers_are_numbered_from_one(tmp_path):
 def test_packed_files_of_equal_data_are_equal(tmp_path):
     db = TransactionDatabase.from_transactions([[1, 2], [3]])
     assert write_fimi(db, tmp_path / "a.dat.gz").read_bytes() == write_fimi(db, tmp_path / "b.dat.gz").read_bytes()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_how_many_rows_are_written_at_a_time_makes_no_difference(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(fimi, "_ROWS_PER_WRITE", rows)
+    db = TransactionDatabase.from_transactions([[1, 2], [], [3], [1], [2, 3], []])
+    assert write_fimi(db, tmp_path / "a.dat").read_text() == "1 2\n\n3\n1\n2 3\n\n"
 
 
 def test_nothing_to_write_is_told(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,9 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.answered import AnswerLedger
+
+MOST_CALLS = 5_000
+"""Many times what a run takes."""
 
 
 class Sites:
@@ -38,6 +42,7 @@ class Sites:
     def call(self, frames, within):
         assert within > 0
         self.calls += 1
+        assert self.calls < MOST_CALLS, "it does not come to an end"
         replies, failures = {}, {}
         for name, frame in frames.items():
             try:
@@ -263,6 +268,21 @@ def test_a_site_that_says_what_it_may_not_say_ends_the_run(tmp_path, hospitals, 
     with pytest.raises(RunError, match="member 'west'"):
         sites.run()
     assert len(sites.table()) > 0
+
+
+def test_a_frame_is_no_longer_than_what_it_may_say_even_if_little_is_in_it(tmp_path, hospitals):
+    """Nothing in 200,000 blocks of zlib unpacks to nothing, and is a megabyte to receive and to keep."""
+
+    def stuffed(frame):
+        packed = frame[framing.PREFIX_BYTES :]
+        data = packed[:2] + b"\0\0\0\xff\xff" * 200_000 + packed[2:]
+        assert zlib.decompress(data) == zlib.decompress(packed)
+        return len(data).to_bytes(framing.PREFIX_BYTES, "big") + data
+
+    sites = Sites(tmp_path, hospitals)
+    sites.meddle["west"] = after(5, lambda frame, answer, late: stuffed(answer(frame)) if late == 1 else answer(frame))
+    with pytest.raises(RunError, match="member 'west'"):
+        sites.run()
 
 
 def test_a_site_that_never_comes_is_named_where_there_is_no_result_yet(tmp_path, hospitals):

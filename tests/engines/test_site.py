@@ -9,7 +9,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from fedslim.engines.exchange import JOIN, WORKING
@@ -21,6 +22,7 @@ from fedslim.errors import CertificateError, ConfigurationError, DataError, Untr
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.transport.answered import AnswerLedger, Snapshot
+from fedslim.transport.trust import Statement
 
 
 @pytest.fixture
@@ -254,6 +256,25 @@ def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
         south.check("server", b"key", north.certificate, north.sign(b"key"))
     with pytest.raises(CertificateError, match="is that of 'server'"):
         KitTrust.load(kits / "server", place.federation, "north")
+
+
+def test_a_signature_on_something_else_that_the_key_signs_is_no_use(trusts, kits, place):
+    """NVFlare signs with the same key what its server sends: a statement of ours among it must not count."""
+    north, south = trusts["north"], trusts["south"]
+    federation = bytes.fromhex(place.federation.federation.id) + place.federation.digest()
+    key = load_pem_private_key((kits / "north" / "client.key").read_bytes(), None)
+    sha = hashes.SHA256()
+    for statement, check in (
+        (Statement.agreement_key(federation, "north", b"key"), south.check),
+        (Statement.roster(federation, "north", b"key"), south.check_roster),
+    ):
+        for purpose in (b"\0fedslim over NVFlare: ", b""):
+            signature = key.sign(purpose + statement.encoded, PSS(MGF1(sha), PSS.DIGEST_LENGTH), sha)
+            if purpose:
+                check("north", b"key", north.certificate, signature)
+                continue
+            with pytest.raises(UntrustedError, match="'north'"):
+                check("north", b"key", north.certificate, signature)
 
 
 def test_members_with_different_files_do_not_believe_each_other(trusts, kits, tmp_path, hospitals):

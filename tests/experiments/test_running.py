@@ -8,15 +8,24 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from fedslim.errors import InputError
 from fedslim.experiments import EXPERIMENTS, Cell, Setting, Store
-from fedslim.experiments.running import Runner
-from fedslim.experiments.tables import Outcome, as_markdown, tabulate, tabulate_references
-from fedslim.experiments.worker import run_cells
+from fedslim.experiments.declarations import Column
+from fedslim.experiments.running import Runner, State
+from fedslim.experiments.tables import (
+    Outcome,
+    ResultTable,
+    _difference,
+    as_markdown,
+    tabulate,
+    tabulate_references,
+)
+from fedslim.experiments.worker import _at_budgets, run_cells
 from fedslim.mdl import mine
 
 LARGE = "accidents-like:20000"
@@ -338,3 +347,48 @@ def test_a_table_has_ours_the_papers_and_the_difference(ran, monkeypatch):
     assert by_row["one place", "ours"]["F1"] == "–"
     text = as_markdown(table)
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()} == {len(table.head) + 1}
+
+
+def test_a_table_that_another_version_kept_is_not_used(ran, monkeypatch):
+    """What another version mines may be another table."""
+    from fedslim.data import load
+
+    store, digest = ran[0], load("encounters").digest()
+    assert store.centralised("encounters", digest) is not None
+    monkeypatch.setattr("fedslim.experiments.store.__version__", "0.0.0")
+    assert store.centralised("encounters", digest) is None
+
+
+def test_a_budget_is_a_part_of_the_seconds_of_the_run():
+    steps = [(1.0, 80.0), (10.0, 70.0), (33.0, 60.0), (100.0, 50.0)]
+    history = [{"seconds": seconds, "L_percent": percent} for seconds, percent in steps]
+    found = _at_budgets(SimpleNamespace(history=history, seconds=100.0))
+    assert found == {
+        "L_percent_at_0.010": 80.0,  # reached just then
+        "L_percent_at_0.030": 80.0,
+        "L_percent_at_0.100": 70.0,
+        "L_percent_at_0.333": 60.0,
+        "L_percent_at_1.000": 50.0,
+    }
+    assert _at_budgets(SimpleNamespace(history=history, seconds=99.0))["L_percent_at_0.010"] == 100.0
+
+
+def test_the_time_left_is_that_of_the_cells_that_are_to_be_run():
+    """Ten cells, four of them kept: two were run in ten seconds, and four are left."""
+    state = State(10, done=1, kept=4, failed=1, began=time.monotonic() - 10.0)
+    assert 1.5 < state.remaining / state.seconds < 2.5
+    assert State(10, kept=4).remaining is None
+
+
+def test_bytes_are_compared_by_how_many_times():
+    column = Column("bytes_total", "BT", 0, "bytes")
+    found = [
+        _difference(column, ours, papers) for ours, papers in ((10.0, 40.0), (400.0, 10.0), (5.0, 5.0), (0.0, 5.0))
+    ]
+    assert found == ["4.0× less", "40× more", "1.0× less", ""]
+    assert _difference(Column("f1", "F1", 2), 0.5, 0.75) == "−0.25"
+
+
+def test_a_bar_in_a_cell_is_no_end_of_it():
+    text = as_markdown(ResultTable(["a|b", "c"], 1, [["x|y", "1"]]))
+    assert text.splitlines() == ["| a\\|b | c |", "| --- | ---: |", "| x\\|y | 1 |"]

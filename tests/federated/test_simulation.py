@@ -13,10 +13,13 @@ from fedslim.data import TransactionDatabase, builtin_database, iid, load
 from fedslim.errors import ParameterError
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.federated import simulation as room
+from fedslim.federated.accounting import Account
+from fedslim.federated.simulation import named_sites
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop
 from fedslim.protocol.messages import MOST_MEMBERS
 from fedslim.protocol.variant import VARIANTS
+from fedslim.transport.memory import FrameSent
 
 SMALL = TransactionDatabase.from_transactions([["a", "b", "c"], ["a", "b"], ["c", "d"], ["d"], []] * 6)
 
@@ -96,10 +99,24 @@ def test_masks_change_nothing_but_bytes():
     assert (masked.masked, plain.masked) == (True, False)
 
 
-def test_the_seed_decides_the_bytes_and_not_the_table():
-    one, same, other = (simulate([SMALL, SMALL, SMALL], seed=seed) for seed in (1, 1, 2))
+def test_the_seed_decides_the_bytes_and_not_the_table(monkeypatch):
+    lines = []
+
+    class Listening(Account):
+        def __call__(self, event):
+            if isinstance(event, FrameSent):
+                lines[-1].append(event.data)
+            super().__call__(event)
+
+    monkeypatch.setattr("fedslim.federated.simulation.Account", Listening)
+    found = []
+    for seed in (1, 1, 2):
+        lines.append([])
+        found.append(simulate([SMALL, SMALL, SMALL], seed=seed))
+    one, same, other = found
     assert one.communication == same.communication
     assert one.table == other.table
+    assert lines[0] == lines[1] != lines[2]
 
 
 def test_sites_may_have_no_transactions_and_no_items():
@@ -246,3 +263,36 @@ def test_divide_tells_what_it_cannot_do():
         divide(SMALL, "support-skew", clients=31)
     assert divide(SMALL, clients=3).sizes == iid(SMALL, 3).sizes
     assert divide(SMALL, "support-skew", clients=1, min_dominant=2).scheme == "support-skew"  # mines by itself
+
+
+def test_sites_without_names_are_in_order_as_texts_too():
+    """The server sorts members by their names."""
+    named = named_sites([SMALL] * 12)
+    assert list(named) == sorted(named)
+    assert {"site-01", "site-12"} <= named.keys()
+
+
+def test_the_least_size_of_dominant_itemsets_is_that_asked_for():
+    database = load("encounters").take(range(300))
+    found = {least: divide(database, "support-skew", clients=2, min_dominant=least) for least in (2, 4)}
+    for least, partition in found.items():
+        assert min(len(itemset) for hand in partition.dominant for itemset in hand) >= least
+    assert min(len(itemset) for hand in found[2].dominant for itemset in hand) < 4
+
+
+def test_sums_are_masked_unless_somebody_says_otherwise():
+    assert simulate([SMALL] * 2, max_rounds=1).masked
+
+
+def test_the_history_tells_no_exact_bits_where_counts_are_withheld():
+    """They are a function of the counts, which could be found by trying."""
+    sites = iid(load("encounters").take(range(300)), 3, seed=0)
+    for least in (1, 5):
+        steps = simulate(sites, min_count=least, max_rounds=40).history
+        exact = [
+            step
+            for step in steps
+            if step["bits_total"] != float(f"{step['bits_total']:.2g}") or step["L_percent"] != round(step["L_percent"])
+        ]
+        assert len(steps) > 1
+        assert bool(exact) == (least == 1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from math import log2
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,38 @@ def test_bits_saved_are_what_the_itemset_is_worth_against_spelling_it_out(table)
     assert best.labels == ("bread", "milk")
     assert best.bits_saved > 0
     assert [e.bits_saved for e in table.top()] == sorted((e.bits_saved for e in table.itemsets), reverse=True)
+
+
+def test_of_itemsets_that_save_as_much_the_larger_comes_first_then_that_of_the_first_items():
+    """Supports that are powers of two, so that 4 + 4 and 2 + 3 + 3 bits are equal to the last one."""
+    supports = (4, 4, 4, 4, 16, 8, 8, 16)
+    found = (((2, 3), 4, 4, 4), ((0, 1), 4, 4, 4), ((4, 5, 6), 4, 4, 4))
+    table = CodeTable(tuple("abcdefgh"), 64, supports, (0, 0, 0, 0, 12, 4, 4, 16), found)
+    assert len({e.bits_saved for e in table.itemsets}) == 1
+    assert [e.items for e in table.top()] == [(4, 5, 6), (0, 1), (2, 3)]
+    assert [e.items for e in table.top(2)] == [(4, 5, 6), (0, 1)]
+    # 48 codes, 4 of them this one's; the row itself costs its code and its spelling.
+    assert table.itemsets[0].code_length == pytest.approx(log2(12))
+    assert table.itemsets[0].bits_saved == pytest.approx(4 * (8 - log2(12)) - (log2(12) + 8))
+
+
+def test_occurrences_that_were_merged_have_codes_too():
+    table = CodeTable(("a", "b"), 9, (6, 6), (2, 2), (((0, 1), 4, 4, 4),), min_count=2, other=8)
+    assert table.total_usage == 16
+    assert table.itemsets[0].code_length == 2.0  # 4 of 16
+
+
+@pytest.mark.parametrize(("singles", "other"), [((1, 2), 0), ((2, 2), 1)])
+def test_a_file_holds_no_count_below_the_smallest_that_it_names(tmp_path, singles, other):
+    supports = tuple(4 + single for single in singles)
+    for least in (1, 2):
+        table = CodeTable(("a", "b"), 9, supports, singles, (((0, 1), 4, 4, 4),), min_count=least, other=other)
+        table.save(tmp_path / "table.json")
+        if least == 1:
+            assert CodeTable.load(tmp_path / "table.json") == table
+            continue
+        with pytest.raises(CodeTableError, match="the count 1"):
+            CodeTable.load(tmp_path / "table.json")
 
 
 def test_compression_is_reported_with_both_ratios(table):
@@ -105,6 +138,7 @@ BAD = {
     "transactions": lambda c: c.update(transactions=-1),
     "an item with more than that": lambda c: (c.update(transactions=3), c["itemsets"].clear()),
     "is used 12 times and supported by 3": lambda c: c["itemsets"][0].update(support=3),
+    "supported by 31 of 30 transactions": lambda c: c["itemsets"][0].update(support=31),
     "Expected `int`": lambda c: c.update(transactions="many"),
 }
 

@@ -311,6 +311,42 @@ def test_the_ranking_is_in_order_after_whatever_changed(seed, few):
             assert ranking.best() is None
 
 
+def in_order(elements, counts, total=2000):
+    """The pairs that a ranking proposes one after the other, each with how often it is used."""
+    ranking = MergedRanking(elements, log2_table(100))
+    in_use = int(np.count_nonzero(elements.usage))
+    ranking.take_in(np.zeros(0, np.int32), pair_counts(*counts), total, in_use)
+    found = []
+    while (best := ranking.best()) is not None:
+        found.append((best.pairs[0], best.together, best.gain))
+        ranking.reject(best)
+    return found
+
+
+def test_of_equal_gains_the_union_used_more_comes_first():
+    """Spelling costs each pair all but half a bit of what it would gain without: exactly half a bit is left."""
+    elements, total, in_use = NumberedElements(4), 2000, 4
+    elements.usage[:4] = 20
+    for x, c in ((0, 3), (2, 5)):
+        elements.standard[x] = estimated_gain(20, 20, c, total, in_use, 0.0, 0.0) - 0.5
+    assert in_order(elements, [(0, 1, 3), (2, 3, 5)], total) == [((2, 3), 5, 0.5), ((0, 1), 3, 0.5)]
+
+
+def test_then_the_larger_one_and_then_the_first_in_whichever_block_they_are():
+    items, itemset = 16, (14, 15)
+    elements = NumberedElements(items)
+    elements.add(itemset)
+    elements.usage[: items + 1] = 20
+    pairs = [(x, y) for y in range(items) for x in range(y) if (x, y) != itemset]  # which is an element already
+    pairs += [(x, items) for x in range(items) if x not in itemset]
+    assert len(pairs) > 2 * BLOCK
+    shuffled = random.Random(1).sample(pairs, len(pairs))
+    found = in_order(elements, [(x, y, 7) for x, y in shuffled])
+    assert len({gain for *_, gain in found}) == 1
+    large = [(x, items) for x in range(items) if x not in itemset]
+    assert [pair for pair, *_ in found] == [*large, *sorted(pair for pair in pairs if pair[1] < items)]
+
+
 @settings(max_examples=500)
 @given(st.data())
 def test_no_gain_rises_more_than_the_bounds(data):

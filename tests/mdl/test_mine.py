@@ -9,6 +9,8 @@ import pytest
 from fedslim.data import PLANTED, builtin_database, builtin_sites, generate, load
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
+from fedslim.mdl.effort import policies
+from fedslim.mdl.policy import Policy
 
 GREEDY = {  # L% at most, with the plain greedy
     "ionosphere": 49.7,
@@ -180,3 +182,11 @@ def test_where_kernels_cannot_be_kept_they_are_compiled_for_this_process_only(mo
     monkeypatch.setattr(mining, "forget_caches", lambda: calls.append("forget"))
     mining.prepare.__wrapped__()
     assert calls == ["warm up", "forget", "warm up"]
+
+
+def test_each_effort_runs_what_the_one_below_runs_and_some_more():
+    runs = [policies(Policy(), effort) for effort in (1, 2, 3, 4)]
+    assert [len(each) for each in runs] == [1, 1, 3, 6]
+    assert runs[0] == [Policy()]
+    assert runs[1] == runs[2][:1] == runs[3][:1]
+    assert runs[2] == runs[3][:3]

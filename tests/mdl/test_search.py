@@ -11,7 +11,7 @@ import pytest
 from fedslim.data import TransactionDatabase, generate
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.driver import Stop
+from fedslim.mdl.driver import Stop, drive
 from fedslim.mdl.effort import FREE
 from fedslim.mdl.objective import EXACT, estimated_gain
 from fedslim.mdl.policy import Policy
@@ -167,3 +167,20 @@ def test_ten_thousand_rows_that_promise_the_same_are_no_trouble():
     mined = mine(TransactionDatabase.from_transactions(rows))
     assert mined.converged
     assert {e.labels for e in mined.table.itemsets} == {("a", "x"), ("b", "y")}
+
+
+def test_bits_are_what_they_were_when_a_step_is_undone(monkeypatch):
+    """What progress shows; the search itself goes by differences, and would not notice."""
+    real, off = SlimSearch.rewind, []
+
+    def rewind(self):
+        if moves := real(self):
+            off.append(abs(self.bits_now - self.bits().total))
+        return moves
+
+    monkeypatch.setattr(SlimSearch, "rewind", rewind)
+    for seed in range(12):
+        if len(off) < 3:
+            drive(SlimSearch(14, Policy(min_count=8)), CoverState(database(rows_of(seed))))
+    assert len(off) >= 3
+    assert max(off) < 1e-6

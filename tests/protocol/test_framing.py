@@ -461,3 +461,13 @@ def test_a_vector_that_is_not_what_it_says_is_refused(length, bits, data, most):
 def test_vectors_that_are_refused_say_why(vector, told):
     with pytest.raises(ProtocolError, match=told):
         vector.values()
+
+
+def test_a_message_may_unpack_to_what_its_sender_may_say_and_no_further():
+    """Between that and what a frame may hold there is room for 128 MB of zeros."""
+    message = m.Masked(0, 0, m.Vector(1 << 14, 64, bytes(1 << 17)))
+    plain = framing.to_bytes(message).plain - framing.PREFIX_BYTES
+    data = zlib.compress(msgspec.msgpack.encode(message), 9)
+    assert framing.from_client(data, plain) == message
+    with pytest.raises(FrameError, match="larger than allowed"):
+        framing.from_client(data, plain - 1)

@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import FedslimError, ProtocolError
-from fedslim.protocol import gathering
+from fedslim.mdl.questions import Change, SlotCounts
+from fedslim.protocol import gathering, so
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch
 from fedslim.protocol.legality import MemberState
 from fedslim.protocol.outcome import code_table
+from fedslim.protocol.wants import Trial
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
 
@@ -187,6 +189,16 @@ def test_one_lie_ends_the_run_for_all(number, nth):
         assert all(ending.startswith("ended by the server: ") for ending in told)
     elif kind is m.Masked and not line.refused:
         pytest.fail("a masked answer that is none was added up")
+
+
+@pytest.mark.parametrize("pair", [(1, 0), (1, 1), (7, 2)])
+@pytest.mark.parametrize("nth", [0, 1])
+def test_sa_takes_no_pair_in_the_wrong_order(pair, nth):
+    """In the index it would be another pair than the same one in the right order."""
+    x, y = (vector([end]) for end in pair)
+    line = play("sa", instead(m.Structure, with_(x=x, y=y), nth=nth))
+    assert line.failed is not None
+    assert repr(LIAR) in line.failed.reason
 
 
 def test_counts_too_large_for_memory_end_the_run():
@@ -411,6 +423,16 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
     assert (epoch, type(roster.message)) == (NewEpoch(0), m.Roster)
 
 
+def test_two_members_do_not_have_one_key():
+    """Whoever has the key of another cancels its masks; with its own, it has none."""
+    server, first, second = joins()
+    server.receive("c1", first, 0.0)
+    with pytest.raises(ProtocolError, match=r"'c2' .*'c1'"):
+        server.receive("c2", msgspec.structs.replace(second, key=first.key), 0.0)
+    server.receive("c2", second, 0.0)
+    assert server.gathered
+
+
 def test_whoever_comes_first_does_not_say_what_was_agreed():
     """A server that knows it from the federation's file refuses the liar, not those who come after it."""
     server, first, second = joins()
@@ -507,3 +529,66 @@ def test_nothing_is_asked_before_everybody_has_confirmed(variant):
 def test_without_lies_the_run_converges(variant):
     line = play(variant, lambda _ask, message, _client: message, rounds=100_000)
     assert line.ended.ending == "converged"
+
+
+# -- what a server makes of sums that cannot be ----------------------------------------------------------------------
+
+
+def searching():
+    """The server's side of x, with an itemset in its table; its usages, and a slot in which nothing ever was."""
+    named = of_numbers(sprinkled(1, N_ITEMS, 3, 60, noise=0.15), N_ITEMS)
+    line = Line(named, "x", most=1 << 20).begin()
+    while line.server.variant is None or line.server.variant.search.itemsets < 2:
+        line.step()
+    variant = line.server.variant
+    return variant, variant.search.usages, len(np.trim_zeros(variant.search.usages, "b")) + 1
+
+
+def change(slot, lost, won):
+    return Change(np.array([slot], np.int32), np.array([lost]), np.array([won]))
+
+
+def test_x_believes_no_change_of_an_element_that_is_not_there():
+    variant, usages, free = searching()
+    with pytest.raises(ProtocolError, match="contradict"):
+        variant._after(change(free, 0, 1), usages)
+    assert variant._after(change(free, 0, 1), usages, new=free)[free] == 1
+    used = int(np.argmax(usages))
+    assert variant._after(change(used, 1, 0), usages)[used] == usages[used] - 1
+    for lost, won in ((int(usages[used]) + 1, 0), (0, variant._most + 1)):
+        with pytest.raises(ProtocolError, match="contradict"):
+            variant._after(change(used, lost, won), usages)
+
+
+def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
+    variant, usages, _ = searching()
+    often, rarely = int(np.argmax(usages)), int(np.flatnonzero(usages == usages[usages > 0].min())[0])
+    assert usages[often] > usages[rarely]
+    most = int(usages[rarely])
+
+    def row(of, other, count):
+        return [{of: SlotCounts(np.array([other], np.int32), np.array([count]))}]
+
+    for of, other in ((often, rarely), (rarely, often)):
+        assert set(variant._rows_of(row(of, other, most), usages)) == {of}
+        with pytest.raises(ProtocolError, match="contradict"):
+            variant._rows_of(row(of, other, most + 1), usages)
+
+
+def test_sketches_do_not_grow_for_sums_that_nobody_can_read():
+    """One with room for more than all places there are does not fail by chance."""
+    assert [Trial(20, entries).more_entries() for entries in (5, 15, 45, 60)] == [15, 45, 135, 180]
+    for entries in (61, 135, 1 << 20):
+        with pytest.raises(ProtocolError, match="contradict"):
+            Trial(20, entries).more_entries()
+
+
+def test_so_takes_no_more_pairs_than_there_are():
+    def reply(pairs):
+        x, y = zip(*pairs, strict=True)
+        return m.Candidates(0, vector(x), vector(y), vector([1] * len(pairs)))
+
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    assert len(so.Member(3).take_in(reply(pairs), 9).counts) == 3
+    with pytest.raises(ProtocolError):
+        so.Member(3).take_in(reply([*pairs, (1, 0)]), 9)

@@ -860,6 +860,14 @@ def confirmed(client, roster):
     return client
 
 
+def test_a_member_that_has_answered_nothing_does_not_join_in_the_middle():
+    """Of a run that has lost it, everybody goes back to the beginning; anything else would be another run."""
+    client, roster = seated()
+    with pytest.raises(ProtocolError, match="goes on with round 7, and this member has answered nothing"):
+        client.receive(replaced(roster, next_round=7))
+    confirmed(client, roster)
+
+
 def replaced(roster, **fields):
     return msgspec.structs.replace(roster, **fields)
 

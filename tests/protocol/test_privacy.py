@@ -25,6 +25,7 @@ from wire import (
     RUN,
     SECRET,
     VARIANTS,
+    Line,
     databases,
     decoded,
     entropy_of,
@@ -395,3 +396,19 @@ def test_the_bound_of_a_run_says_nothing_about_the_data():
     for named in ({"c1": small, "c2": small}, databases(FIGURE)):
         _, _, seen = recorded(named, "x")
         assert {roster.settings.most_transactions for roster in seen.messages("down", "Roster")} == {MOST}
+
+
+@pytest.mark.parametrize("variant", ["x", "sa"])
+@pytest.mark.parametrize("left", [0, 1])
+def test_counts_leave_with_the_masks_of_all_others_or_not_at_all(variant, left):
+    """Nothing that a server says leads here; should a mistake of ours, the counts stay."""
+    line = Line(databases(FIGURE | {"c3": ["ab"]}), variant).begin()
+
+    def down(name, message):
+        if name == "c1" and hasattr(message, "attempt"):
+            client = line.clients[name]
+            client._secrets = dict(list(client._secrets.items())[:left])
+        return message
+
+    with pytest.raises(ProtocolError, match="without masks"):
+        line.run(down=down)

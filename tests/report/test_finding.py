@@ -23,6 +23,8 @@ def test_a_record_that_is_named_twice_is_there_once(records, tmp_path):
     save_run(records[0], tmp_path / "a" / "run.json")
     found = find_records([tmp_path / "a", tmp_path / "a" / "run.json", tmp_path])
     assert (found.files, len(found.records), found.remarks) == ([tmp_path / "a" / "run.json"], 1, [])
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert len(find_records([tmp_path / "a", tmp_path / "link", tmp_path / "link" / ".." / "a"]).records) == 1
 
 
 def test_what_cannot_be_used_is_left_out_with_a_word_unless_it_was_named(records, tmp_path):

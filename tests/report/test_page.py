@@ -88,3 +88,13 @@ def test_equal_views_are_equal_files(request, tmp_path, which):
     write_page(shown, tmp_path / "b.html")
     assert (tmp_path / "deep" / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["a.html"]
+
+
+def test_everything_beside_the_data_is_text(records):
+    shown = view(records)
+    hostile = "<img src=x onerror=alert(1)>"
+    named = {"title": hostile, "subtitle": hostile, "remarks": [hostile], "version": hostile}
+    runs = [msgspec.structs.replace(run, lead=hostile) for run in shown.runs]
+    text = page(msgspec.structs.replace(shown, runs=runs, **named))
+    assert "img" not in [tag for tag, _ in elements(text).tags]
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") >= 5

@@ -26,7 +26,7 @@ def test_a_view_says_what_the_record_says(records):
         assert run.curve.percent[-1] == pytest.approx(table.compression.L_percent, abs=1e-3)
         assert (run.gap.total, run.gap.recovered) == (record.figures["gap"], record.figures["gap_recovered"])
         assert sum(run.table.alone) == run.gap.recovered
-        assert sorted(row.bytes for row in run.traffic) == sorted(row.bytes for row in record.traffic)
+        assert [row.bytes for row in run.traffic] == sorted((row.bytes for row in record.traffic), reverse=True)
         assert run.command == record.command
 
 
@@ -120,3 +120,13 @@ def test_what_is_counted_is_counted_before_it_is_cut(records, monkeypatch):
         (one,), (other,) = full.agreements, cut.agreements
         assert (one.matched, one.extra, one.differing) == (other.matched, other.extra, other.differing)
     assert whole.runs[0].agreements[0].differing == 0 < whole.runs[1].agreements[0].differing
+
+
+def test_what_was_recovered_is_counted_before_the_list_is_cut(hostile, monkeypatch):
+    whole = view([hostile]).runs[0].gap
+    assert 10 < whole.recovered < whole.total == len(whole.items)
+    monkeypatch.setattr(room, "MOST_ROWS", 10)
+    monkeypatch.setattr(room, "FEWEST_ROWS", 10)
+    cut = view([hostile]).runs[0].gap
+    assert (cut.total, cut.recovered) == (whole.total, whole.recovered)
+    assert (len(cut.items), len(cut.usage), len(cut.supports), len(cut.found)) == (10, 10, 10, 10)

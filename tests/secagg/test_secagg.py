@@ -205,6 +205,16 @@ def test_what_does_not_fit_a_sketch_is_refused():
             Sketch(*wrong)
 
 
+def test_a_place_beyond_the_universe_is_not_read():
+    """A member can put one in, by a sketch of a larger universe; whoever reads it would look where nothing is."""
+    ours, theirs = Sketch(8, 100, 7), Sketch(8, 1000, 7)
+    for place in (100, 101, 999):
+        words = np.zeros(ours.words, np.uint64)
+        theirs.put(words, np.array([place], np.int32), np.array([3]))
+        assert theirs.read(words) is not None
+        assert ours.read(words) is None
+
+
 # -- agreement ----------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +230,12 @@ def test_both_sides_agree_and_everything_else_makes_another_secret():
 def test_names_cannot_be_shifted_into_each_other():
     a, b = (AgreementKey.from_random(bytes([k]) * 32) for k in (1, 2))
     assert a.agree("ab", "c", b.public, run=RUN) != a.agree("a", "bc", b.public, run=RUN)
+
+
+def test_nor_into_a_key_that_looks_like_a_name():
+    """Keys stand between the names, and whoever makes one by hand can have any bytes in it."""
+    own, theirs = AgreementKey.from_random(bytes(range(32))), b"a" * 32
+    assert own.agree("ab", "0", theirs, run=b"run") != own.agree("b", "0a", theirs, run=b"run")
 
 
 @pytest.mark.parametrize("key", [b"", b"short", bytes(32), (1).to_bytes(32, "little"), bytes(33)])

@@ -137,6 +137,23 @@ def test_what_is_answered_is_written_down_once(file, tmp_path):
     assert (found.transactions, found.runs, found.run) == (1, 1, b"run".hex())
 
 
+def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path, monkeypatch):
+    guard = Guard(SitePolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
+    guard.admit(TransactionDatabase.from_transactions([["x"]]))
+
+    def full(*_given, **_how):
+        message = "the disk is full"
+        raise WriteError(message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guard.ledger, "record", full)
+        for _ in range(2):  # also when it is asked again
+            with pytest.raises(WriteError):
+                guard.answering(b"run")
+    guard.answering(b"run")
+    assert len(guard.ledger.entries().answers) == 1
+
+
 def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, monkeypatch):
     guard = Guard(SitePolicy.find(tmp_path / "new"), file, tell=print)
     monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path / "new")

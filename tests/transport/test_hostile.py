@@ -194,9 +194,11 @@ def test_a_certificate_of_nobody_in_the_federation_gets_a_reason(loopback):
     async def main():
         server = loopback.server(members=GOOD)
         async with serving(server) as (port, _):
-            return await said(loopback, BAD, port, b"")
+            return await said(loopback, BAD, port, b""), server.status()["members"]
 
-    assert "not a member" in within(20, main())
+    reason, members = within(20, main())
+    assert repr(BAD) in reason
+    assert BAD not in members
 
 
 # -- a member gone bad -----------------------------------------------------------------------------------------------

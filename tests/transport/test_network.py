@@ -104,6 +104,48 @@ def test_bytes_on_the_wire_are_those_accounted_for(tmp_path, variant):
         assert all(one.table == expected for one in received)
 
 
+class Spied:
+    """A journal that notes what happens to it."""
+
+    def __init__(self, who, notes):
+        self._who, self._notes = who, notes
+
+    def append(self, record):
+        self._notes.append((self._who, "append", len(record)))
+
+    def sync(self):
+        self._notes.append((self._who, "sync"))
+
+    def close(self):
+        pass
+
+
+def test_what_a_run_ends_with_is_on_the_disk_before_anybody_is_told(tmp_path):
+    """Whoever has heard the end is gone, and cannot go back with those who have lost it."""
+    prepare("x")
+    loopback = Loopback(tmp_path / "trial", ["s0", "s1", "s2"], load("encounters").take(range(200)))
+    notes = []
+
+    def traced(event):
+        if isinstance(event, FrameSent) and event.kind in {"Finish", "Heard"}:
+            notes.append((event.member, event.kind))
+
+    async def main():
+        server = loopback.server(trace=traced, begin_journal=lambda _: Spied("server", notes))
+        async with serving(server) as (port, task):
+            members = [loopback.run(name, port, journal=Spied(name, notes)) for name in loopback.members]
+            await asyncio.gather(task, *members)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    told = notes.index(next(note for note in notes if note[1] == "Finish"))
+    assert notes[told - 1] == ("server", "sync")
+    for name in loopback.members:
+        before = [note for note in notes[: notes.index((name, "Heard"))] if note[0] == name and note[1] != "Finish"]
+        assert before[-1] == (name, "sync")  # the end itself
+        # And the last question, which its server may have been asked to answer again.
+        assert [note for note in before if note[1] == "sync"] == [(name, "sync")] * 2
+
+
 @pytest.mark.slow
 def test_128_clients_over_tls_find_the_table(tmp_path, public_data):
     prepare("x")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fedslim.errors import FedslimError
+from fedslim.errors import FedslimError, RunError
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.server import ServerSession
 from fedslim.transport import status
@@ -61,6 +61,33 @@ def test_members_get_a_rounded_percentage(precise, rounded):
     told = status.for_members(FOUND | {"L_percent": precise})
     assert told == FOUND | {"L_percent": rounded}
     assert isinstance(told["L_percent"], int | None)
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (b"\xff\xff\xff\xff", str(0xFFFFFFFF)),  # refused before it is waited for
+        (b"\0\0\0\2[]", "localhost"),
+        (b"\0\0\0\2{,", "localhost"),
+        (b"\0\0", "localhost"),
+    ],
+)
+def test_what_is_no_status_is_refused(trial, data, named):
+    async def answer(_reader, writer):
+        writer.write(data)
+        if data[0]:
+            await asyncio.sleep(10)  # nothing more comes, and the line stays
+        writer.close()
+
+    async def main():
+        context = server_context(trial.server, now=now())
+        context.set_alpn_protocols([status.ASKING])
+        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            await status.ask(client_context(identity(trial, "north"), now=now()), "localhost", port)
+
+    with pytest.raises(RunError, match=named):
+        asyncio.run(main())
 
 
 def test_asking_is_not_taking_part(trial):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -82,6 +83,20 @@ def test_keys_under_a_passphrase(tmp_path):
         Authority.open(tmp_path / "ca", "some other words")
 
 
+def test_a_key_beside_the_certificate_of_another_is_refused(trial):
+    north, south = (trial.folder / name for name in ("north", "south"))
+    (north / "key.pem").write_bytes((south / "key.pem").read_bytes())
+    with pytest.raises(CertificateError, match=r"certificate\.pem: .*key\.pem"):
+        Identity.load(north)
+
+
+def test_a_passphrase_takes_long_to_guess(tmp_path):
+    """The number of rounds stands in the file, as DER has it: an integer of three bytes."""
+    key_files.write_key(key_files.new_key(), tmp_path / "key.pem", WORDS)
+    lines = (tmp_path / "key.pem").read_bytes().splitlines()
+    assert b"\x02\x03" + (600_000).to_bytes(3, "big") in base64.b64decode(b"".join(lines[1:-1]))
+
+
 def test_a_key_whose_file_changed_is_told_and_no_terminal_asked(trial):
     path = trial.folder / "north" / "key.pem"
     path.unlink()
@@ -155,6 +170,15 @@ def test_the_parts_by_themselves(authority, tmp_path):
     assert install(folder, signed.certificate, ca, crl, now=NOW).trust.name == "Heart Study CA"
     files = Files(*(folder / name for name in ("key.pem", "certificate.pem", "ca.pem", "crl.pem")))
     assert Identity.load(files).certificate == Identity.load(folder).certificate
+
+
+def test_a_long_list_in_the_folder_counts_for_a_new_certificate(trial):
+    """Lists may be longer than keys and certificates."""
+    folder = trial.folder / "north"
+    listed = folder / "crl.pem"
+    listed.write_bytes(b"# a comment\n" * (key_files.MOST_BYTES // 12 + 1) + listed.read_bytes())
+    signed = trial.authority.sign((folder / "north.csr").read_bytes(), now=NOW)
+    assert install(folder, signed.certificate, now=NOW).name == "north"
 
 
 def test_what_does_not_belong_is_not_installed(trial, authority, tmp_path):

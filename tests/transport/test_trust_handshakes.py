@@ -9,6 +9,7 @@ import ssl
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,6 +70,19 @@ def told(error, peer="the peer"):
     return str(explained(error, peer))
 
 
+def why(error):
+    """What OpenSSL has to say: the number of what is wrong with a certificate, or the name of another reason.
+
+    The numbers are those of x509_vfy.h, as in `_VERIFYING`.
+    """
+    assert isinstance(error, ssl.SSLError), error
+    assert str(explained(error, "the peer")).startswith("the peer ")
+    return getattr(error, "verify_code", 0) or error.reason
+
+
+UNKNOWN_CA, OLD_LIST, OTHER_ROLE, OTHER_HOST = 20, 12, 26, 62
+
+
 def loose(identity, protocol, **changes):
     """A context as somebody would make it who does not mean well."""
     context = ssl.SSLContext(protocol)
@@ -103,6 +117,36 @@ def test_contexts_are_strict(trial):
         assert len(context.get_ca_certs()) == 1
     assert context.check_hostname
     assert not context.hostname_checks_common_name
+
+
+def test_a_session_is_not_resumed(trial):
+    """A resumed one would not look at certificates again, nor at who was revoked meanwhile."""
+    server, client = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
+    assert server.num_tickets == 0
+    assert server.options & ssl.OP_NO_TICKET
+    sessions = []
+
+    def meet(session):
+        ours, theirs = socket.socketpair()
+
+        def serve():
+            with theirs, server.wrap_socket(theirs, server_side=True) as wrapped:
+                wrapped.sendall(b"!")
+                wrapped.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with ours, client.wrap_socket(ours, server_hostname="localhost", session=session) as wrapped:
+            wrapped.recv(1)  # tickets would come before it
+            sessions.append(wrapped.session)
+            reused = wrapped.session_reused
+            wrapped.sendall(b"!")
+        thread.join()
+        return reused
+
+    assert not meet(None)
+    assert not meet(sessions[0])
+    assert not sessions[0].has_ticket
 
 
 def test_a_context_is_for_the_role_and_the_time(trial):
@@ -149,9 +193,9 @@ def test_another_authority_is_unknown_on_both_sides(trial, authority, tmp_path):
     member = enrolled(authority, tmp_path / "north", "north")
     server = enrolled(authority, tmp_path / "server", "server", Role.SERVER)
     refused, _ = handshake(server_context(trial.server, now=NOW), loose_client(member))
-    assert "not signed by the CA of this federation" in told(refused)
+    assert why(refused) == UNKNOWN_CA
     _, refused = handshake(loose_server(server), client_context(trial.members[0], now=NOW))
-    assert "not signed by the CA of this federation" in told(refused)
+    assert why(refused) == UNKNOWN_CA
 
 
 def test_a_twin_of_the_authority_is_another_one(trial, tmp_path):
@@ -216,7 +260,8 @@ def test_an_old_revocation_list_lets_nobody_in(tmp_path):
     server = enrolled(authority, tmp_path / "fed", "fed", Role.SERVER, now=then, days=300)
     member = enrolled(authority, tmp_path / "a", "a", now=then, days=300)
     refused, _ = handshake(server_context(server, now=then), loose_client(member))
-    assert "our revocation list is too old; install the newest crl.pem" in told(refused)
+    assert why(refused) == OLD_LIST
+    assert "crl.pem" in told(refused)
 
 
 @pytest.mark.parametrize(("host", "words"), [("fed.example", "other host names"), ("10.0.0.7", "other addresses")])
@@ -229,7 +274,7 @@ def test_a_server_of_another_name_is_refused(trial, host, words):
 def test_the_common_name_is_no_host_name(trial):
     contexts = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
     _, refused = handshake(*contexts, "server")
-    assert "other host names" in told(refused)
+    assert why(refused) == OTHER_HOST
 
 
 def test_a_client_must_say_whom_it_calls(trial):
@@ -255,18 +300,18 @@ def test_a_client_must_say_whom_it_calls(trial):
 def test_older_tls_is_refused_by_both_sides(trial):
     old = loose_client(trial.members[0], maximum_version=ssl.TLSVersion.TLSv1_2)
     refused, alerted = handshake(server_context(trial.server, now=NOW), old)
-    assert "it does not speak TLS 1.3" in told(refused)
-    assert "it does not speak TLS 1.3" in told(alerted)
+    assert why(refused) == "UNSUPPORTED_PROTOCOL"
+    assert why(alerted).endswith("ALERT_PROTOCOL_VERSION")
     server = loose_server(trial.server)
     server.maximum_version = ssl.TLSVersion.TLSv1_2
     _, refused = handshake(server, client_context(trial.members[0], now=NOW))
-    assert "it does not speak TLS 1.3" in told(refused)
+    assert why(refused).endswith(("UNSUPPORTED_PROTOCOL", "ALERT_PROTOCOL_VERSION"))  # whoever says it first
 
 
 def test_no_certificate_is_not_enough(trial):
     refused, alerted = handshake(server_context(trial.server, now=NOW), loose_client(None))
-    assert "it shows no certificate" in told(refused)
-    assert "it wants a certificate, and we showed none" in told(alerted)
+    assert why(refused) == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+    assert why(alerted).endswith("ALERT_CERTIFICATE_REQUIRED")
 
 
 def test_a_member_is_no_server(trial):
@@ -274,13 +319,34 @@ def test_a_member_is_no_server(trial):
     client = client_context(trial.members[1], now=NOW)
     client.check_hostname = False
     _, refused = handshake(loose_server(trial.members[0]), client)
-    assert "for the other role" in told(refused)
+    assert why(refused) == OTHER_ROLE
 
 
 def test_a_server_is_no_member(trial):
     refused, alerted = handshake(server_context(trial.server, now=NOW), loose_client(trial.server))
-    assert "for the other role" in told(refused)
-    assert "our certificate is for the other role" in told(alerted)
+    assert why(refused) == OTHER_ROLE
+    assert why(alerted).endswith("ALERT_UNSUPPORTED_CERTIFICATE")
+
+
+def test_a_name_is_taken_from_a_certificate_of_the_right_role_only(trial):
+    """TLS has looked at the role before; should it not, who is there is not known either."""
+
+    def connection(context, shown, *, server_side):
+        return SimpleNamespace(
+            context=context,
+            server_side=server_side,
+            server_hostname=None if server_side else "localhost",
+            version=lambda: "TLSv1.3",
+            getpeercert=lambda binary_form: shown.certificate_der if binary_form else None,
+        )
+
+    server, north = trial.server, trial.members[0]
+    ours, theirs = server_context(server, now=NOW), client_context(north, now=NOW)
+    assert peer_name(connection(ours, north, server_side=True)) == "north"
+    assert peer_name(connection(theirs, server, server_side=False)) == "server"
+    for context, shown, side in ((ours, server, True), (theirs, north, False)):
+        with pytest.raises(UntrustedError, match=repr(shown.name)):
+            peer_name(connection(context, shown, server_side=side))
 
 
 def test_a_member_cannot_sign_another(trial, tmp_path):

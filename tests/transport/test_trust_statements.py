@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fedslim.errors import ParameterError, UntrustedError
 from fedslim.secagg import AgreementKey
 from fedslim.transport.trust import (
+    Authority,
     Identity,
     Role,
     Statement,
@@ -178,3 +179,16 @@ def test_a_derived_key_tells_nothing_of_the_private_one(trial):
     # RFC 5869, with our label: whoever writes this in another language gets the same.
     extracted = hmac.digest(bytes(32), raw, "sha256")
     assert derived == hmac.digest(extracted, b"fedslim derived key v1: one journal\x01", "sha256")
+
+
+def test_a_certificate_does_not_outlive_its_authority(tmp_path):
+    """The CA itself signs none that would; whoever has its key after its end could."""
+    authority = Authority.create(tmp_path / "ca", now=NOW, days=10)
+    identity = enrolled(authority, tmp_path / "north", "north")
+    own = Ed25519PrivateKey.generate()
+    outlives = make_certificate(
+        authority.certificate, authority._key, ("north", own.public_key()), (Role.MEMBER, ()), (NOW, NOW + 30 * DAY)
+    )
+    assert identity.trust.check(outlives, Role.MEMBER, NOW + 9 * DAY) == "north"
+    with pytest.raises(UntrustedError, match="the certificate of the CA"):
+        identity.trust.check(outlives, Role.MEMBER, NOW + 11 * DAY)

@@ -210,7 +210,9 @@ def _packed(mac: bytes, record: bytes) -> bytes:
     return len(record).to_bytes(LENGTH_BYTES, "big") + mac + record
 
 
-_to_disk = getattr(os, "fdatasync", os.fsync)  # not every system has the former
+def _to_disk(descriptor: int) -> None:
+    force = getattr(os, "fdatasync", os.fsync)  # not every system has the former
+    force(descriptor)
 
 
 # -- who may write it -----------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from fedslim.transport.trust.certificates import (
 )
 from fedslim.transport.trust.identity import AUTHORITY, CERTIFICATE, KEY, REVOCATIONS, Identity, read_trust
 from fedslim.transport.trust.keys import (
+    MOST_LIST,
     fingerprint,
     make_private_folder,
     new_key,
@@ -227,7 +228,7 @@ def _list(folder: Path, certificate: bytes, named: bytes | None, where: object) 
     if named is not None:
         return named, "the revocation list"
     if not has_list(certificate) and is_file(folder / REVOCATIONS):
-        return read_public(folder / REVOCATIONS), folder / REVOCATIONS
+        return read_public(folder / REVOCATIONS, MOST_LIST), folder / REVOCATIONS
     if not has_list(certificate):
         msg = f"{where}: there is no revocation list in this file; name the crl.pem of the CA (--crl)"
         raise CertificateError(msg)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from fedslim.data.atomic import creating, replacing
+from fedslim.data.atomic import creating, write_whole
 from fedslim.errors import CertificateError
 from fedslim.transport.trust.certificates import Revocation
 from fedslim.transport.trust.keys import MOST_LIST, read_private
@@ -99,11 +99,8 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             stream.write(self._encoded())
 
     def write(self, path: Path) -> None:
-        """Replace the book; it is there whole, old or new."""
-        with replacing(path) as (stream, _):
-            stream.write(self._encoded())
-            stream.flush()
-            os.fsync(stream.fileno())
+        """Replace the book; it is there whole, old or new, also after a power cut."""
+        write_whole(path, self._encoded(), private=True)
 
     def _encoded(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
