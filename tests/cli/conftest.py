@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedslim.cli import main
+from fedslim.cli import main, progress
 
 COMMAND = (sys.executable, "-m", "fedslim")
 PATIENCE = 180.0
@@ -46,8 +46,10 @@ def _plain_surroundings(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def fedslim(capsys):
-    """Runs a command in this process."""
+def fedslim(capsys, monkeypatch):
+    """Runs a command in this process. It says nothing of how far it is, however slow the machine."""
+    monkeypatch.setattr(progress, "WORTH_TELLING", PATIENCE)
+    monkeypatch.setattr(progress, "FIRST_LINE", PATIENCE)
 
     def run(*arguments):
         capsys.readouterr()
@@ -75,7 +77,7 @@ def loaded_by():
     """The names of the packages that a successful command loads, in a process of its own."""
     code = """
 import sys
-from fedslim.cli import main
+from fedslim.cli import main, progress
 code = main(sys.argv[1:])
 print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 sys.exit(code)
