@@ -47,9 +47,9 @@ def _plain_surroundings(tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def fedslim(capsys, monkeypatch):
-    """Runs a command in this process, which however slow the machine is does not say that it takes long."""
+    """Runs a command in this process. It says nothing of how far it is, however slow the machine."""
     monkeypatch.setattr(progress, "WORTH_TELLING", PATIENCE)
-    monkeypatch.setattr(progress, "FIRST_LINE", float("inf"))
+    monkeypatch.setattr(progress, "FIRST_LINE", PATIENCE)
 
     def run(*arguments):
         capsys.readouterr()
@@ -77,7 +77,7 @@ def loaded_by():
     """The names of the packages that a successful command loads, in a process of its own."""
     code = """
 import sys
-from fedslim.cli import main
+from fedslim.cli import main, progress
 code = main(sys.argv[1:])
 print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 sys.exit(code)

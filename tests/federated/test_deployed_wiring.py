@@ -133,7 +133,6 @@ def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, 
     member_of(file, trial, sites, folder)._journal().close()  # it was left as it was, and is this one's
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of a journal that is refused, and left to the collector
 def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_path):
     folder = tmp_path / "server"
     folder.mkdir()

@@ -335,9 +335,10 @@ class Member:
                 path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
             )
         journal, header, records, _ = reopened
-        if (header.get("digest"), header.get("member")) != (digest, self.session.name):
+        found = header.get("digest"), header.get("member"), header.get("protocol")
+        if found != (digest, self.session.name, m.PROTOCOL):
             journal.close()
-            msg = f"{path}: the journal is of another federation or member; move it away"
+            msg = f"{path}: the journal is of another federation, member or version; move it away"
             raise JournalError(msg)
         _tell_of_cut(reopened, self._tell)
         if records:
