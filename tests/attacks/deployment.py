@@ -77,8 +77,8 @@ class Deployment:
             self.files.out(who).mkdir(mode=0o700, exist_ok=True)
         server = Server(file, self.identity("server"), self.files.out("server"), tell=lambda *_: None)
         tasks = [asyncio.create_task(server.run(host=HOST))]
-        while server.network is None or not server.network.port:  # noqa: ASYNC110  # it is made within the task
-            await asyncio.sleep(0.005)
+        while not tasks[0].done() and (server.network is None or not server.network.port):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)  # it is made within the task
         for name in MEMBERS:
             mine = (self.identity(name), self.files.sites[name], self.secret, self.vocabulary, self.files.out(name))
             member = Member(file, *mine, audit=None, tell=lambda *_: None)

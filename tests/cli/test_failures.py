@@ -176,7 +176,7 @@ def test_a_reader_that_goes_away_ends_it_quietly():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])  # what is left in a buffer fails once more at the very end
-@pytest.mark.parametrize("arguments", [["--version"], ["data", "list"], ["data", "list", "--json"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["data", "list"], ["data", "list", "--json"]])
 def test_output_that_finds_no_room_is_a_failed_run(arguments, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with Path("/dev/full").open("wb") as full:

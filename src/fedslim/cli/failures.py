@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import traceback
 
@@ -11,6 +12,7 @@ from fedslim.cli.stream import let_go_of_stdout, say
 from fedslim.errors import FedslimError
 
 FAILED = 1
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 NOBODY_READS = 141
 """What shells say of a program whose reader went away, as in `fedslim show table.json | head -1`."""
 
@@ -23,6 +25,10 @@ def exit_code(error: Exception, *, debug: bool) -> int:
     if isinstance(error, BrokenPipeError):
         let_go_of_stdout()
         return NOBODY_READS
+    if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+        let_go_of_stdout()  # the help, say, which is not written by us
+        say(f"fedslim: error: the output cannot be written ({error.strerror}); check where it goes")
+        return FAILED
     if isinstance(error, UsageError):
         say(f"fedslim: error: {_usage_sentence(error)}")
         return int(getattr(error, "exit_code", 2))

@@ -36,13 +36,13 @@ NOT_KEPT = (
 PAIR = 2
 
 
-def prepared(reading: Reading, report: Reporter) -> TransactionDatabase:
-    """The data read and the kernels compiled: all that takes time before mining."""
+def prepared(reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None) -> TransactionDatabase:
+    """The data read and the kernels compiled: all that takes time before mining, or before what `prepare` is for."""
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
     if hint := _looks_long(reading, database):
         say(hint)
-    compiled(report, _engine)
+    compiled(report, prepare or _engine)
     return database
 
 

@@ -123,6 +123,7 @@ def client(  # one parameter for each option
     from fedslim.cli.logs import teller  # noqa: PLC0415  # see fedslim.cli
     from fedslim.data import ItemSecret, Vocabulary  # noqa: PLC0415
     from fedslim.federated.deployed import MEMBER_JOURNAL, Member  # noqa: PLC0415
+    from fedslim.federated.simulation import prepare  # noqa: PLC0415
     from fedslim.transport.audit import AuditLog  # noqa: PLC0415
     from fedslim.transport.config import FederationFile  # noqa: PLC0415
     from fedslim.transport.guard import Guard  # noqa: PLC0415
@@ -146,7 +147,7 @@ def client(  # one parameter for each option
             _show_finished(finished, out, federation.federation.name)
             return
         reading = Reading(data, format, bins, transaction_column, item_column, None, None)
-        database = prepared(reading, reporter(quiet=False))
+        database = prepared(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
             member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
             received = _until_over(member.run(host=host, port=port), None)
