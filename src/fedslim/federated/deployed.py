@@ -22,7 +22,16 @@ from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal, check_folder
-from fedslim.transport.recording import NOTHING, Figures, heard_in, last_epoch, rounds_of, told
+from fedslim.transport.recording import (
+    NOTHING,
+    Figures,
+    endings_in,
+    furthest_in,
+    heard_in,
+    last_epoch,
+    rounds_of,
+    told,
+)
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, Watched, client_context, peer_name, server_context
@@ -123,8 +132,15 @@ class Server:
             rounds = rounds_of(records, str(path))
             session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
-            epoch = last_epoch(records, str(path))
-            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, account.passed_before, epoch=epoch)
+            session.replay(
+                rounds,
+                int(header["items"]),
+                time.monotonic() - elapsed,
+                account.passed_before,
+                epoch=last_epoch(records, str(path)),
+                furthest=furthest_in(records, str(path)),
+                endings=endings_in(records, str(path)),
+            )
             self._tell(f"resumed after {len(rounds)} rounds")
             so_far = rounds[-1].figures if rounds else NOTHING
             heard = heard_in(records, str(path))

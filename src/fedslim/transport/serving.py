@@ -354,8 +354,10 @@ class NetworkServer:
             self._tell(went, WARNING)
         if not isinstance(ended, RoundEnded):
             if self._journal is not None:
-                record = epoch_record if isinstance(ended, NewEpoch) else back_record
-                self._journal.append(record(ended.number))
+                went_back = isinstance(ended, WentBack)
+                number = ended.number
+                record = back_record(number) if went_back else epoch_record(number, self.session.furthest)
+                self._journal.append(record)
             return
         self._round_since = time.monotonic()
         self._returned.clear()
