@@ -185,7 +185,7 @@ class Server:
     def _reopened(self) -> Reopened | None:
         """The journal to go on with; None if there is none, and the run is a new one."""
         path = self.journal
-        found = Journal.reopen(path, key=self._key) if path.exists() else None
+        found = _reopened(path, self._key, self._tell)
         if found is None:
             self._tell(f"{path}: there is no journal to resume; this is a new run")
             return None
@@ -195,7 +195,6 @@ class Server:
                 found.journal.close()
                 msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
                 raise JournalError(msg)
-        _tell_of_cut(found, self._tell)
         return found
 
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
@@ -211,10 +210,17 @@ class Server:
         return begin
 
 
-def _tell_of_cut(reopened: Reopened, tell: Tell) -> None:
-    if reopened.cut:
-        lost = f"{reopened.journal.path}: its last {reopened.cut} bytes were damaged and were cut off"
+def _reopened(path: Path, key: bytes, tell: Tell) -> Reopened | None:
+    """The journal at a path, if there is one; what is missing in it is told."""
+    if not path.exists():
+        return None
+    found = Journal.reopen(path, key=key)
+    if found is None:
+        tell(f"{path}: this journal was damaged from the beginning, and is {path.name}.old now", WARNING)
+    elif found.cut:
+        lost = f"{path}: its last {found.cut} bytes were damaged and were cut off"
         tell(f"{lost}; everybody goes back to where it ends", WARNING)
+    return found
 
 
 # -- a member -------------------------------------------------------------------------------------------------------
@@ -345,7 +351,7 @@ class Member:
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
-        reopened = Journal.reopen(path, key=key) if path.exists() else None
+        reopened = _reopened(path, key, self._tell)
         if reopened is None:
             return Journal.create(
                 path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
@@ -355,7 +361,6 @@ class Member:
             journal.close()
             msg = f"{path}: the journal is of another federation or member; move it away"
             raise JournalError(msg)
-        _tell_of_cut(reopened, self._tell)
         if records:
             self._tell(f"coming back: {len(records)} messages of the run are played again")
         self.session.replay(told(records, str(path)))
