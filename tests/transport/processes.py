@@ -15,15 +15,19 @@ MEMBERS = ("north", "south", "west")
 GRACE = 20.0
 SLOWLY = 0.005  # seconds that the relay takes for what the server says: a run then takes a second or two
 CRAWLING = 0.4
+WHOLE = 1 << 16
 PATIENCE = 90.0  # of the tests, on a machine that does other things as well
 
 
 class Relay:
-    """Between members and server: it takes its time, and can cut every line."""
+    """Between members and server: it takes its time, and can cut, throttle, split and mute every line."""
 
     def __init__(self, port, target, delay=SLOWLY):
         self.target, self.delay = target, delay
+        self.piece, self.pause = WHOLE, 0.0  # bytes that it passes on at a time, and seconds after each such piece
         self.lines, self._threads = [], []
+        self._ways = []  # (from, to the member or not) of what it passes on
+        self._mute = set()  # of these, everything is acknowledged and nothing is passed on
         self._listener = socket.create_server((HOST, port))
         self._start(self._accept)
 
@@ -41,17 +45,28 @@ class Relay:
                     member.close()
                     continue
                 self.lines += [member, server]
+                self._ways += [(member, False), (server, True)]
+                for line in (member, server):
+                    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces stay pieces
                 self._start(self._pass, member, server, False)
                 self._start(self._pass, server, member, True)
 
     def _pass(self, source, target, down):
         with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
+            while data := source.recv(WHOLE):
                 if down:
                     time.sleep(self.delay)
-                target.sendall(data)
+                for at in range(0, len(data), self.piece):
+                    if source not in self._mute:
+                        target.sendall(data[at : at + self.piece])
+                        time.sleep(self.pause)
         shut(source)
-        shut(target)
+        if source not in self._mute:  # otherwise not even that it ended is passed on
+            shut(target)
+
+    def mute(self, *, up=True, down=True):
+        """From now on pass nothing on that comes on the lines that are there, without a word; new ones work."""
+        self._mute.update(source for source, is_down in self._ways if (down if is_down else up))
 
     def cut(self):
         for line in list(self.lines):
@@ -74,8 +89,8 @@ def shut(line):
 class Federation:
     """A federation whose members go through a relay, and what tests want of it."""
 
-    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY):
-        self.files = Loopback.make(folder, sites, variant=variant, grace=grace)
+    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY, **timeouts):
+        self.files = Loopback.make(folder, sites, variant=variant, grace=grace, **timeouts)
         self.port = free_port()
         self.relay = Relay(self.files.port, self.port, delay)
         self.running = {}
