@@ -82,6 +82,7 @@ class Chaos(Faults):
         self.files, self.running = self.federation.files, self.federation.running
         self.born = dict.fromkeys(self.everybody, 0)  # for each party, where what its present process says begins
         self.excused = False  # whether somebody may end with an error because of what was done
+        self.hurried = False  # whether the last fault may not be over yet
         self.expected = []  # (fault, [(who, pattern, from where on)]), of which one at least must have been said
 
     def run(self, seed, faults, kinds=tuple(KINDS)):
@@ -106,6 +107,7 @@ class Chaos(Faults):
         lowest = self.reached()
         begun = lowest >= 0
         told = getattr(self, fault.kind)(fault.who, random.Random(fault.seed))
+        alone, self.hurried = not self.hurried, fault.hasty
         if fault.hasty:
             return
 
@@ -117,7 +119,7 @@ class Chaos(Faults):
 
         self.until(recovered, f"somebody to recover from {fault}")
         self.excused = False
-        if told and begun and not self.over:  # before the beginning and after the end nobody is missed
+        if told and alone and begun and not self.over:  # before the beginning and after the end nobody is missed
             self.expected.append((fault, [(who, pattern, *(since or [before[who]])) for who, pattern, *since in told]))
 
     # -- the parties --------------------------------------------------------------------------------------------

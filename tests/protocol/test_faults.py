@@ -210,7 +210,9 @@ def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
 def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, seed):
     """Records that were not on the disk yet are lost; everybody goes back, and answers the same again."""
     federation = Weather(variant, seed)
-    assert federation.run(often=0.01, faults=("kill", "server", "server loses power", "member loses power")) >= 3
+    assert (
+        federation.run(often=0.01, faults=("line", "kill", "server", "server loses power", "member loses power")) >= 3
+    )
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
     assert {client.received.ending for client in federation.clients.values()} == {"converged"}
@@ -542,6 +544,18 @@ def test_a_server_that_is_killed_on_the_way_back_stops_where_the_run_had_been(lo
     federation.run()
     assert federation.outcome.ending == "interrupted"
     assert federation.server.rounds >= reached
+
+
+def test_a_member_that_was_away_when_everybody_went_back_is_taken_back():
+    """Its line broke before it had the roster that told it."""
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    federation.lose_records("c", 10)
+    federation.fault("kill", "c")
+    federation.until(lambda f: "b" in f.told((m.Roster, m.RosterUpdate)))
+    assert federation.server.rounds < federation.clients["b"].position
+    federation.fault("line", "b")
+    federation.run()
+    assert federation.outcome.ending == "converged"
 
 
 def test_a_server_that_was_not_killed_knows_its_rounds():

@@ -315,7 +315,8 @@ class ServerSession:
         if join.position in {where, ahead}:
             return
         set_back = join.position < ahead
-        if (set_back and self._history is None) or join.position > ahead + self._lost_rounds:
+        # Whoever was away when the others went back is where they all had been.
+        if (set_back and self._history is None) or join.position > max(ahead + self._lost_rounds, self.furthest):
             msg = (
                 f"member {member!r} comes back from round {join.position}, and was in round {where}. It cannot go on: "
                 "it has lost its journal, or another one was put in its place"
