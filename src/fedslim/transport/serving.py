@@ -241,7 +241,7 @@ class NetworkServer:
         times = self._replaced[name]
         if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
             hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
-            told = "a new connection" if times == 1 else f"a new connection for the {times}th time"
+            told = "a new connection" if times == 1 else f"a new connection ({times} times now)"
             self._tell(f"{name} has {told}, and the old one had not ended{hint}", WARNING)
         self._lines[name] = new
         self._act(self.session.disconnect(name))

@@ -14,6 +14,7 @@ Both sides do this, so a connection that is dead for one of them soon is for the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 import ssl
@@ -25,7 +26,7 @@ from fedslim.transport.trust import explained
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 BEAT = bytes(framing.PREFIX_BYTES)
 """A frame with nothing in it."""
@@ -69,18 +70,25 @@ class Connection:
 
     async def receive(self, most: Callable[[], int] | None = None) -> bytes:
         """The next frame: see `read_frame`."""
-        try:
+        with self._explained():
             return await read_frame(self._reader, within=self._within, most=most)
+
+    async def send(self, data: bytes, within: float | None = None) -> None:
+        """Send a frame after those that are on their way: see `write_frame`."""
+        async with self._sending:
+            with self._explained():
+                await write_frame(self.writer, data, within=self._within if within is None else within)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """If it was we who gave the connection up, say why: it only looks closed."""
+        try:
+            yield
         except LineError as error:
             if self._silent:
                 msg = f"nothing was heard for {MISSED_BEATS * self._beat:g} s"
                 raise LineError(msg) from error
             raise
-
-    async def send(self, data: bytes, within: float | None = None) -> None:
-        """Send a frame after those that are on their way: see `write_frame`."""
-        async with self._sending:
-            await write_frame(self.writer, data, within=self._within if within is None else within)
 
     def abort(self) -> None:
         """Give the connection up, without a word."""
@@ -126,13 +134,18 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
                     msg = f"a frame says it has {length} bytes; at most {allowed} are allowed here"
                     raise FrameError(msg)
                 return prefix + await reader.readexactly(length)
-    except TimeoutError as error:
-        msg = f"a frame did not end within {within:g} s"
-        raise LineError(msg) from error
     except (asyncio.IncompleteReadError, OSError) as error:
+        if _took_too_long(error):
+            msg = f"a frame did not end within {within:g} s"
+            raise LineError(msg) from error
         if is_refusal(error):
             raise explained(error, "the peer") from error
         raise LineError(_ended_because(error)) from error
+
+
+def _took_too_long(error: BaseException) -> bool:
+    """Whether our time is up; the system raises the same where nothing is acknowledged, with a number."""
+    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _ended_because(error: BaseException) -> str:
@@ -153,11 +166,13 @@ async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> No
             for at in range(0, len(data), PIECE):
                 writer.write(data if len(data) <= PIECE else memoryview(data)[at : at + PIECE])
                 await writer.drain()
-    except (TimeoutError, OSError) as error:
+    except OSError as error:
+        if _took_too_long(error):
+            msg = f"a frame of {len(data)} bytes could not be sent within {within:g} s"
+            raise LineError(msg) from error
         if is_refusal(error):
             raise explained(error, "the peer") from error
-        msg = f"a frame of {len(data)} bytes could not be sent within {within:g} s"
-        raise LineError(msg) from error
+        raise LineError(_ended_because(error)) from error
 
 
 def is_refusal(error: BaseException) -> TypeGuard[ssl.SSLError]:
