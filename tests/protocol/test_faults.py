@@ -23,7 +23,9 @@ from fedslim.secagg import Ring
 from fedslim.transport.journal import Journal
 from fedslim.transport.recording import (
     back_record,
+    endings_in,
     epoch_record,
+    furthest_in,
     last_epoch,
     round_record,
     rounds_of,
@@ -110,8 +112,10 @@ class Weather:
             self.server = self.new_server()
             return
         self.server = self.new_server()
-        rounds, epoch = rounds_of(self.journal, "journal"), last_epoch(self.journal, "journal")
-        self.server.replay(rounds, len(self.vocabulary), self.now, epoch=epoch)
+        records, name = self.journal, "journal"
+        known = {"furthest": furthest_in(records, name), "endings": endings_in(records, name)}
+        rounds, epoch = rounds_of(records, name), last_epoch(records, name)
+        self.server.replay(rounds, len(self.vocabulary), self.now, epoch=epoch, **known)
 
     def step(self):
         queue = self.down if self.down and (not self.up or self.rng.random() < 0.5) else self.up
@@ -146,7 +150,7 @@ class Weather:
                     self.journal = []
                 case NewEpoch(number):
                     if self.journal is not None:
-                        self.journal.append(epoch_record(number))
+                        self.journal.append(epoch_record(number, self.server.furthest))
                 case WentBack(number, _):
                     self.journal.append(back_record(number))
                 case RoundEnded(number, _, replies, ending):
@@ -206,7 +210,9 @@ def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
 def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, seed):
     """Records that were not on the disk yet are lost; everybody goes back, and answers the same again."""
     federation = Weather(variant, seed)
-    assert federation.run(often=0.01, faults=("kill", "server", "server loses power", "member loses power")) >= 3
+    assert (
+        federation.run(often=0.01, faults=("line", "kill", "server", "server loses power", "member loses power")) >= 3
+    )
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
     assert {client.received.ending for client in federation.clients.values()} == {"converged"}
@@ -518,6 +524,38 @@ def test_a_run_that_is_told_to_stop_while_it_goes_back_stops_where_it_had_been(w
     federation.run()
     assert federation.outcome.ending == "interrupted"
     assert federation.server.rounds >= reached
+
+
+@pytest.mark.parametrize(("lost", "decided"), [("member", True), ("member", False), ("server", False)])
+def test_a_server_that_is_killed_on_the_way_back_stops_where_the_run_had_been(lost, decided):
+    """Its journal knows how far members were, and what was decided there; otherwise they refuse what it asks next."""
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    if decided:
+        federation.server.stop()
+        federation.until(lambda f: f.rounds[-1].ending is not None)
+    reached = max(client.position for client in federation.clients.values())
+    federation.lose_records("server" if lost == "server" else "c", 10)
+    federation.fault("server" if lost == "server" else "kill", "c")
+    federation.until(lambda f: f.server.gathering.epoch == 1 and f.told(m.Ask))
+    assert federation.server.rounds < reached
+    federation.fault("server", "c")
+    if not decided:
+        federation.server.stop()
+    federation.run()
+    assert federation.outcome.ending == "interrupted"
+    assert federation.server.rounds >= reached
+
+
+def test_a_member_that_was_away_when_everybody_went_back_is_taken_back():
+    """Its line broke before it had the roster that told it."""
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    federation.lose_records("c", 10)
+    federation.fault("kill", "c")
+    federation.until(lambda f: "b" in f.told((m.Roster, m.RosterUpdate)))
+    assert federation.server.rounds < federation.clients["b"].position
+    federation.fault("line", "b")
+    federation.run()
+    assert federation.outcome.ending == "converged"
 
 
 def test_a_server_that_was_not_killed_knows_its_rounds():

@@ -15,16 +15,19 @@ MEMBERS = ("north", "south", "west")
 GRACE = 20.0
 SLOWLY = 0.005  # seconds that the relay takes for what the server says: a run then takes a second or two
 CRAWLING = 0.4
+WHOLE = 1 << 16
 PATIENCE = 90.0  # of the tests, on a machine that does other things as well
 
 
 class Relay:
-    """Between members and server: it takes its time, and can cut every line."""
+    """Between members and server: it takes its time, and can cut, throttle, split and mute every line."""
 
     def __init__(self, port, target, delay=SLOWLY):
         self.target, self.delay = target, delay
+        self.piece, self.pause = WHOLE, 0.0  # bytes that it passes on at a time, and seconds after each such piece
         self.lines, self._threads = [], []
-        self._deaf = set()  # lines on which nothing is passed on any more
+        self._ways = []  # (from, to the member or not) of what it passes on
+        self._mute = set()  # of these, everything is acknowledged and nothing is passed on
         self._listener = socket.create_server((HOST, port))
         self._start(self._accept)
 
@@ -42,27 +45,32 @@ class Relay:
                     member.close()
                     continue
                 self.lines += [member, server]
+                self._ways += [(member, False), (server, True)]
+                for line in (member, server):
+                    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces stay pieces
                 self._start(self._pass, member, server, False)
                 self._start(self._pass, server, member, True)
 
     def _pass(self, source, target, down):
         with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
+            while data := source.recv(WHOLE):
                 if down:
                     time.sleep(self.delay)
-                if source not in self._deaf:
-                    target.sendall(data)
-        if source not in self._deaf:  # a middlebox may not even tell that one side is gone
-            shut(source)
+                for at in range(0, len(data), self.piece):
+                    if source not in self._mute:
+                        target.sendall(data[at : at + self.piece])
+                        time.sleep(self.pause)
+        shut(source)
+        if source not in self._mute:  # otherwise not even that it ended is passed on
             shut(target)
+
+    def mute(self, *, up=True, down=True):
+        """From now on pass nothing on that comes on the lines that are there, without a word; new ones work."""
+        self._mute.update(source for source, is_down in self._ways if (down if is_down else up))
 
     def cut(self):
         for line in list(self.lines):
             shut(line)
-
-    def go_deaf(self):
-        """Take what comes on the lines that there are, and pass nothing on; new ones are not affected."""
-        self._deaf.update(self.lines)
 
     def ports(self):
         """The ports of the lines that there are, at the members' and at the relay's side."""

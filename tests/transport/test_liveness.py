@@ -155,7 +155,7 @@ def test_a_middlebox_that_forwards_nothing_does_not_end_the_run(federate, calm):
     federation = federate(grace=30.0, keepalive=BEATS)
     federation.start()
     federation.until_round(10)
-    federation.relay.go_deaf()
+    federation.relay.mute()
     ends_as_if_nothing_had_happened(federation, calm)
     assert "nothing was heard for" in federation.said("server") + federation.said("north")
 
@@ -164,7 +164,7 @@ def test_a_member_does_not_wait_for_a_server_that_is_gone_behind_a_middlebox(fed
     federation = federate(grace=1.0, keepalive=BEATS)
     federation.start()
     federation.until_round(10)
-    federation.relay.go_deaf()
+    federation.relay.mute()
     federation.kill("server")
     assert federation.ends() == [1] * len(MEMBERS)
     for name in MEMBERS:

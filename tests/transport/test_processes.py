@@ -138,6 +138,25 @@ def test_a_client_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+def test_a_server_that_was_stopped_has_not_waited_meanwhile(federate, calm):
+    """A member that was away came back while nobody listened; by the clock it had been away for longer than it may."""
+    federation = federate(grace=3.0)
+    federation.start()
+    federation.until_round(20)
+    server = federation.running["server"]
+    federation.kill("west")
+    federation.until(lambda: "west is away" in federation.said("server"))
+    lines = len(federation.relay.lines)
+    server.send_signal(signal.SIGSTOP)
+    try:
+        federation.join("west")
+        federation.until(lambda: len(federation.relay.lines) > lines)
+        time.sleep(4.0)
+    finally:
+        server.send_signal(signal.SIGCONT)
+    ends_as_if_nothing_had_happened(federation, calm)
+
+
 # -- signals --------------------------------------------------------------------------------------------------------
 
 

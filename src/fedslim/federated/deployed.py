@@ -22,7 +22,16 @@ from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.server import ServerSession
 from fedslim.transport.connecting import NetworkClient
 from fedslim.transport.journal import Journal, check_folder
-from fedslim.transport.recording import NOTHING, Figures, heard_in, last_epoch, rounds_of, told
+from fedslim.transport.recording import (
+    NOTHING,
+    Figures,
+    endings_in,
+    furthest_in,
+    heard_in,
+    last_epoch,
+    rounds_of,
+    told,
+)
 from fedslim.transport.serving import NetworkServer, Patience
 from fedslim.transport.status import ASKING, TAKING_PART, watched
 from fedslim.transport.trust import Statement, Watched, client_context, peer_name, server_context
@@ -123,8 +132,15 @@ class Server:
             rounds = rounds_of(records, str(path))
             session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
-            epoch = last_epoch(records, str(path))
-            session.replay(rounds, int(header["items"]), time.monotonic() - elapsed, account.passed_before, epoch=epoch)
+            session.replay(
+                rounds,
+                int(header["items"]),
+                time.monotonic() - elapsed,
+                account.passed_before,
+                epoch=last_epoch(records, str(path)),
+                furthest=furthest_in(records, str(path)),
+                endings=endings_in(records, str(path)),
+            )
             self._tell(f"resumed after {len(rounds)} rounds")
             so_far = rounds[-1].figures if rounds else NOTHING
             heard = heard_in(records, str(path))
@@ -169,7 +185,7 @@ class Server:
     def _reopened(self) -> Reopened | None:
         """The journal to go on with; None if there is none, and the run is a new one."""
         path = self.journal
-        found = Journal.reopen(path, key=self._key) if path.exists() else None
+        found = _reopened(path, self._key, self._tell)
         if found is None:
             self._tell(f"{path}: there is no journal to resume; this is a new run")
             return None
@@ -179,7 +195,6 @@ class Server:
                 found.journal.close()
                 msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
                 raise JournalError(msg)
-        _tell_of_cut(found, self._tell)
         return found
 
     def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
@@ -195,10 +210,17 @@ class Server:
         return begin
 
 
-def _tell_of_cut(reopened: Reopened, tell: Tell) -> None:
-    if reopened.cut:
-        lost = f"{reopened.journal.path}: its last {reopened.cut} bytes were damaged and were cut off"
+def _reopened(path: Path, key: bytes, tell: Tell) -> Reopened | None:
+    """The journal at a path, if there is one; what is missing in it is told."""
+    if not path.exists():
+        return None
+    found = Journal.reopen(path, key=key)
+    if found is None:
+        tell(f"{path}: this journal was damaged from the beginning, and is {path.name}.old now", WARNING)
+    elif found.cut:
+        lost = f"{path}: its last {found.cut} bytes were damaged and were cut off"
         tell(f"{lost}; everybody goes back to where it ends", WARNING)
+    return found
 
 
 # -- a member -------------------------------------------------------------------------------------------------------
@@ -329,7 +351,7 @@ class Member:
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
-        reopened = Journal.reopen(path, key=key) if path.exists() else None
+        reopened = _reopened(path, key, self._tell)
         if reopened is None:
             return Journal.create(
                 path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
@@ -340,7 +362,6 @@ class Member:
             journal.close()
             msg = f"{path}: the journal is of another federation, member or version; move it away"
             raise JournalError(msg)
-        _tell_of_cut(reopened, self._tell)
         if records:
             self._tell(f"coming back: {len(records)} messages of the run are played again")
         self.session.replay(told(records, str(path)))

@@ -30,7 +30,7 @@ from fedslim.protocol.outcome import Outcome, found_by, packed_table
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from fedslim.mdl.policy import Policy
     from fedslim.protocol.events import ServerOutput
@@ -103,10 +103,10 @@ class ServerSession:
         self._positions = dict.fromkeys(self.members, 0)  # for each member, the round after the last it answered
         self._history = history
         self._lost_rounds = 0  # how many may have come after those that are known
-        self._furthest = 0  # the round that comes next for the member that is furthest
+        self.furthest = 0  # the round that came next for the member that was furthest, before anybody went back
         self._behind: tuple[int, str] | None = None  # the round that a member was set back to, and which one
         self._retreats = 0
-        self._endings: dict[int, Ending] = {}  # what was decided with rounds that are played again
+        self._endings: dict[int, Ending] = {}  # what was decided with rounds, also where they are played again
 
     # -- what is known at any time ------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class ServerSession:
         self._states[member] = MemberState.AWAY
         return [Waiting(member)]
 
-    def replay(
+    def replay(  # noqa: PLR0913  # what was known of a run
         self,
         rounds: Iterable[AnyKept],
         items: int,
@@ -255,12 +255,16 @@ class ServerSession:
         passed: Callable[[AnyKept], None] | None = None,
         *,
         epoch: int = 0,
+        furthest: int = 0,
+        endings: Mapping[int, Ending] | None = None,
     ) -> None:
         """Bring a new session to where another one was that had received these replies, in this epoch.
 
         All members are away then: they join with the run and the round they are in. `passed` is told of each round once
-        the session has taken it in; `now` is the present, less what the run had taken.
+        the session has taken it in; `now` is the present, less what the run had taken. If the other one was killed
+        on its way back, `furthest` and `endings` say how far members had been, and what was decided up to there.
         """
+        self.furthest, self._endings = furthest, dict(endings or {})
         self.gathering.resume(items, epoch)
         self._lost_rounds = MOST_LOST_ROUNDS
         self._start(now)
@@ -311,20 +315,21 @@ class ServerSession:
         if join.position in {where, ahead}:
             return
         set_back = join.position < ahead
-        if (set_back and self._history is None) or join.position > ahead + self._lost_rounds:
+        # Whoever was away when the others went back is where they all had been.
+        if (set_back and self._history is None) or join.position > max(ahead + self._lost_rounds, self.furthest):
             msg = (
                 f"member {member!r} comes back from round {join.position}, and was in round {where}. It cannot go on: "
                 "it has lost its journal, or another one was put in its place"
             )
             raise ProtocolError(msg)
-        self._furthest = max(self._furthest, join.position)
+        self.furthest = max(self.furthest, join.position)
         if set_back and (self._behind is None or join.position < self._behind[0]):
             self._behind = join.position, member
 
     def _go_back(self, number: int, member: str) -> list[ServerOutput]:
         """Be where the run was before this round; the answers to what was asked before it are known."""
         assert self._history is not None  # noqa: S101  # nobody is taken back otherwise
-        self._furthest = max(self._furthest, self._situation.number)
+        self.furthest = max(self.furthest, self._situation.number)
         self._behind = None
         self._retreats += 1
         if self._retreats > MOST_RETREATS:
@@ -429,7 +434,7 @@ class ServerSession:
 
     def _reason_to_stop(self, now: float) -> Ending | None:
         # What members have answered before they answer again, and nothing else: a search cannot stop in between.
-        may_stop = self._situation.number >= self._furthest
+        may_stop = self._situation.number >= self.furthest
         if self._stop_asked and may_stop:
             return "interrupted"
         if self._max_time is not None and now - self._began >= self._max_time and may_stop:

@@ -62,9 +62,10 @@ class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class EpochRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="epoch"):
-    """A new roster, of this epoch, is about to be sent."""
+    """A new roster, of this epoch, is about to be sent. Members may have been further before they had to go back."""
 
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+    furthest: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="back"):
@@ -110,9 +111,9 @@ def heard_record(member: str) -> bytes:
     return _encoder.encode(HeardRecord(member))
 
 
-def epoch_record(number: int) -> bytes:
-    """A new epoch begins."""
-    return _encoder.encode(EpochRecord(number))
+def epoch_record(number: int, furthest: int = 0) -> bytes:
+    """A new epoch begins, when members had been so far."""
+    return _encoder.encode(EpochRecord(number, furthest))
 
 
 def back_record(number: int) -> bytes:
@@ -124,6 +125,18 @@ def last_epoch(records: Sequence[bytes], name: str) -> int:
     """The last epoch that a server's journal knows of; a journal begins in the first."""
     kept = (_decoded(record, number, name) for number, record in enumerate(records))
     return max((record.epoch for record in kept if isinstance(record, EpochRecord)), default=0)
+
+
+def furthest_in(records: Sequence[bytes], name: str) -> int:
+    """How far members had been before they had to go back, as far as a server's journal knows."""
+    kept = (_decoded(record, number, name) for number, record in enumerate(records))
+    return max((record.furthest for record in kept if isinstance(record, EpochRecord)), default=0)
+
+
+def endings_in(records: Sequence[bytes], name: str) -> dict[int, Ending]:
+    """What was decided with which round, also where everybody went back and has not come there again."""
+    kept = (_decoded(record, number, name) for number, record in enumerate(records))
+    return {one.number: one.ending for one in kept if isinstance(one, RoundRecord) and one.ending is not None}
 
 
 def heard_in(records: Sequence[bytes], name: str) -> set[str]:

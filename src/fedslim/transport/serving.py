@@ -241,7 +241,7 @@ class NetworkServer:
         times = self._replaced[name]
         if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
             hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
-            told = "a new connection" if times == 1 else f"a new connection for the {times}th time"
+            told = "a new connection" if times == 1 else f"a new connection ({times} times now)"
             self._tell(f"{name} has {told}, and the old one had not ended{hint}", WARNING)
         self._lines[name] = new
         self._act(self.session.disconnect(name))
@@ -354,8 +354,10 @@ class NetworkServer:
             self._tell(went, WARNING)
         if not isinstance(ended, RoundEnded):
             if self._journal is not None:
-                record = epoch_record if isinstance(ended, NewEpoch) else back_record
-                self._journal.append(record(ended.number))
+                went_back = isinstance(ended, WentBack)
+                number = ended.number
+                record = back_record(number) if went_back else epoch_record(number, self.session.furthest)
+                self._journal.append(record)
             return
         self._round_since = time.monotonic()
         self._returned.clear()
@@ -414,8 +416,11 @@ class NetworkServer:
 
     async def _watch(self) -> None:
         """End the run if a member stays away, or is there and does not answer."""
+        pause = min(1.0, max(0.05, self._patience.grace / 4))
         while True:
-            await asyncio.sleep(min(1.0, max(0.05, self._patience.grace / 4)))
+            before = time.monotonic()
+            await asyncio.sleep(pause)
+            self._leave_out(time.monotonic() - before - pause)
             self._cut_revoked()
             self._refusals.summarise()
             waiting = self.session.waiting_for()
@@ -429,6 +434,14 @@ class NetworkServer:
             elif self.session.gathered and waiting and not away and passed > self._patience.answer:
                 silent = waiting[0]
                 self._act(self.session.lose(silent, f"member {silent!r} has not answered for {passed:.0f} s"))
+
+    def _leave_out(self, seconds: float) -> None:
+        """Wait for nobody while this process was stopped, or too busy to listen: whoever came then was not heard."""
+        if seconds > 0:
+            now = time.monotonic()
+            self._since = min(now, self._since + seconds)
+            if self._round_since is not None:
+                self._round_since = min(now, self._round_since + seconds)
 
     def _cut_revoked(self) -> None:
         """Hang up on members whose certificates a new list has: a line that is there is no better than a new one."""

@@ -14,6 +14,7 @@ Both sides do this, so a connection that is dead for one of them soon is for the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from typing import TYPE_CHECKING, TypeGuard
@@ -24,7 +25,7 @@ from fedslim.transport.trust import explained
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 BEAT = bytes(framing.PREFIX_BYTES)
 """A frame with nothing in it."""
@@ -73,18 +74,25 @@ class Connection:
 
     async def receive(self, most: Callable[[], int] | None = None) -> bytes:
         """The next frame: see `read_frame`."""
-        try:
+        with self._explained():
             return await read_frame(self._reader, within=self._within, most=most)
+
+    async def send(self, data: bytes, within: float | None = None) -> None:
+        """Send a frame after those that are on their way: see `write_frame`."""
+        async with self._sending:
+            with self._explained():
+                await write_frame(self.writer, data, within=self._within if within is None else within)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """If it was we who gave the connection up, say why: it only looks closed."""
+        try:
+            yield
         except LineError as error:
             if self._silent:
                 msg = f"nothing was heard for {MISSED_BEATS * self._beat:g} s"
                 raise LineError(msg) from error
             raise
-
-    async def send(self, data: bytes, within: float | None = None) -> None:
-        """Send a frame after those that are on their way: see `write_frame`."""
-        async with self._sending:
-            await write_frame(self.writer, data, within=self._within if within is None else within)
 
     def abort(self) -> None:
         """Give the connection up, without a word."""
