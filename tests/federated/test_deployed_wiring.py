@@ -120,7 +120,7 @@ def test_the_time_that_a_run_has_taken_goes_on_after_a_resume(file, trial, sites
     assert 5 * hours <= asyncio.run(asyncio.wait_for(main(), 60)) < 6 * hours
 
 
-def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, sites, tmp_path):
+def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, sites, tmp_path, monkeypatch):
     folder = tmp_path / "north"
     member_of(file, trial, sites, folder)._journal().close()
     other = replace(file, limits=replace(file.limits, min_support=7))
@@ -130,6 +130,9 @@ def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, 
     again.session.name = "south"
     with pytest.raises(JournalError, match=r"member\.journal"):
         at_once(again.run(host="localhost", port=1))
+    with monkeypatch.context() as patched, pytest.raises(JournalError, match=r"member\.journal"):
+        patched.setattr("fedslim.protocol.messages.PROTOCOL", 99)
+        at_once(member_of(file, trial, sites, folder).run(host="localhost", port=1))
     member_of(file, trial, sites, folder)._journal().close()  # it was left as it was, and is this one's
 
 

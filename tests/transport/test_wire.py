@@ -12,8 +12,8 @@ from fedslim.errors import LineError
 from fedslim.transport.wire import read_frame, write_frame
 
 CAUSES = [
-    (OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)), "what was sent is not acknowledged any more"),
-    (ConnectionResetError("Connection lost"), "it was reset"),
+    (OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)), "no longer acknowledges"),
+    (ConnectionResetError("Connection lost"), "was reset"),
     (OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH)), os.strerror(errno.EHOSTUNREACH)),
 ]
 
@@ -57,7 +57,7 @@ def test_a_frame_that_takes_too_long_is_said_to():
         reader.feed_data(b"\0")
         await read_frame(reader, within=0.01)
 
-    with pytest.raises(LineError, match=r"a frame did not end within 0\.01 s"):
+    with pytest.raises(LineError, match=r"a message did not end within 0\.01 s"):
         asyncio.run(read())
-    with pytest.raises(LineError, match=r"a frame of 5 bytes could not be sent within 0\.01 s"):
+    with pytest.raises(LineError, match=r"a message of 5 bytes could not be sent within 0\.01 s"):
         asyncio.run(write_frame(Full(None), b"frame", within=0.01))
