@@ -48,7 +48,7 @@ def test_frames_arrive_whole_among_beats():
 
     async def main():
         one, other = [await connected(line, 0.005) for line in sockets()]
-        frames = [frame_of(size, fill) for fill, size in enumerate((1, 3_000_000, 10, 70_000, 1_000_000), 1)]
+        frames = [frame_of(size, fill) for fill, size in enumerate((1, 12_000_000, 10, 70_000, 1_000_000), 1)]
 
         async def send():
             for data in frames:
@@ -56,6 +56,7 @@ def test_frames_arrive_whole_among_beats():
                 await asyncio.sleep(0.02)
 
         sending = asyncio.create_task(send())
+        await asyncio.sleep(0.2)  # until the long one is more than the system takes, and waits
         for data in frames:
             await asyncio.sleep(0.03)
             assert await other.receive() == data
@@ -65,7 +66,7 @@ def test_frames_arrive_whole_among_beats():
             await other.receive()
         await other.close()
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_a_line_that_is_silent_is_given_up():
@@ -79,7 +80,7 @@ def test_a_line_that_is_silent_is_given_up():
         silent.close()
         await connection.close()
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_what_is_not_read_yet_is_no_silence():
@@ -106,7 +107,7 @@ def test_what_is_not_read_yet_is_no_silence():
         other.close()
         await connection.close()
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_whoever_shows_life_is_not_silent():
@@ -123,7 +124,7 @@ def test_whoever_shows_life_is_not_silent():
         slow.close()
         await connection.close()
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_a_process_that_did_not_listen_does_not_blame_the_other():
@@ -144,7 +145,7 @@ def test_a_process_that_did_not_listen_does_not_blame_the_other():
         other.close()
         await connection.close()
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 # -- real processes ---------------------------------------------------------------------------------------------------
