@@ -97,7 +97,7 @@ def test_where_kernels_cannot_be_kept_that_is_told(kernels, capsys):
 def helper(tmp_path, monkeypatch):
     """Makes a module the helper; gives a function that says how often it was started."""
     log = tmp_path / "started"
-    monkeypatch.setattr(_jit, "idle_cores", lambda: 2.0)
+    monkeypatch.setattr(_jit, "idle_cores", lambda: 1)
     monkeypatch.setattr(_jit, "HELPER", "some_helper")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -166,7 +166,7 @@ def test_without_a_second_process_everything_is_compiled_here(kernels, helper, m
     started = helper(DUTIFUL)
     one, _ = kernels()
     if hindrance == "one core":
-        monkeypatch.setattr(_jit, "idle_cores", lambda: 1.4)
+        monkeypatch.setattr(_jit, "idle_cores", lambda: 0)
     elif hindrance == "nothing kept":
         _jit.forget_caches()
     else:

@@ -108,7 +108,7 @@ class _Helper:
 
     def start(self) -> None:
         """Start it, if it could be of use."""
-        if idle_cores() < 2 or not kernels_are_kept() or not sys.executable:  # noqa: PLR2004  # one for us, one for it
+        if idle_cores() < 1 or not kernels_are_kept() or not sys.executable:
             return
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-P", "-m", HELPER, *self._groups]
@@ -130,13 +130,14 @@ class _Helper:
             self._process.communicate()
 
 
-def idle_cores() -> float:
-    """How many cores have nothing else to do. On a busy machine a second process would take its time from the first."""
+def idle_cores() -> int:
+    """How many cores have nothing to do, this process apart: on a busy machine a second one would be in its way."""
     ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        return ours - max(0.0, os.getloadavg()[0] - 0.5)  # half a core's work is what any desktop has
-    except (AttributeError, OSError):  # some systems do not say
-        return ours
+        running = int(Path("/proc/loadavg").read_text("ascii").split()[3].partition("/")[0])  # now, this one included
+    except (OSError, ValueError, IndexError):  # some systems do not say
+        running = 1
+    return ours - running
 
 
 _helper: _Helper | None = None
