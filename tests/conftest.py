@@ -21,7 +21,10 @@ BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.pathsep))), BESIDE_THE_CHECKOUT]
 
 
-WAITING = ("test_processes", "test_hostile", "test_network", "test_deployed", "test_running", "test_interrupts")
+WAITING = (
+    *("test_processes", "test_hostile", "test_folder", "test_disk", "test_liveness", "test_chaos", "test_running"),
+    *("test_03_differencing", "test_network", "test_deployed", "test_interrupts", "test_simulate"),
+)
 """Files whose tests start processes or wait for each other, and leave cores idle."""
 
 

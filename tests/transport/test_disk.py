@@ -66,6 +66,7 @@ def test_both_may_lose_records_at_once(federate, calm, who):
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow
 def test_a_journal_without_a_header_is_no_obstacle(federate, calm):
     """As a full disk left it in older versions: there is nothing in it to go on with."""
     federation = federate(delay=0.0)
@@ -103,7 +104,7 @@ def small_disk(folder, size="256k"):
         subprocess.run([shutil.which("umount"), "--lazy", str(folder)], check=False)
 
 
-@pytest.mark.parametrize("who", ["server", "north"])
+@pytest.mark.parametrize("who", [pytest.param("server", marks=pytest.mark.slow), "north"])
 def test_a_disk_that_is_full_from_the_beginning(federate, calm, who):
     federation = federate(grace=60.0, delay=0.0)
     with small_disk(federation.files.out(who)) as (fill, make_room):
@@ -119,7 +120,7 @@ def test_a_disk_that_is_full_from_the_beginning(federate, calm, who):
         ends_as_if_nothing_had_happened(federation, calm)
 
 
-@pytest.mark.parametrize("who", ["server", "north"])
+@pytest.mark.parametrize("who", ["server", pytest.param("north", marks=pytest.mark.slow)])
 def test_a_disk_that_is_full_at_the_end(federate, calm, who):
     """What cannot be saved is not called saved; once there is room, the same command saves it."""
     federation = federate(grace=60.0)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, ends_as_if_nothing_had_happened
+from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, Federation, ends_as_if_nothing_had_happened
 
 from fedslim.errors import DataError, ParameterError
 from fedslim.federated.folder import FINISHED, LOCK, Finished, RunFolder
@@ -38,6 +38,21 @@ def test_the_second_comer_is_told_who_holds_a_folder(tmp_path):
         assert f"the second (process {os.getpid()}" in (tmp_path / LOCK).read_text()
 
 
+def test_a_second_process_is_told_at_once(federate):
+    """Before it reads anything, whatever it was told to do."""
+    federation = federate()
+    federation.serve()
+    federation.join("north")
+    for who, start in (("server", federation.files.start_server), ("north", federation.files.start_member)):
+        first = federation.running[who]
+        federation.until(lambda who=who: (federation.files.out(who) / LOCK).exists())
+        more = ("--resume", "--port", str(free_port())) if who == "server" else (who,)
+        assert start(*more).wait(PATIENCE) == 2
+        assert f"(process {first.pid} on " in federation.said(who)
+        assert first.poll() is None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("port", ["the same port", "another port"])
 def test_a_second_server_does_not_touch_the_folder_of_the_first(federate, calm, port):
     federation = federate()
@@ -56,6 +71,7 @@ def test_a_second_server_does_not_touch_the_folder_of_the_first(federate, calm, 
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow
 def test_a_second_process_of_a_member_does_not_touch_the_folder_of_the_first(federate, calm):
     federation = federate()
     federation.start()
@@ -69,6 +85,7 @@ def test_a_second_process_of_a_member_does_not_touch_the_folder_of_the_first(fed
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow
 def test_a_server_whose_port_is_taken_saves_nothing(federate):
     federation = federate()
     federation.start()
@@ -84,41 +101,39 @@ def test_a_server_whose_port_is_taken_saves_nothing(federate):
 # -- a finished run ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def finished(federate, calm):
-    federation = federate(delay=0.0)
+@pytest.fixture(scope="module")
+def finished(sites, calm, tmp_path_factory):
+    federation = Federation(tmp_path_factory.mktemp("finished"), sites, delay=0.0)
     federation.start()
     ends_as_if_nothing_had_happened(federation, calm)
-    return federation
+    yield federation
+    federation.close()
 
 
 def test_a_finished_run_stays_finished(finished):
     """The same commands, and those of the shipped units, show the result and end well; nobody waits for anybody."""
-    for who in ("server", *MEMBERS):
+    for who, start in (("server", finished.files.start_server), ("north", finished.files.start_member)):
         out = finished.files.out(who)
         before = contents(out)
         shown = (finished.files.folder / f"{who}.txt").read_bytes()
-        for more in (["--resume"], []) if who == "server" else ([],):
-            start = finished.serve if who == "server" else lambda who=who: finished.files.start_member(who)
-            assert start(*more).wait(PATIENCE) == 0
-            assert (finished.files.folder / f"{who}.txt").read_bytes().endswith(shown)
-        assert contents(out) == before
-        # Killed between noting the end and removing the journal.
-        finished.journal(who).write_bytes(b"what is left of it")
-        start = finished.serve if who == "server" else lambda who=who: finished.files.start_member(who)
-        assert start().wait(PATIENCE) == 0
+        finished.journal(who).write_bytes(b"what is left of it")  # killed after the end was noted, and before that went
+        assert start("--resume" if who == "server" else who).wait(PATIENCE) == 0
+        assert (finished.files.folder / f"{who}.txt").read_bytes() == shown + shown
         assert contents(out) == before
 
 
 def test_a_folder_with_the_result_of_another_federation_is_left_alone(finished):
     file = finished.files.file
-    file.write_text(file.read_text().replace("max_rounds = 20000", "max_rounds = 19999"))
+    agreed = file.read_text()
+    file.write_text(agreed.replace("max_rounds = 20000", "max_rounds = 19999"))
+    assert file.read_text() != agreed
     for who in ("server", "north"):
         before = contents(finished.files.out(who))
         process = finished.serve() if who == "server" else finished.files.start_member(who)
         assert process.wait(PATIENCE) == 2
         assert str(finished.files.out(who)) in finished.said(who).splitlines()[-1]
         assert contents(finished.files.out(who)) == before
+    file.write_text(agreed)
 
 
 def test_a_note_that_cannot_be_read_is_named(tmp_path):

@@ -174,6 +174,7 @@ def test_a_member_does_not_wait_for_a_server_that_is_gone_behind_a_middlebox(fed
         assert "error: the server at" in said
 
 
+@pytest.mark.slow
 def test_a_member_that_is_stopped_is_away_and_comes_back(federate, calm):
     federation = federate(grace=30.0, keepalive=BEATS)
     federation.start()
@@ -199,6 +200,7 @@ def test_inside_a_namespace(federate, calm):
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root on Linux can have a network")
 @pytest.mark.skipif(shutil.which("ip") is None, reason="there is no `ip` (iproute2) here")
 @pytest.mark.skipif(shutil.which("iptables") is None, reason="there is no `iptables` here")

@@ -138,6 +138,7 @@ def test_a_client_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_stopped_has_not_waited_meanwhile(federate, calm):
     """A member that was away came back while nobody listened; by the clock it had been away for longer than it may."""
     federation = federate(grace=3.0)
