@@ -95,6 +95,8 @@ def at_first_compilation(act: Callable[[bool], None]) -> Iterator[None]:
 # -- a second process ------------------------------------------------------------------------------------------------
 
 HELPER = "fedslim.mdl.beside"
+LONGEST = 120.0
+"""Seconds to wait for it."""
 
 
 class _Helper:
@@ -120,8 +122,13 @@ class _Helper:
         with self._reading:
             if self._process is None or self._process.stdout is None:
                 return
-            while group in self._groups and group not in self._done and (line := self._process.stdout.readline()):
-                self._done.add(line.strip())
+            patience = threading.Timer(LONGEST, self._process.kill)  # one that hangs is not waited for: we compile then
+            patience.start()
+            try:
+                while group in self._groups and group not in self._done and (line := self._process.stdout.readline()):
+                    self._done.add(line.strip())
+            finally:
+                patience.cancel()
 
     def end(self) -> None:
         """Leave nothing behind."""

@@ -11,8 +11,7 @@ import pytest
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ROUNDS_TO_FINISH
-from fedslim.protocol.messages import Want
+from fedslim.protocol.messages import ROUNDS_TO_FINISH, Want
 from wire import Line, of_numbers, sprinkled
 
 ITEMS = 12

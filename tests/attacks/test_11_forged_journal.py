@@ -145,7 +145,7 @@ def test_a_result_that_was_altered_is_not_believed(victim):
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of POSIX")
 def test_a_journal_that_others_may_write_is_refused(victim):
     victim.path.chmod(0o666)
-    assert is_refused(victim, f"others may change this journal (permissions 666), so it is not continued; if nobody "
+    assert is_refused(victim, f"others may change it (permissions 666), so it is not continued; if nobody "
                               f"has, run `chmod 600 {victim.path}`")  # fmt: skip
     victim.path.chmod(0o600)
     victim.path.parent.chmod(0o777)

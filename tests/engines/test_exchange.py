@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import zlib
 from dataclasses import replace
 
@@ -239,7 +240,7 @@ def test_a_site_may_work_for_longer_than_a_call_lasts(tmp_path, hospitals, nativ
 
 def test_but_not_for_ever(tmp_path, hospitals):
     sites = Sites(tmp_path, hospitals, timeouts_answer=0.05)
-    sites.meddle["west"] = after(10, lambda *_: WORKING)
+    sites.meddle["west"] = after(10, lambda *_: time.sleep(0.001) or WORKING)
     with pytest.raises(RunError, match=r"'west' stayed away for 0 s: no answer within 0\.05 s"):
         sites.run()
 

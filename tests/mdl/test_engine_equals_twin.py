@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.effort import CHEAPER, FREE, HALF
-from fedslim.mdl.objective import EXACT, data_terms, model_terms, standard_length
+from fedslim.mdl.objective import EXACT, Charge, data_terms, model_terms, standard_length
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Insert
 from fedslim.mdl.search import SlimSearch
@@ -126,6 +126,15 @@ policies = st.builds(
 )
 
 
+FORGIVEN = [
+    *({2, 3, 7}, {0, 1, 2, 3, 7, 8, 9}, {0, 1, 2, 3, 4, 6, 7, 8, 9}, {0, 1, 2, 5}, {2, 5, 8, 9}, {0, 2, 4, 7, 8}),
+    *({1, 2, 3, 5, 7, 9}, {2, 3, 5, 6, 7, 8}, {1, 5, 7, 9}, {0, 2, 3, 5, 6, 8}, {0, 1, 2, 4, 6, 8, 9}),
+    {1, 2, 4, 5, 7, 8, 9},
+]
+"""A pair is rejected, pays with other counts without being the best, and comes back with the counts it had at first."""
+
+
+@example((FORGIVEN, 10), Policy(False, "support", 2, charges=(Charge(0.5, 0.5),), look_ahead=5), 1)
 @settings(max_examples=400)
 @given(databases(), policies, st.integers(1, 3))
 def test_engine_and_twin_find_the_same_table_step_for_step(case, policy, sources):

@@ -132,6 +132,7 @@ class Twin:
                 rejected[pair] = counts
             else:
                 found.append((bits, tried, trial, after, pair, counts))
+                rejected.pop(pair, None)  # what was held against it, with other counts, is so no longer
         if not found:
             return False
         bits, _, trial, after, pair, counts = min(found, key=lambda trial: trial[:2])

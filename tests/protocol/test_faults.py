@@ -18,7 +18,7 @@ from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, 
 from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
 from fedslim.protocol.legality import ClientState, MemberState
 from fedslim.protocol.roster import updated
-from fedslim.protocol.server import MOST_RETREATS, ServerSession
+from fedslim.protocol.server import MOST_LOST_ROUNDS, MOST_RETREATS, ServerSession
 from fedslim.secagg import Ring
 from fedslim.transport.journal import Journal
 from fedslim.transport.recording import (
@@ -489,7 +489,7 @@ def test_a_member_that_loses_its_records_again_and_again_ends_the_run():
         federation.until(lambda f, epoch=epoch: f.server.gathering.epoch == epoch)
     federation.until(lambda f: f.server.rounds > 2)
     lose_everything(federation, "b")
-    with pytest.raises(pytest.fail.Exception, match="member 'b' has lost its last records 17 times"):
+    with pytest.raises(pytest.fail.Exception, match="members have lost records 17 times, 'b' the last"):
         federation.run()
     assert federation.server.over
 
@@ -507,6 +507,85 @@ def test_a_member_that_goes_back_answers_what_it_had_answered_and_nothing_else()
         client.receive(msgspec.structs.replace(row, round=question.round, attempt=question.attempt))
     federation.run()
     assert federation.outcome.ending == "converged"
+
+
+def gone_back(federation, number):
+    """A member that has signed that everybody goes back to this round, and been shown everybody's signatures."""
+    client = federation.clients["a"]
+    epoch = client._roster.epoch + 1
+    confirm = client.receive(m.RosterUpdate(epoch, [], number))
+    client.receive(m.Confirmed(epoch, [confirm.signature] * 3))
+    return client, epoch
+
+
+def again(question, epoch, **fields):
+    return msgspec.structs.replace(question, attempt=epoch, **fields)
+
+
+@pytest.mark.parametrize("back_to", [0, 4])
+def test_a_server_cannot_skip_what_was_answered_before(back_to):
+    """Under a number that is free it would have another question answered, in a state that has passed."""
+    federation = Weather("x", 2).until(lambda f: f.clients["a"].position > 10)
+    client, epoch = gone_back(federation, back_to)
+    asked = dict(client._asked)
+    last = max(asked)
+    for number in (last + 1, last, back_to + 1):
+        with pytest.raises(ProtocolError, match=f"asked something else in round {number} than before"):
+            client.receive(again(asked[back_to + 1], epoch, round=number))
+    for number in range(back_to, last + 1):
+        assert client.receive(again(asked[number], epoch)).round == number
+    assert client._asked == asked
+
+
+def test_what_is_answered_again_does_not_begin_a_new_count_of_rounds():
+    federation = Weather("x", 2, max_rounds=6).until(lambda f: f.clients["a"].position > 5)
+    for _ in range(3):
+        client, epoch = gone_back(federation, 2)
+        for number, question in list(client._asked.items())[2:]:
+            assert client.receive(again(question, epoch)).round == number
+    row = next(q for q in client._asked.values() if isinstance(q.wants[0], m.WantRows))
+    while len(client._asked) < 6 + m.ROUNDS_TO_FINISH:
+        client.receive(again(row, epoch, round=client.position, moves=[]))
+    with pytest.raises(ProtocolError, match="6 were agreed on"):
+        client.receive(again(row, epoch, round=client.position, moves=[]))
+
+
+@pytest.mark.parametrize("change", [{"run": b"r" * 16}, {"epoch": 1}, {"ids": bytes(range(16))}])
+def test_a_member_at_the_first_round_again_is_in_the_run_it_was_in(change):
+    """It has answered, so it does not take another run, an earlier epoch or another vocabulary for its first."""
+    federation = Weather("x", 2).until(lambda f: f.clients["a"].position > 5)
+    client, epoch = gone_back(federation, 0)
+    assert (client.position, client.has_answered) == (0, True)
+    other = msgspec.structs.replace(client._roster, **{"epoch": epoch + 1} | change)
+    with pytest.raises(ProtocolError, match="not one of the run that this client is in"):
+        client.receive(other)
+    join = client.join(bytes(32))
+    assert (join.run, join.epoch, join.position) == (client.run, epoch + 1, 0)
+
+
+def test_an_earlier_question_does_not_get_the_last_answer():
+    federation = Weather("x", 2).until(lambda f: f.clients["a"].position > 5)
+    client, epoch = gone_back(federation, federation.clients["a"].position - 1)
+    with pytest.raises(ProtocolError, match="asked something else in round 0 than before"):
+        client.receive(again(client._asked[0], epoch))
+
+
+def test_how_far_a_member_says_it_was_does_not_keep_a_run_from_stopping_for_ever():
+    """A server that was killed believes it once, and no more than the run may take."""
+    federation = restarted()
+    far = federation.server.rounds + MOST_LOST_ROUNDS
+    federation.act(federation.server.receive("b", claims(federation, "b", position=far), 0.0))
+    federation.cut("b")
+    for name in MEMBERS:
+        federation.join(name)
+    federation.until(lambda f: f.told(m.Roster))
+    federation.cut("b")
+    with pytest.raises(ProtocolError, match="'b' comes back from round"):
+        federation.server.receive("b", claims(federation, "b", position=far + 1), 0.0)
+    limited = Weather("x", 6, rows=150, max_rounds=40).until(lambda f: f.server.rounds > 8)
+    limited.kill_server()
+    with pytest.raises(ProtocolError, match="'b' comes back from round 57"):
+        limited.server.receive("b", claims(limited, "b", position=57), 0.0)
 
 
 @pytest.mark.parametrize("when", ["before it", "while everybody goes back"])

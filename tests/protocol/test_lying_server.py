@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, ParameterError, ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ROUNDS_TO_FINISH, ClientSession, Site
+from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.legality import ClientState
 from fedslim.protocol.variant import client_side
 from fedslim.protocol.x_member import MAX_ENTERING
@@ -1156,7 +1156,7 @@ AT_THE_END = {
 def test_a_client_answers_so_many_rounds_and_then_only_what_ends_the_run(variant, limit):
     client, roster = seated(variant, max_rounds=limit)
     confirmed(client, roster).receive(FIRST[variant])
-    most = limit + ROUNDS_TO_FINISH
+    most = limit + m.ROUNDS_TO_FINISH
     for number in range(1, most):
         assert client.receive(ANY[variant](number)) is not None
     with pytest.raises(ProtocolError, match=f"goes on asking after {most} rounds, and {limit} were agreed on"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, Federation, ends_as_if_nothing_had_happened
 
-from fedslim.errors import DataError, ParameterError
+from fedslim.errors import DataError, JournalError, ParameterError, WriteError
 from fedslim.federated.folder import FINISHED, LOCK, Finished, RunFolder
 from fedslim.federated.loopback import HOST, free_port
 
@@ -96,6 +96,36 @@ def test_a_server_whose_port_is_taken_saves_nothing(federate):
         assert federation.serve("--resume").wait(PATIENCE) == 1
     assert f"cannot listen on {HOST}:{federation.port}" in federation.said("server")
     assert contents(federation.files.out("server")) == before
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+
+
+@posix
+def test_a_folder_that_others_may_write_is_not_held(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(JournalError, match="others may replace files"):
+        RunFolder.held(tmp_path, "me").__enter__()
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_a_lock_is_no_way_into_another_file(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "precious").write_text("data")
+    (tmp_path / "run" / LOCK).symlink_to(tmp_path / "precious")
+    with pytest.raises(WriteError, match="--out"):
+        RunFolder.held(tmp_path / "run", "me").__enter__()
+    assert (tmp_path / "precious").read_text() == "data"
+
+
+@posix
+def test_a_note_that_others_may_write_is_not_believed(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.finish(Finished("server", "ab", "00", "converged", 3, "2026-01-01T00:00:00+00:00"))
+    (tmp_path / FINISHED).chmod(0o666)
+    with pytest.raises(JournalError, match="others may change it"):
+        folder.finished(who="server", federation="ab")
 
 
 # -- a finished run ---------------------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ def test_only_the_owner_can_read_a_journal(tmp_path):
 def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
     path = written(tmp_path / "run.journal", b"first")
     path.chmod(mode)
-    told = rf"others may change this journal \(permissions {mode:03o}\), .* run `chmod 600 {re.escape(str(path))}`"
+    told = rf"others may change it \(permissions {mode:03o}\), .* run `chmod 600 {re.escape(str(path))}`"
     assert refused(path, told)
     path.chmod(0o644)  # others may read it: that is its owner's business
     assert records_in(path) == [b"first"]
@@ -263,7 +263,7 @@ def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
 def test_a_journal_of_somebody_else_is_refused(tmp_path):
     path = written(tmp_path / "run.journal", b"first")
     os.chown(path, 12345, -1)
-    assert refused(path, "this journal belongs to user 12345 and not to you")
+    assert refused(path, "it belongs to user 12345 and not to you")
 
 
 @posix

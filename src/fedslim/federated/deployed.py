@@ -29,6 +29,7 @@ from fedslim.transport.recording import (
     furthest_in,
     heard_in,
     last_epoch,
+    retreats_in,
     rounds_of,
     told,
 )
@@ -140,6 +141,7 @@ class Server:
                 epoch=last_epoch(records, str(path)),
                 furthest=furthest_in(records, str(path)),
                 endings=endings_in(records, str(path)),
+                retreats=retreats_in(records, str(path)),
             )
             self._tell(f"resumed after {len(rounds)} rounds")
             so_far = rounds[-1].figures if rounds else NOTHING
@@ -323,14 +325,14 @@ class Member:
             received = await client.run(host, port)
         finally:
             journal.close()
-            if not self.session.position:
+            if not self.session.has_answered:
                 self.forget()  # nothing was answered: there is nothing to go on with
         path = self._out / MEMBER_JOURNAL
         ended_by_server = received.ending.startswith("ended by the server")
         if self._guard is not None:
-            if received.table is not None and self.session.position:
+            if received.table is not None and self.session.has_answered:
                 self._guard.finished()
-            elif client.refused or not ended_by_server or not self.session.position:
+            elif client.refused or not ended_by_server or not self.session.has_answered:
                 self._guard.refused()  # otherwise it can be resumed, and no other run can take its place
         if not ended_by_server:
             return received
@@ -374,7 +376,7 @@ class Member:
 
         def record(message: m.FromClient, frame: Frame) -> None:
             nonlocal last, sent
-            if self._guard is not None and self.session.position:
+            if self._guard is not None and self.session.has_answered:
                 self._guard.answering(self.session.run)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:

@@ -20,6 +20,7 @@ import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.errors import DataError, ParameterError, WriteError
+from fedslim.transport.journal import check_folder, check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,9 @@ class RunFolder:
             ParameterError: Another process has it; the message says which.
             WriteError: It cannot be locked.
         """
+        check_folder(path / LOCK)
         try:
-            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except OSError as error:
             msg = f"{path}: the folder cannot be written ({error.strerror}); name another one with --out"
             raise WriteError(msg) from error
@@ -86,10 +88,12 @@ class RunFolder:
 
         Raises:
             ParameterError: It is another one's, or of another federation.
+            JournalError: Somebody else wrote it or may write it.
         """
         path = self.path / FINISHED
         try:
             with path.open("rb") as file:
+                check_owner(path, file)
                 found = msgspec.json.decode(file.read(MOST_BYTES), type=Finished)
         except FileNotFoundError:
             return None

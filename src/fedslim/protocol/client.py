@@ -17,6 +17,7 @@ questions again, and no others.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from fedslim.secagg import PairSecret
 
 CANNOT = "it cannot go on; its own log says why"
-ROUNDS_TO_FINISH = 16
-"""Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class ClientSession:
         self._hidden: dict[str, Hidden] = {}
         self._last: Answered | None = None
         self._asked: dict[int, Any] = {}  # every question that was ever answered, by its round
-        self._answers = 0
+        self._again: deque[Any] = deque()  # those of them that come again, since everybody went back
         if site.vocabulary is not None:
             self._numbered = over(site.database, site.vocabulary, site.secret)
 
@@ -126,6 +125,11 @@ class ClientSession:
     def position(self) -> int:
         """The round that comes next."""
         return 0 if self._last is None else self._last.question.round + 1
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether this member has answered anything in the run; also where it went back to the beginning."""
+        return bool(self._asked)
 
     @property
     def run(self) -> bytes:
@@ -161,8 +165,8 @@ class ClientSession:
             site.trust.certificate,
             site.trust.sign(self._key.public),
             # Whoever has not answered anything yet is in no run: the server may have been killed before it was in one.
-            self.run if self.position else b"",
-            self._roster.epoch + 1 if self._roster is not None and self.position else 0,
+            self.run if self.has_answered else b"",
+            self._roster.epoch + 1 if self._roster is not None and self.has_answered else 0,
             self.position,
         )
 
@@ -196,7 +200,7 @@ class ClientSession:
         return reply
 
     def _take_end(self, message: m.Finish) -> None:
-        if self._variant is None or (self.state is ClientState.JOINING and not self.position):
+        if self._variant is None or (self.state is ClientState.JOINING and not self.has_answered):
             # A run that ended while this member was away is one that it had answered in.
             msg = f"the server sent Finish while this client was {self.state.value}; it is refused"
             raise ProtocolError(msg)
@@ -242,14 +246,14 @@ class ClientSession:
                     "refused"
                 )
                 raise ProtocolError(msg)
-            self._check_same(question)
+            _check_same(question, _first_attempt(last.question))
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
-        if self._asked and message.round <= next(reversed(self._asked)):
-            self._check_same(question)
-        limit = self._site.settings.max_rounds
-        if limit is not None and self._answers >= limit + ROUNDS_TO_FINISH and not self._variant.is_final(message):
-            msg = f"the server goes on asking after {self._answers} rounds, and {limit} were agreed on; it is refused"
+        limit, answered = self._site.settings.max_rounds, len(self._asked)
+        if self._again:
+            _check_same(question, self._again[0])
+        elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self._variant.is_final(message):
+            msg = f"the server goes on asking after {answered} rounds, and {limit} were agreed on; it is refused"
             raise ProtocolError(msg)
         try:
             answer = self._variant.answer(message)
@@ -260,22 +264,17 @@ class ClientSession:
         transcript = sha256(before + msgspec.msgpack.encode(question)).digest()
         self._last = Answered(message, answer, epoch, transcript)
         self._asked[message.round] = question
-        self._answers += 1
+        if self._again:
+            self._again.popleft()
         return answer
-
-    def _check_same(self, question: Any) -> None:
-        """In a round that was answered before nothing else is answered: two answers would tell more than one."""
-        if self._asked.get(question.round) != question:
-            msg = f"the server asked something else in round {question.round} than before; it is refused"
-            raise ProtocolError(msg)
 
     def _go_back(self, number: int) -> None:
         """Be where this member was before this round: it makes its way there again, by the same questions."""
         assert self._numbered is not None  # noqa: S101  # since the roster
         self._variant = client_side(self._site.settings, self._numbered, len(self._site.members))
-        self._last, self._answers = None, 0
-        for question in [question for asked, question in self._asked.items() if asked < number]:
-            self._answered(question)
+        self._last, self._again = None, deque(self._asked.values())
+        while self._again and self._again[0].round < number:
+            self._answered(self._again[0])
 
     def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
         """What leaves the site: counts that the server must not see are masked here."""
@@ -305,7 +304,7 @@ class ClientSession:
         if not replayed and (self._key is None or self._key_in(roster) != self._key.public):
             msg = "the server's roster has another key under this member's name; the run must not go on"
             raise ProtocolError(msg)
-        if before is not None and self.position:
+        if before is not None and self.has_answered:
             known = (before.run, before.settings, before.members, before.ids)
             if (roster.run, roster.settings, roster.members, roster.ids) != known or roster.epoch <= before.epoch:
                 msg = "the server's new roster is not one of the run that this client is in; it is refused"
@@ -410,6 +409,13 @@ def farewell(error: FedslimError) -> m.Abort:
     """
     public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
     return m.Abort(str(error)[:2000] if public else CANNOT)
+
+
+def _check_same(question: Any, before: Any) -> None:
+    """What was answered before is answered again, and nothing else: two answers would tell more than one."""
+    if question != before:
+        msg = f"the server asked something else in round {question.round} than before; it is refused"
+        raise ProtocolError(msg)
 
 
 def _first_attempt(question: Any) -> Any:

@@ -6,7 +6,7 @@
     gathering.confirm(member, confirm)
     gathering.confirmed()                       # once everybody has: all signatures, for all members
 
-It does no I/O, and knows nothing of rounds: those are the session's business.
+It does no I/O. Which round comes next, it is told: rounds are the session's business.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PROTOCOL = 4
 """Raised whenever an old peer would misunderstand a new one."""
 
+ROUNDS_TO_FINISH = 16
+"""Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
+
 ID_BYTES = 16
 MOST_ITEMS = 1 << 20
 MOST_SLOTS = 1 << 22

@@ -16,6 +16,7 @@ questions are then asked again, and have the same answers.
 from __future__ import annotations
 
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -104,7 +105,7 @@ class ServerSession:
         self._history = history
         self._lost_rounds = 0  # how many may have come after those that are known
         self.furthest = 0  # the round that came next for the member that was furthest, before anybody went back
-        self._behind: tuple[int, str] | None = None  # the round that a member was set back to, and which one
+        self._behind: dict[str, int] = {}  # members that were set back, and to which round
         self._retreats = 0
         self._endings: dict[int, Ending] = {}  # what was decided with rounds, also where they are played again
 
@@ -257,13 +258,16 @@ class ServerSession:
         epoch: int = 0,
         furthest: int = 0,
         endings: Mapping[int, Ending] | None = None,
+        retreats: int = 0,
     ) -> None:
         """Bring a new session to where another one was that had received these replies, in this epoch.
 
         All members are away then: they join with the run and the round they are in. `passed` is told of each round once
         the session has taken it in; `now` is the present, less what the run had taken. If the other one was killed
-        on its way back, `furthest` and `endings` say how far members had been, and what was decided up to there.
+        on its way back, `furthest` and `endings` say how far members had been, and what was decided up to there;
+        `retreats` how often everybody went back.
         """
+        self._retreats = retreats
         self.furthest, self._endings = furthest, dict(endings or {})
         self.gathering.resume(items, epoch)
         self._lost_rounds = MOST_LOST_ROUNDS
@@ -302,6 +306,7 @@ class ServerSession:
     def _check_return(self, member: str, join: m.Join) -> None:
         """Whether a member can come back to this run from where it is; if it was set back, so is everybody."""
         where = self._positions[member]
+        self._behind.pop(member, None)
         if not where and (join.run, join.position) == (b"", 0):
             return  # it was lost before it had answered anything
         ahead = self._situation.number if self.gathered and self._round is not None else where
@@ -316,26 +321,31 @@ class ServerSession:
             return
         set_back = join.position < ahead
         # Whoever was away when the others went back is where they all had been.
-        if (set_back and self._history is None) or join.position > max(ahead + self._lost_rounds, self.furthest):
+        most = max(ahead + self._lost_rounds, self.furthest)
+        if self.settings.max_rounds is not None:
+            most = min(most, self.settings.max_rounds + m.ROUNDS_TO_FINISH)
+        if (set_back and self._history is None) or join.position > most:
             msg = (
                 f"member {member!r} comes back from round {join.position}, and was in round {where}. It cannot go on: "
                 "it has lost its journal, or another one was put in its place"
             )
             raise ProtocolError(msg)
         self.furthest = max(self.furthest, join.position)
-        if set_back and (self._behind is None or join.position < self._behind[0]):
-            self._behind = join.position, member
+        if set_back:
+            self._behind[member] = join.position
 
-    def _go_back(self, number: int, member: str) -> list[ServerOutput]:
+    def _go_back(self, member: str, number: int) -> list[ServerOutput]:
         """Be where the run was before this round; the answers to what was asked before it are known."""
         assert self._history is not None  # noqa: S101  # nobody is taken back otherwise
         self.furthest = max(self.furthest, self._situation.number)
-        self._behind = None
+        self._behind = {}
         self._retreats += 1
         if self._retreats > MOST_RETREATS:
-            return self._fail(f"member {member!r} has lost its last records {self._retreats} times", member)
+            return self._fail(f"members have lost records {self._retreats} times, {member!r} the last", member)
         rounds = iter(self._history())
         before = list(islice(rounds, number))
+        if len(before) != number:
+            return self._fail(f"the journal lacks rounds before {number}, to which {member!r} was set back", None)
         # Decided once: the questions that follow must be those that followed before.
         later = enumerate(rounds, number)
         self._endings |= {at: kept.ending for at, kept in later if kept.ending is not None}
@@ -352,7 +362,7 @@ class ServerSession:
             return []
         if self.gathering.exhausted:
             return self._fail(f"member {last!r} came back once too often: there can be no more rosters", last)
-        retreat = [] if self._behind is None else self._go_back(*self._behind)
+        retreat = self._go_back(*min(self._behind.items(), key=itemgetter(1))) if self._behind else []
         if self._farewell is not None:
             return retreat
         number = 0 if self._round is None else self._situation.number - 1
@@ -361,6 +371,7 @@ class ServerSession:
         except ProtocolError as error:
             return self._fail(str(error), None)
         self._states = dict.fromkeys(self.members, MemberState.INVITED)
+        self._lost_rounds = 0  # everybody has said how far it is
         return [*retreat, *invitation]
 
     # -- running ------------------------------------------------------------------------------------------------

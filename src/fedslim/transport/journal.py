@@ -140,7 +140,7 @@ class Journal:
             msg = f"{path}: there is no journal to continue: {error.strerror}"
             raise JournalError(msg) from error
         try:
-            _check_owner(path, file)
+            check_owner(path, file)
             check_folder(path)
             found = _read(path, file, chain)
             if found is None:
@@ -191,11 +191,12 @@ class Journal:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
-            self._file.truncate(at)
-            self._file.seek(at)
             self._failure = (
                 f"{self.path}: the journal cannot be written: {error.strerror}; what is there can be resumed"
             )
+            with suppress(OSError):  # a part of a record is cut off when the journal is read, too
+                self._file.truncate(at)
+                self._file.seek(at)
             raise WriteError(self._failure) from error
 
     def close(self) -> None:
@@ -237,20 +238,25 @@ def check_folder(path: Path) -> None:
         raise JournalError(msg)
 
 
-def _check_owner(path: Path, file: IO[bytes]) -> None:
+def check_owner(path: Path, file: IO[bytes]) -> None:
+    """Check that nobody else wrote an open file, or may write it.
+
+    Raises:
+        JournalError: Somebody may; the message says how to keep them out.
+    """
     if os.name != "posix":
         return
     found = os.fstat(file.fileno())
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
         msg = (
-            f"{path}: this journal belongs to user {found.st_uid} and not to you (user {os.geteuid()}), so it is not "
+            f"{path}: it belongs to user {found.st_uid} and not to you (user {os.geteuid()}), so it is not "
             "continued; run fedslim as that user, or move it away"
         )
         raise JournalError(msg)
     if mode & 0o022:
         msg = (
-            f"{path}: others may change this journal (permissions {mode:03o}), so it is not continued; if nobody has, "
+            f"{path}: others may change it (permissions {mode:03o}), so it is not continued; if nobody has, "
             f"run `chmod 600 {path}`, otherwise move it away"
         )
         raise JournalError(msg)

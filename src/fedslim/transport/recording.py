@@ -133,6 +133,11 @@ def furthest_in(records: Sequence[bytes], name: str) -> int:
     return max((record.furthest for record in kept if isinstance(record, EpochRecord)), default=0)
 
 
+def retreats_in(records: Sequence[bytes], name: str) -> int:
+    """How often everybody went back."""
+    return sum(isinstance(_decoded(record, number, name), BackRecord) for number, record in enumerate(records))
+
+
 def endings_in(records: Sequence[bytes], name: str) -> dict[int, Ending]:
     """What was decided with which round, also where everybody went back and has not come there again."""
     kept = (_decoded(record, number, name) for number, record in enumerate(records))

@@ -294,8 +294,9 @@ class NetworkServer:
 
     async def _refuse(self, line: Line, reason: str) -> None:
         """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
-        with contextlib.suppress(LineError, UntrustedError):
-            await line.connection.send(framing.to_bytes(m.Abort(reason[:2000])).data, within=HANDSHAKE)
+        with contextlib.suppress(LineError, UntrustedError, TimeoutError):
+            async with asyncio.timeout(HANDSHAKE):
+                await line.connection.send(framing.to_bytes(m.Abort(reason[:2000])).data)
 
     def _break_off(self, error: FedslimError) -> None:
         """End here, as if killed. Who comes back meets a server that resumes, never one whose journal stands still."""
@@ -358,6 +359,7 @@ class NetworkServer:
                 number = ended.number
                 record = back_record(number) if went_back else epoch_record(number, self.session.furthest)
                 self._journal.append(record)
+                self._journal.sync()  # whoever comes back must know how far members had been
             return
         self._round_since = time.monotonic()
         self._returned.clear()

@@ -77,11 +77,11 @@ class Connection:
         with self._explained():
             return await read_frame(self._reader, within=self._within, most=most)
 
-    async def send(self, data: bytes, within: float | None = None) -> None:
+    async def send(self, data: bytes) -> None:
         """Send a frame after those that are on their way: see `write_frame`."""
         async with self._sending:
             with self._explained():
-                await write_frame(self.writer, data, within=self._within if within is None else within)
+                await write_frame(self.writer, data, within=self._within)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
