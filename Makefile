@@ -32,6 +32,7 @@ demo-network: $(READY) ## the same for real: a server and three members over mut
 
 test: $(READY) ## the tests that run in minutes, with the import direction and types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
+	@$(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")' # once, not in each worker
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Apart: NVFlare brings 32 packages and 100 MB, and pins some of them. See docs/decisions/nvflare.md.

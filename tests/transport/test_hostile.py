@@ -424,7 +424,8 @@ def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, i
     assert told["after"] - told["before"] < MOST_GROWTH
 
 
-def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected):
+@pytest.mark.parametrize("times", [4, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected, times):
     """It may say so before anybody has joined; what it said is forgotten when it goes."""
     join = loopback.session(BAD, agreed=False).join(bytes(32))
     many = [os.urandom(m.ID_BYTES * m.MOST_ITEMS), bytes(m.ID_BYTES * m.MOST_ITEMS)]
@@ -432,7 +433,7 @@ def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected)
 
     async def main():
         async with process(loopback) as (port, end):
-            for k in range(12):
+            for k in range(times):
                 await said(loopback, BAD, port, frames[k % 2], listen=0.5)
             runs = [loopback.run(name, port) for name in loopback.members]
             return await asyncio.gather(*runs), await end()
