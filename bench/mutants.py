@@ -82,8 +82,8 @@ def fate(mutant: Mutant, python: str, *, wide: bool) -> tuple[str, str]:
     lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
     if lines:
         return "caught", lines[0].split(" ", 1)[1].split(" - ")[0]
-    if ran.returncode == FAILED:
-        return "caught", "?"
+    if ran.returncode == FAILED or ran.returncode < 0:
+        return "caught", "?" if ran.returncode == FAILED else "it crashes"
     return ("survived", "") if ran.returncode == 0 else ("not run", ran.stdout[-500:] + ran.stderr[-500:])
 
 
