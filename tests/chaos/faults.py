@@ -85,7 +85,10 @@ class Faults:
         self._stop(who, rng.uniform(5, 8) * BEAT)
         silent = r"nothing was heard for [\d.]+ s"
         others = self.names if who == "server" else ("server",)
-        return [(other, f"lost: {silent}" if who == "server" else f"{who} is away: {silent}") for other in others]
+        return [
+            (other, f"disconnected from the server: {silent}" if who == "server" else f"{who} is away: {silent}")
+            for other in others
+        ]
 
     def _stop(self, who, seconds):
         self.running[who].send_signal(signal.SIGSTOP)
@@ -100,7 +103,10 @@ class Faults:
         up, down = rng.choice([(True, True), (True, False), (False, True)])
         self.federation.relay.mute(up=up, down=down)
         silent = r"nothing was heard for [\d.]+ s"
-        return [("server", rf"\w+ is away: {silent}"), *((name, f"lost: {silent}") for name in self.names)]
+        return [
+            ("server", rf"\w+ is away: {silent}"),
+            *((name, f"disconnected from the server: {silent}") for name in self.names),
+        ]
 
     def delay(self, _who, rng):
         self._hinder(rng, delay=rng.uniform(0.1, 0.4))
