@@ -93,10 +93,11 @@ def small_disk(folder, size="256k"):
         pytest.skip(f"a small disk cannot be made: {made.stderr.strip()}")
     ballast = folder / "ballast"
 
-    def fill():
+    def fill(leave=0):
         with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(512)):
                 pass
+        os.truncate(ballast, ballast.stat().st_size - leave)
 
     try:
         yield fill, ballast.unlink
@@ -120,8 +121,9 @@ def test_a_disk_that_is_full_from_the_beginning(federate, calm, who):
         ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.parametrize("leave", [0, 12 << 10], ids=["no room", "room for the journal but not for the result"])
 @pytest.mark.parametrize("who", ["server", pytest.param("north", marks=pytest.mark.slow)])
-def test_a_disk_that_is_full_at_the_end(federate, calm, who):
+def test_a_disk_that_is_full_at_the_end(federate, calm, who, leave):
     """What cannot be saved is not called saved; once there is room, the same command saves it."""
     federation = federate(grace=60.0)
     rounds = calm["x"].communication.rounds
@@ -129,7 +131,7 @@ def test_a_disk_that_is_full_at_the_end(federate, calm, who):
         federation.start()
         federation.until_round(rounds - 4)
         federation.relay.delay = CRAWLING
-        fill()
+        fill(leave)
         federation.until_round(rounds - 3)
         federation.relay.delay = SLOWLY
         process = federation.running.pop(who)
