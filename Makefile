@@ -9,9 +9,10 @@ WORKERS ?= 3# one more than cores: some tests wait. In the order of tests/confte
 RESULTS ?= results
 REFERENCES ?= $(wildcard ../shared/reference)
 NVFLARE := .venv-nvflare
+DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-nvflare test-slow coverage lint format bench results clean
+.PHONY: help demo demo-network test test-nvflare test-slow coverage lint format bench results docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,7 +36,7 @@ test: $(READY) ## the tests that run in minutes, with the import direction and t
 	@$(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")' # once, not in each worker
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Apart: NVFlare brings 32 packages and 100 MB, and pins some of them. See docs/decisions/nvflare.md.
+# Apart: NVFlare brings 32 packages and 100 MB, and pins some of them. See docs/explanation/decisions/nvflare.md.
 $(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))
 	@tools/environment.sh $(NVFLARE) dev,nvflare
 
@@ -62,5 +63,12 @@ results: $(READY) ## the paper's experiments run again as far as data are at han
 	  $(BIN)/fedslim experiment run $$name --jobs $(JOBS) --results $(RESULTS) $(REFERENCES:%=--references %) || failed=1; \
 	  done; $(BIN)/fedslim experiment document --results $(RESULTS) && exit $$failed
 
+$(DOCS)/.ready: pyproject.toml $(call unless_it_works,$(DOCS))
+	@tools/environment.sh $(DOCS) docs
+
+docs: $(DOCS)/.ready ## the documentation site, in docs/_build/html; any warning is an error
+	@$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 clean: ## remove the environment and caches
-	@rm -rf $(VENV) .venv-* out fedslim-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-* docs/_build out fedslim-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

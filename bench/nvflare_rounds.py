@@ -1,4 +1,4 @@
-"""A round over NVFlare beside one over our own transports: the figures of docs/nvflare.md.
+"""A round over NVFlare beside one over our own transports: the figures of docs/how-to/nvflare.md.
 
     make .venv-nvflare/.ready
     .venv-nvflare/bin/python bench/nvflare_rounds.py --data chess --clients 10

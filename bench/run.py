@@ -3,7 +3,7 @@
     python bench/run.py                       all six parts
     python bench/run.py peers large           some of them
     python bench/run.py --quick               a few minutes, to see that everything works
-    python bench/run.py --markdown            no runs: put the tables of the last results into docs/benchmarks.md
+    python bench/run.py --markdown            no runs: put the tables of the last results into docs/explanation/benchmarks.md
 
 Every run that is measured has a process of its own. Results are JSON files in bench/results; Ctrl-C keeps what is done.
 """
@@ -21,7 +21,7 @@ from parts import PARTS, PEER_SETS, PUBLIC, Settings
 from runner import HERE, ROOT, RunError, Runner
 
 RESULTS = HERE / "results"
-DOCS = ROOT / "docs" / "benchmarks.md"
+DOCS = ROOT / "docs" / "explanation" / "benchmarks.md"
 TABLES = {
     **report.MAKERS,
     "federation": federation_report.tables,
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Benchmarks of fedslim; see docs/benchmarks.md.")
+    parser = argparse.ArgumentParser(description="Benchmarks of fedslim; see docs/explanation/benchmarks.md.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to run: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="less of everything; results kept apart")
     parser.add_argument("--data", metavar="FOLDER", help="where the public data sets are (default: FEDSLIM_DATA)")
@@ -90,7 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--sets", type=lambda text: text.split(","), metavar="A,B", help="data sets of the federation (default: seven)"
     )
-    parser.add_argument("--markdown", action="store_true", help="put the last results into docs/benchmarks.md")
+    parser.add_argument("--markdown", action="store_true", help="put the last results into docs/explanation/benchmarks.md")
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")

@@ -61,7 +61,7 @@ def later(monkeypatch):
 
 @pytest.fixture
 def federation(fine):
-    """A CA, a server and a member, made as in docs/deploy.md."""
+    """A CA, a server and a member, made as in docs/how-to/deploy.md."""
     fingerprint = re.search(DIGITS, fine("ca", "init", "--name", "Heart Study CA")).group()
     fine("enroll", "--name", "fed", "--out", "fed", "--host", "fed.example.org", "--host", "10.0.0.7")
     fine("enroll", "--name", "hospital-a", "--out", "hospital-a")

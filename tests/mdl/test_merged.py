@@ -350,7 +350,7 @@ def test_then_the_larger_one_and_then_the_first_in_whichever_block_they_are():
 @settings(max_examples=500)
 @given(st.data())
 def test_no_gain_rises_more_than_the_bounds(data):
-    """With the part of the gain that depends on U and n, as docs/decisions/ranking-bounds.md has it."""
+    """With the part of the gain that depends on U and n, as docs/explanation/decisions/ranking-bounds.md has it."""
     pairs, c = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 40))
     growth = data.draw(st.integers(-2 * pairs, 1))  # of n, if the union entered
     (before, in_use_before), (after, in_use) = (

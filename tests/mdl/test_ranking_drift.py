@@ -31,7 +31,7 @@ def rows_of(upper, dropped, most):
 @settings(max_examples=1000)
 @given(st.data())
 def test_no_gain_rises_more_than_the_bounds(data):
-    """With the part of the gain that depends on U and n, as docs/decisions/ranking-bounds.md has it."""
+    """With the part of the gain that depends on U and n, as docs/explanation/decisions/ranking-bounds.md has it."""
     c = data.draw(st.integers(1, 40))
     growth = data.draw(st.integers(-1, 1))  # of n, if the pair entered: one element more, and up to two less
     small = st.integers(-3, 3)

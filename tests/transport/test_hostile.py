@@ -35,7 +35,7 @@ from loopback import UNLIMITED, Loopback, heard, into, process, said, say, servi
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20
 MOST_GROWTH = 128 * MB
-"""What the memory of a server of a small federation may grow by, whatever comes; docs/threat-model.md says so."""
+"""What the memory of a server of a small federation may grow by, whatever comes; docs/explanation/threat-model.md says so."""
 
 
 @pytest.fixture(scope="module")
