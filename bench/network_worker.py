@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.partition import iid
 from fedslim.federated.simulation import prepare
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.network.in_process import FrameSent, MemoryFederation
+from fedslim.network.member import NetworkClient
+from fedslim.network.server import NetworkServer
+from fedslim.protocol.member import ClientSession, Site
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.transport.connecting import NetworkClient
-from fedslim.transport.memory import FrameSent, MemoryFederation
-from fedslim.transport.serving import NetworkServer
-from fedslim.transport.trust import client_context, make_trial, peer_name, server_context
+from fedslim.trust import client_context, make_trial, peer_name, server_context
 from warm import every_kernel
 from wire import Clock, Teller, Values, serve
 from worker import loaded
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.transport.memory import Trace
+    from fedslim.network.in_process import Trace
 
 HOST = "127.0.0.1"
 SETTINGS = Settings("x", masked=True, most_transactions=1 << 40)

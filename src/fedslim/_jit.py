@@ -94,7 +94,7 @@ def at_first_compilation(act: Callable[[bool], None]) -> Iterator[None]:
 
 # -- a second process ------------------------------------------------------------------------------------------------
 
-HELPER = "fedslim.mdl.beside"
+HELPER = "fedslim.algorithm1.precompile"
 LONGEST = 120.0
 """Seconds to wait for it."""
 
@@ -152,7 +152,7 @@ _helper: _Helper | None = None
 
 @contextmanager
 def helped_with(*groups: str) -> Iterator[None]:
-    """Have a second process compile these groups of `mdl/beside.py`, should the block have anything to compile.
+    """Have a second process compile these groups of `precompile.py`, should the block have anything to compile.
 
     Numba compiles one function at a time in a process, and cores are many. Inside another such block, its process is
     the one.

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.partition import iid
-from fedslim.federated.deployed import Member, MemberTrust, Server
+from fedslim.federated.deployment import Member, MemberTrust, Server
 from fedslim.federated.loopback import HOST, Loopback
-from fedslim.protocol.client import ClientSession, Site
-from fedslim.transport.config import FederationFile
-from fedslim.transport.status import TAKING_PART
-from fedslim.transport.trust import Identity, client_context
+from fedslim.network.status import TAKING_PART
+from fedslim.protocol.member import ClientSession, Site
+from fedslim.settings.federation_file import FederationFile
+from fedslim.trust import Identity, client_context
 
 MEMBERS = ("north", "south", "west")
 PATIENCE = 90.0

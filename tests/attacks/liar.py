@@ -18,10 +18,10 @@ from typing import Self
 from loopback import BRISK, Loopback
 
 from fedslim.errors import FedslimError, LineError
+from fedslim.network.connection import hang_up, read_frame
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.trust import peer_name, server_context
-from fedslim.transport.wire import hang_up, read_frame
+from fedslim.trust import peer_name, server_context
 
 MEMBERS = ("a", "b", "c")
 RUN = b"the run of liars"

@@ -24,20 +24,20 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError
-from fedslim.federated.deployed import Member, MemberTrust
+from fedslim.federated.deployment import Member, MemberTrust
 from fedslim.federated.simulation import prepare
+from fedslim.network.connection import hang_up, read_frame
+from fedslim.network.status import TAKING_PART
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.events import Send
+from fedslim.protocol.member import ClientSession, Site
 from fedslim.protocol.server import ServerSession
-from fedslim.transport import guard as guarding
-from fedslim.transport.config import write_template
-from fedslim.transport.guard import Guard
-from fedslim.transport.policy import SitePolicy
-from fedslim.transport.status import TAKING_PART
-from fedslim.transport.trust import make_trial, server_context
-from fedslim.transport.wire import hang_up, read_frame
+from fedslim.safeguards import guard as guarding
+from fedslim.safeguards.guard import Guard
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import SitePolicy
+from fedslim.trust import make_trial, server_context
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

@@ -22,14 +22,14 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import LedgerError
 from fedslim.federated import simulate
-from fedslim.federated.deployed import Member
+from fedslim.federated.deployment import Member
 from fedslim.federated.loopback import HOST, Loopback
 from fedslim.federated.simulation import prepare
-from fedslim.transport.answered import Snapshot
-from fedslim.transport.config import FederationFile, write_template
-from fedslim.transport.guard import Guard
-from fedslim.transport.policy import SitePolicy
-from fedslim.transport.trust import Identity
+from fedslim.safeguards.guard import Guard
+from fedslim.safeguards.ledger import Snapshot
+from fedslim.settings.federation_file import FederationFile, write_template
+from fedslim.settings.policy import SitePolicy
+from fedslim.trust import Identity
 
 FOUR, THREE = ("a", "b", "c", "d"), ("a", "b", "c")
 PATIENCE = 120.0

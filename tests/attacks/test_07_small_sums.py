@@ -17,8 +17,8 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.federated.simulation import simulate
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.protocol.wants import FinalCounts
 from fedslim.protocol.x import ServerVariant
+from fedslim.protocol.x_queries import FinalCounts
 
 SMALLEST = 5
 NETWORK = {"min_count": SMALLEST, "min_members_with": 2}

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from fedslim.errors import ProtocolError
-from fedslim.protocol.client import ClientSession
 from fedslim.protocol.gathering import MOST_LOST_EPOCHS
+from fedslim.protocol.member import ClientSession
 from wire import databases, entropy_of, server_for, sites_of
 
 NAMED = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5, "c": ["cd"] * 2})

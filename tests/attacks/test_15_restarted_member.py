@@ -15,10 +15,10 @@ import pytest
 from liar import MEMBERS, Liar, Loopback
 
 from fedslim.errors import ProtocolError
+from fedslim.network.journal import Journal
+from fedslim.network.journal_records import told
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession
-from fedslim.transport.journal import Journal
-from fedslim.transport.recording import told
+from fedslim.protocol.member import ClientSession
 from wire import Line, of_numbers, sprinkled
 
 KEY = bytes(32)

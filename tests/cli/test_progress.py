@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
-from fedslim.cli import progress as shown
-from fedslim.cli.progress import Facts, Lively, Plain, Silent, reporter
+from fedslim.cli.console import progress as shown
+from fedslim.cli.console.progress import Facts, Lively, Plain, Silent, reporter
 from fedslim.mdl.driver import Progress, Stop
 
 

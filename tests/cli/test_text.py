@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedslim.cli.text import MOST_SHOWN, brief, count, duration, number, printable, shown_items, shown_label, size
+from fedslim.cli.console.text import (
+    MOST_SHOWN,
+    brief,
+    count,
+    duration,
+    number,
+    printable,
+    shown_items,
+    shown_label,
+    size,
+)
 
 
 @given(st.text(st.characters(codec=None)))

@@ -12,15 +12,15 @@ import pytest
 
 from fedslim.engines import exchange as room
 from fedslim.engines.exchange import WORKING, Broken, Collected
-from fedslim.engines.serving import STOP, Serving
+from fedslim.engines.member import SiteMember
+from fedslim.engines.server import STOP, Serving
 from fedslim.engines.simulator import prepare_folder
-from fedslim.engines.site import SiteMember
 from fedslim.errors import RunError
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.answered import AnswerLedger
+from fedslim.safeguards.ledger import AnswerLedger
 
 MOST_CALLS = 5_000
 """Many times what a run takes."""

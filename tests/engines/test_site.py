@@ -14,15 +14,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fedslim.engines.exchange import JOIN, WORKING
-from fedslim.engines.kit import KitCheck, KitTrust
+from fedslim.engines.member import SiteMember
 from fedslim.engines.simulator import prepare_folder
-from fedslim.engines.site import SiteMember
-from fedslim.engines.sitefile import SiteFile, write_site_file
+from fedslim.engines.startup_kit import KitCheck, KitTrust
 from fedslim.errors import CertificateError, ConfigurationError, DataError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.answered import AnswerLedger, Snapshot
-from fedslim.transport.trust import Statement
+from fedslim.safeguards.ledger import AnswerLedger, Snapshot
+from fedslim.settings.site_file import SiteFile, write_site_file
+from fedslim.trust import Statement
 
 
 @pytest.fixture

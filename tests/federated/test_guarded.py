@@ -15,17 +15,17 @@ from fedslim.data import Vocabulary, load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import ProtocolError, RunError, WriteError
-from fedslim.federated.deployed import MEMBER_JOURNAL, Member, Server
+from fedslim.federated.deployment import MEMBER_JOURNAL, Member, Server
 from fedslim.federated.loopback import Loopback
 from fedslim.federated.simulation import prepare, simulate
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import messages as m
-from fedslim.transport.answered import AnswerLedger
-from fedslim.transport.config import FederationFile, write_template
-from fedslim.transport.guard import Guard
-from fedslim.transport.policy import SitePolicy, write_policy
-from fedslim.transport.refusals import Refusals
-from fedslim.transport.trust import make_trial
+from fedslim.safeguards.backoff import Refusals
+from fedslim.safeguards.guard import Guard
+from fedslim.safeguards.ledger import AnswerLedger
+from fedslim.settings.federation_file import FederationFile, write_template
+from fedslim.settings.policy import SitePolicy, write_policy
+from fedslim.trust import make_trial
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fedslim import simulate as exported
-from fedslim.cli.simulate import MOST_CLIENTS, Scheme, Variant
+from fedslim.cli.commands.simulate import MOST_CLIENTS, Scheme, Variant
 from fedslim.data import TransactionDatabase, builtin_database, iid, load
 from fedslim.errors import ParameterError
 from fedslim.federated import SCHEMES, divide, simulate
@@ -17,9 +17,9 @@ from fedslim.federated.accounting import Account
 from fedslim.federated.simulation import named_sites
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop
+from fedslim.network.in_process import FrameSent
 from fedslim.protocol.messages import MOST_MEMBERS
 from fedslim.protocol.variant import VARIANTS
-from fedslim.transport.memory import FrameSent
 
 SMALL = TransactionDatabase.from_transactions([["a", "b", "c"], ["a", "b"], ["c", "d"], ["d"], []] * 6)
 

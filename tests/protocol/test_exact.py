@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from federation import Federation, dense, rows, skewed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fedslim.algorithm1.search import MergedSearch
 from fedslim.data import PAPER_UNEVEN_SIZES, TransactionDatabase, Vocabulary, load
 from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
-from fedslim.mdl.merged import MergedSearch
 from fedslim.mdl.policy import Policy
 from fedslim.protocol import messages as m
-from fedslim.protocol import wants
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
-sys.path.insert(0, str(Path(__file__).parent))
-from federation import Federation, dense, rows, skewed
-
+from fedslim.protocol import x_queries as wants
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")

@@ -12,16 +12,8 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import ProtocolError, RingError
-from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
-from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
-from fedslim.protocol.legality import ClientState, MemberState
-from fedslim.protocol.roster import updated
-from fedslim.protocol.server import MOST_LOST_ROUNDS, MOST_RETREATS, ServerSession
-from fedslim.secagg import Ring
-from fedslim.transport.journal import Journal
-from fedslim.transport.recording import (
+from fedslim.network.journal import Journal
+from fedslim.network.journal_records import (
     back_record,
     endings_in,
     epoch_record,
@@ -32,6 +24,14 @@ from fedslim.transport.recording import (
     told,
     told_record,
 )
+from fedslim.protocol import messages as m
+from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
+from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
+from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.roster import updated
+from fedslim.protocol.server import MOST_LOST_ROUNDS, MOST_RETREATS, ServerSession
+from fedslim.protocol.state import ClientState, MemberState
+from fedslim.secagg import Ring
 
 MEMBERS = ("a", "b", "c")
 SECRET = ItemSecret.from_random(bytes(32))

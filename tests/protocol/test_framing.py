@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
 import zlib
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import FrameError, ProtocolError
+from fedslim.network.in_process import FrameSent
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_client, from_server, length_of, to_bytes
-from fedslim.transport.memory import FrameSent
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import FIGURE, VARIANTS, databases, decoded, recorded
 
 READERS = [from_client, from_server]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,18 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.protocol import gathering, so
+from fedslim.protocol import gathering
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch
-from fedslim.protocol.legality import MemberState
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.wants import Trial
+from fedslim.protocol.state import MemberState
+from fedslim.protocol.x_queries import Trial
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled
 
 N_ITEMS = 10

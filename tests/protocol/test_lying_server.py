@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
 from itertools import combinations
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,13 +15,11 @@ from hypothesis import strategies as st
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, ParameterError, ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.legality import ClientState
+from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.state import ClientState
 from fedslim.protocol.variant import client_side
 from fedslim.protocol.x_member import MAX_ENTERING
 from fedslim.secagg import AgreementKey, Ring
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import (
     FIGURE,
     MOST,

@@ -19,7 +19,7 @@ from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, Untru
 from fedslim.mdl.table import WorkingTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.member import ClientSession, Site
 from fedslim.protocol.roster import roster_digest, updated
 from fedslim.secagg import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled

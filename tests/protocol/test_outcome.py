@@ -6,7 +6,7 @@ import pytest
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import code_table, packed_table
-from fedslim.protocol.wants import Final
+from fedslim.protocol.x_queries import Final
 from fedslim.secagg import Ring
 
 SUPPORTS = [5, 4, 3]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 import zlib
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +13,8 @@ import pytest
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.member import ClientSession, Site
 from fedslim.secagg import AgreementKey
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import (
     FIGURE,
     MOST,

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import deque
 from hashlib import shake_256
 from itertools import count
-from pathlib import Path
 
 import msgspec
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
+from fedslim.network.in_process import FrameSent, MemoryFederation, RoundPassed
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.events import Ended, Failed, Send
+from fedslim.protocol.member import ClientSession, Site
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.transport.memory import FrameSent, MemoryFederation, RoundPassed
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 
 VARIANTS = ("x", "sa", "so")
 SECRET = ItemSecret.from_random(bytes(range(32)))
@@ -50,7 +46,7 @@ def databases(parts, labels=None):
 
 
 def of_numbers(parts, n_items):
-    """Databases of rows of item numbers, as tests/mdl/federation.py makes them."""
+    """Databases of rows of item numbers, as tests/algorithm1/federation.py makes them."""
     from federation import database
 
     return {f"s{k:03}": database(part, n_items) for k, part in enumerate(parts)}

@@ -8,7 +8,7 @@ import pytest
 from fedslim.errors import InputError
 from fedslim.protocol import messages
 from fedslim.protocol.variant import VARIANTS
-from fedslim.report import phrases
+from fedslim.report import captions as phrases
 from fedslim.report import view as room
 from fedslim.report.view import view
 

@@ -18,18 +18,18 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedslim.errors import FrameError, ProtocolError, RunError
+from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send
-from fedslim.transport.memory import FrameSent, RoundPassed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from fedslim.network.in_process import Trace
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.transport.memory import Trace
 
 JOIN = b""
 """Delivered in place of a frame: begin, or begin again, by joining."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedslim import __version__
 from fedslim.experiments import paper
 from fedslim.experiments.declarations import BUDGET, FOUND, STAND_INS, Setting, standing_for
-from fedslim.words import size
+from fedslim.format import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

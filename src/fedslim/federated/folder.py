@@ -20,7 +20,7 @@ import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.errors import DataError, ParameterError, WriteError
-from fedslim.transport.journal import check_folder, check_owner
+from fedslim.network.journal import check_folder, check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

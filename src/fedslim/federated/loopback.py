@@ -4,7 +4,7 @@
     served = federation.run()                                    # starts everybody, waits, gives back what was found
     process = federation.start_member("north")                   # or one by one
 
-For demonstrations and tests: all keys are in one folder and without passphrases, see `transport/trust/trial.py`.
+For demonstrations and tests: all keys are in one folder and without passphrases, see `trust/demo_ca.py`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.config import write_template
-from fedslim.transport.policy import FILE as POLICY
-from fedslim.transport.policy import write_policy
-from fedslim.transport.trust import make_trial
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import FILE as POLICY
+from fedslim.settings.policy import write_policy
+from fedslim.trust import make_trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics.labelled import Table
-    from fedslim.transport.config import FederationFile
+    from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"
 VERSION = 1

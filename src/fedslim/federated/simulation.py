@@ -19,19 +19,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from fedslim._jit import forget_caches, helped_with, wait_for
+from fedslim.algorithm1.pairs import FEW_PAIRS, no_pairs, with_room
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
-from fedslim.mdl.pairs import FEW_PAIRS, no_pairs, with_room
-from fedslim.protocol.client import Site
+from fedslim.network.in_process import MemoryFederation
+from fedslim.protocol.member import Site
 from fedslim.protocol.messages import MOST_COUNT, MOST_MEMBERS, Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
-from fedslim.transport.memory import MemoryFederation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.growing import lengthened
+from fedslim.mdl.arrays import lengthened
 from fedslim.mdl.kernels import ranking as kernel
 from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
 from fedslim.mdl.objective import log2

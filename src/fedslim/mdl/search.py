@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.growing import lengthened
+from fedslim.mdl.arrays import lengthened
 from fedslim.mdl.objective import (
     Bits,
     bits_changed,

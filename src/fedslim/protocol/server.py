@@ -26,8 +26,8 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
-from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.outcome import Outcome, found_by, packed_table
+from fedslim.protocol.state import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round
-from fedslim.protocol.wants import (
+from fedslim.protocol.x_member import ClientVariant
+from fedslim.protocol.x_queries import (
     CONTRADICTION,
     FAILED,
     Final,
@@ -31,7 +32,6 @@ from fedslim.protocol.wants import (
     Supports,
     UnionSupport,
 )
-from fedslim.protocol.x_member import ClientVariant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.protocol.variant import Situation
-    from fedslim.protocol.wants import Want
+    from fedslim.protocol.x_queries import Want
 
 __all__ = ["ClientVariant", "ServerVariant"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fedslim.data.atomic import write_whole
-from fedslim.words import as_html
+from fedslim.format import as_html
 
 if TYPE_CHECKING:
     from fedslim.report.view import View

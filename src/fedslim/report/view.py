@@ -15,10 +15,10 @@ import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
-from fedslim.report import phrases
+from fedslim.format import brief
+from fedslim.report import captions as phrases
+from fedslim.report.captions import Fact  # noqa: TC001  # msgspec looks at the types of fields
 from fedslim.report.naming import names, scheme_of, title_of
-from fedslim.report.phrases import Fact  # noqa: TC001  # msgspec looks at the types of fields
-from fedslim.words import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
