@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, drift
 from fedslim.algorithm1.pairs import PairCounts
 from fedslim.algorithm1.ranking import MergedRanking, NumberedElements
-from fedslim.algorithm1.search import Accept, Candidates, Evaluate, MergedSearch
+from fedslim.algorithm1.search import Acceptance, Evaluation, MergedSearch, NextCandidates
 from fedslim.data import TransactionDatabase, load
 from fedslim.data.partition import iid
 from fedslim.errors import RunError
@@ -55,10 +55,10 @@ def compare(parts, n_items, entry="own"):
     question = next(run)
     try:
         while True:
-            if isinstance(question, Evaluate):
+            if isinstance(question, Evaluation):
                 pairs = list(question.pairs)
                 evaluated.append((question.itemset, pairs, question.entry, search.best_gain))
-            if isinstance(question, Accept):
+            if isinstance(question, Acceptance):
                 assert question.number == twin.numbers[question.itemset]
             question = run.send(question.put_to(federation))
     except StopIteration as end:
@@ -176,11 +176,11 @@ def test_the_papers_example_first_step(toy):
     while search.tally.accepted == 0:
         asked.append(question)
         question = run.send(question.put_to(toy))
-        if isinstance(question, Candidates) and not search.tally.accepted:
+        if isinstance(question, NextCandidates) and not search.tally.accepted:
             assert search.bits_now == pytest.approx(83.87, abs=0.01)
     trial, move = asked[-2:]
-    assert trial == Evaluate(5, (0, 1), ((0, 1),), 7)
-    assert move == Accept(5, (0, 1), ((0, 1),), 7)
+    assert trial == Evaluation(5, (0, 1), ((0, 1),), 7)
+    assert move == Acceptance(5, (0, 1), ((0, 1),), 7)
     assert search.best_gain == pytest.approx(13.82, abs=0.01)
     result = search.result()
     assert {e.items: e.usage for e in result.entries} == {(0, 1): 7, (0,): 2, (2,): 4, (3,): 4, (4,): 3}
@@ -188,7 +188,7 @@ def test_the_papers_example_first_step(toy):
     assert result.bits.data == pytest.approx(44.03, abs=0.01)
     assert result.bits.model == pytest.approx(26.01, abs=0.01)
     assert result.bits.total == pytest.approx(70.05, abs=0.01)
-    assert question == Candidates()
+    assert question == NextCandidates()
 
 
 # -- the ranking by itself -----------------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ def test_pairs_that_cannot_be_are_refused(news):
 )
 def test_changes_that_cannot_be_are_refused(change):
     _, run = started()
-    assert isinstance(run.send(pair_counts((0, 1, 9))), Evaluate)
+    assert isinstance(run.send(pair_counts((0, 1, 9))), Evaluation)
     with pytest.raises(RunError, match="does not count as the protocol says"):
         run.send(change)
 

@@ -22,7 +22,7 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import LedgerError
 from fedslim.federated import simulate
-from fedslim.federated.deployment import Member
+from fedslim.federated.deployment import DeployedMember
 from fedslim.federated.loopback import HOST, Loopback
 from fedslim.federated.simulation import prepare
 from fedslim.safeguards.guard import Guard
@@ -114,7 +114,9 @@ def test_so_does_a_member_in_a_program_of_its_own(answered, sites, tmp_path):
     own = identity_of(answered, "a")
     guard = Guard(SitePolicy.find(answered.folder / "trust" / "a"), file, tell=lambda _text: None)
     with pytest.raises(LedgerError, match="the counts of 'd' alone"):
-        Member(file, own, sites["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard)
+        DeployedMember(
+            file, own, sites["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard
+        )
 
 
 def test_another_order_of_the_rows_is_no_way_around_it(sites):

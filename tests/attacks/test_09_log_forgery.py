@@ -71,10 +71,10 @@ def test_a_version_is_letters_digits_dots_and_signs(deployment, software):
     join = deployment.session("west").join(bytes(32))
     forged = framing.to_bytes(msgspec.structs.replace(join, software=software)).data
     with pytest.raises(FrameError, match="no message we know: Expected `str` "):
-        framing.from_client(forged[framing.PREFIX_BYTES :])
+        framing.from_member(forged[framing.PREFIX_BYTES :])
     for good in (join.software, "0.2.dev1+g1a2B3c", "1.0-rc1", ""):
         data = framing.to_bytes(msgspec.structs.replace(join, software=good)).data
-        assert framing.from_client(data[framing.PREFIX_BYTES :]).software == good
+        assert framing.from_member(data[framing.PREFIX_BYTES :]).software == good
 
 
 def test_whatever_is_told_is_one_harmless_line(tmp_path, capsys):

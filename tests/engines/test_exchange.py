@@ -110,7 +110,7 @@ def test_a_site_writes_down_what_it_answers_before_the_first_answer(tmp_path, ho
 
     def watch(frame, answer):
         reply = answer(frame)
-        if reply and isinstance(framing.from_client(reply[framing.PREFIX_BYTES :]), m.Masked):
+        if reply and isinstance(framing.from_member(reply[framing.PREFIX_BYTES :]), m.Masked):
             seen.append(len(ledger.entries().answers))
         return reply
 
@@ -130,7 +130,7 @@ def test_a_site_that_cannot_write_its_ledger_answers_nothing(tmp_path, hospitals
         if frame:
             (tmp_path / "sites" / "west" / "policy.toml").parent.joinpath("ledger.json").mkdir(exist_ok=True)
         reply = answer(frame)
-        said.append(framing.from_client(reply[framing.PREFIX_BYTES :]) if reply else None)
+        said.append(framing.from_member(reply[framing.PREFIX_BYTES :]) if reply else None)
         return reply
 
     sites.meddle["west"] = full

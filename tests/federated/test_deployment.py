@@ -16,18 +16,25 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, JournalError, ProtocolError, RunError, UntrustedError, WriteError
 from fedslim.federated import simulate
 from fedslim.federated.accounting import save_served
-from fedslim.federated.deployment import MEMBER_JOURNAL, SERVER_JOURNAL, KeyTrust, Member, MemberTrust, Server
+from fedslim.federated.deployment import (
+    MEMBER_JOURNAL,
+    SERVER_JOURNAL,
+    DeployedMember,
+    DeployedServer,
+    KeyTrust,
+    MemberTrust,
+)
 from fedslim.federated.records import load_run
 from fedslim.network.journal import Journal
 from fedslim.network.server import Patience
 from fedslim.network.telling import tell_nobody
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards.audit import AuditLog, summary
 from fedslim.secagg import AgreementKey
 from fedslim.settings.federation_file import write_template
-from fedslim.trust import install_list, make_trial
+from fedslim.trust import install_list, make_demo_ca
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -35,7 +42,7 @@ SECRET = ItemSecret.from_random(bytes(32))
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
-    return make_trial(tmp_path_factory.mktemp("trust") / "trial", (*MEMBERS, "stranger"), now=datetime.now(UTC))
+    return make_demo_ca(tmp_path_factory.mktemp("trust") / "trial", (*MEMBERS, "stranger"), now=datetime.now(UTC))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +72,7 @@ def identity(trial, name):
 async def listening(file, trial, folder, *, resume=False, port=0):
     """A server in a folder, once it listens, and its run as a task."""
     folder.mkdir(exist_ok=True)
-    server = Server(file, trial.server, folder, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, folder, tell=tell_nobody)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # it is made within the task
         await asyncio.sleep(0.005)
@@ -77,7 +84,7 @@ def taking_part(file, trial, sites, folder, port, *, vocabulary=None, audit=None
     """The run of the member that a folder is named after, as a task."""
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, folder.name), sites[folder.name], SECRET, vocabulary, folder)
-    member = Member(file, *mine, audit=audit, tell=tell_nobody)
+    member = DeployedMember(file, *mine, audit=audit, tell=tell_nobody)
     return asyncio.create_task(member.run(host="localhost", port=port))
 
 
@@ -283,7 +290,7 @@ def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):
 
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
-    server = Server(file, trial.server, tmp_path, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, tmp_path, tell=tell_nobody)
     with pytest.raises(JournalError, match="there is a journal of another run"):
         asyncio.run(server.run())
     with pytest.raises(JournalError, match="no journal of ours"):
@@ -293,7 +300,7 @@ def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
 def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, trial, tmp_path):
     """It says so before anybody comes, not after hours of work that cannot be resumed."""
     tmp_path.chmod(0o777)
-    server = Server(file, trial.server, tmp_path, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, tmp_path, tell=tell_nobody)
     for resume in (False, True):
         with pytest.raises(JournalError, match=f"run `chmod go-w {tmp_path}`"):
             asyncio.run(asyncio.wait_for(server.run(resume=resume, port=0), 10))
@@ -302,7 +309,9 @@ def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, tr
 
 def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path):
     with pytest.raises(FedslimError, match="stranger"):
-        Member(file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody)
+        DeployedMember(
+            file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody
+        )
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -314,7 +323,7 @@ class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
 
 def member_of(file, trial, sites, out, name, *, killed=False, tell=tell_nobody):
     (out / name).mkdir(exist_ok=True)
-    member = Member(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
+    member = DeployedMember(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
     receive = member.session.receive
 
     def die(message):
@@ -330,7 +339,7 @@ def member_of(file, trial, sites, out, name, *, killed=False, tell=tell_nobody):
 async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
     (out / "server").mkdir(exist_ok=True)
     tell = tell_nobody if lines is None else into(lines)
-    server = Server(file, trial.server, out / "server", tell=tell)
+    server = DeployedServer(file, trial.server, out / "server", tell=tell)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:
         await asyncio.sleep(0.005)
@@ -416,7 +425,7 @@ def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard
 
 
 def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tmp_path):
-    trial = make_trial(tmp_path / "own", (*MEMBERS, "stranger"), now=datetime.now(UTC))
+    trial = make_demo_ca(tmp_path / "own", (*MEMBERS, "stranger"), now=datetime.now(UTC))
     lines = []
     crl = trial.folder / "server" / "crl.pem"
 
@@ -461,7 +470,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tm
 
 
 def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, sites, tmp_path):
-    trial = make_trial(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
+    trial = make_demo_ca(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
     file = replace(file, timeouts=replace(file.timeouts, grace=0.6))
     lines = []
 
@@ -491,7 +500,7 @@ def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, sites, tmp
 
 def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
     """Its line may have been there before the list."""
-    trial = make_trial(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
+    trial = make_demo_ca(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
     trust = trial.server.trust
     session = ServerSession(MEMBERS, file.settings(), run=bytes(16), keys=KeyTrust(file, lambda: trust))
     _, join = seated(file, trial, sites, "west")
@@ -505,8 +514,8 @@ def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
 
 
 def seated(file, trial, sites, name="north"):
-    site = Site(sites[name], MEMBERS, file.settings(), SECRET, trust=MemberTrust(file, identity(trial, name)))
-    session = ClientSession(name, site)
+    site = MemberInput(sites[name], MEMBERS, file.settings(), SECRET, trust=MemberTrust(file, identity(trial, name)))
+    session = MemberSession(name, site)
     return session, session.join(os.urandom(32))
 
 

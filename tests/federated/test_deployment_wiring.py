@@ -1,4 +1,4 @@
-"""What `Server` and `Member` hand to the parts that they are made of."""
+"""What `DeployedServer` and `DeployedMember` hand to the parts that they are made of."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import JournalError, ProtocolError
-from fedslim.federated.deployment import SERVER_JOURNAL, Member, Server
+from fedslim.federated.deployment import SERVER_JOURNAL, DeployedMember, DeployedServer
 from fedslim.network.telling import tell_nobody
 from fedslim.settings.federation_file import write_template
-from fedslim.trust import client_context, install_list, make_trial
+from fedslim.trust import client_context, install_list, make_demo_ca
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -27,7 +27,7 @@ SECRET = ItemSecret.from_random(bytes(32))
 
 @pytest.fixture
 def trial(tmp_path):
-    return make_trial(tmp_path / "trial", MEMBERS, now=datetime.now(UTC))
+    return make_demo_ca(tmp_path / "trial", MEMBERS, now=datetime.now(UTC))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def identity(trial, name):
 def member_of(file, trial, sites, folder, name="north", data=None):
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, name), sites[data or name], SECRET, None, folder)
-    return Member(file, *mine, audit=None, tell=tell_nobody)
+    return DeployedMember(file, *mine, audit=None, tell=tell_nobody)
 
 
 def at_once(run):
@@ -60,7 +60,7 @@ def at_once(run):
 async def serving(file, trial, folder, *, resume=False, tell=tell_nobody):
     """A server that listens; it is broken off at the end."""
     folder.mkdir(exist_ok=True)
-    server = Server(file, trial.server, folder, tell=tell)
+    server = DeployedServer(file, trial.server, folder, tell=tell)
     task = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=0))
     try:
         while (server.network is None or not server.network.port) and not task.done():  # noqa: ASYNC110
@@ -141,7 +141,7 @@ def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, 
 def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_path):
     folder = tmp_path / "server"
     folder.mkdir()
-    server = Server(file, trial.server, folder, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, folder, tell=tell_nobody)
 
     class Session:
         gathering = type("Items", (), {"ids": (), "labels": ()})()
@@ -150,5 +150,5 @@ def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_pa
     server._begin_journal(bytes(16), folder / SERVER_JOURNAL)(3).close()
     other = replace(file, limits=replace(file.limits, min_support=7))
     with pytest.raises(JournalError, match=r"server\.journal"):
-        at_once(Server(other, trial.server, folder, tell=tell_nobody).run(resume=True, port=0))
+        at_once(DeployedServer(other, trial.server, folder, tell=tell_nobody).run(resume=True, port=0))
     gc.collect()

@@ -27,15 +27,15 @@ from fedslim.errors import FedslimError, LineError, UntrustedError
 from fedslim.federated.deployment import KeyTrust, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.network.connection import hang_up, read_frame
-from fedslim.network.member import NetworkClient
+from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer, Patience
 from fedslim.protocol import framing
-from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.trust import Identity, client_context, peer_name, server_context
-from fedslim.trust.demo_ca import make_trial
+from fedslim.trust.demo_ca import make_demo_ca
 
 SECRET = ItemSecret.from_random(bytes(range(32)))
 BRISK = Patience(answer=60.0, grace=20.0, frame=5.0, farewell=5.0, handshake=2.0)
@@ -48,7 +48,7 @@ class Loopback:
     def __init__(self, folder, members, database=None):
         self.folder, self.members = folder, tuple(members)
         self.database = load("encounters") if database is None else database
-        self.trial = make_trial(folder, members, now=datetime.now(UTC))
+        self.trial = make_demo_ca(folder, members, now=datetime.now(UTC))
         chosen = {"items.secret_fingerprint": SECRET.fingerprint, "limits.min_count": 1, "limits.min_members_with": 1}
         self.file = write_template(folder / "federation.toml", "loopback", members, "x", chosen=chosen)
         now = datetime.now(UTC)
@@ -63,14 +63,14 @@ class Loopback:
         identity = next(one for one in self.trial.members if one.name == name)
         vocabulary = self.vocabulary if agreed else None
         trust = MemberTrust(self.file, identity)
-        return Site(self.parts[name], self.members, self.settings(variant), SECRET, vocabulary, trust=trust)
+        return MemberInput(self.parts[name], self.members, self.settings(variant), SECRET, vocabulary, trust=trust)
 
     def session(self, name, **settled):
-        return ClientSession(name, self.site(name, **settled))
+        return MemberSession(name, self.site(name, **settled))
 
     def client(self, name, *, session=None, patience=BRISK, **chosen):
         session = session or self.session(name)
-        return NetworkClient(session, self.contexts[name], entropy=os.urandom, patience=patience, **chosen)
+        return NetworkMember(session, self.contexts[name], entropy=os.urandom, patience=patience, **chosen)
 
     def server(self, variant="x", *, patience=BRISK, members=None, **chosen):
         keys = KeyTrust(self.file, lambda: self.trial.server.trust)

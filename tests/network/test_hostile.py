@@ -295,7 +295,7 @@ def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus
             else longest,
             framing.to_bytes(msgspec.structs.replace(reply, attempt=(reply.attempt + 1) % 1000)).data,
             framing.to_bytes(m.Confirm(0, b"")).data,
-            framing.to_bytes(m.Supports(0, reply.words, reply.words)).data,
+            framing.to_bytes(m.SupportCounts(0, reply.words, reply.words)).data,
             *HUGE[:3],
             bombs[1],
             data[:-1] + bytes([data[-1] ^ 1]),  # a byte of its checksum
@@ -324,7 +324,7 @@ def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus
 def test_whoever_says_nothing_but_garbage_has_stayed_away(loopback, corpus):
     """It is not a member's line that counts, but that it joins: the run ends in its name, and the others hear of it."""
     rng = random.Random(4)
-    late = [data for data in corpus if not isinstance(framing.from_client(data[4:]), m.Join)]
+    late = [data for data in corpus if not isinstance(framing.from_member(data[4:]), m.Join)]
 
     async def main():
         server = loopback.server(patience=Patience(answer=30.0, grace=1.5, farewell=0.5), returns=UNLIMITED)
@@ -398,7 +398,7 @@ def test_a_key_that_others_would_refuse_is_refused_at_the_door(loopback, expecte
 @pytest.mark.parametrize("inputs", [4000, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, inputs):
     """Answers that come before a member is ready again are dropped, however many they are."""
-    late = [data for data in corpus if isinstance(framing.from_client(data[4:]), m.Masked)]
+    late = [data for data in corpus if isinstance(framing.from_member(data[4:]), m.Masked)]
 
     async def main():
         async with process(loopback) as (port, end):

@@ -229,7 +229,7 @@ def test_a_members_own_error_stays_with_it(monkeypatch):
         msg = "rare-disease is in 5 transactions"
         raise DataError(msg)
 
-    monkeypatch.setattr("fedslim.protocol.x_member.ClientVariant._supports", broken)
+    monkeypatch.setattr("fedslim.protocol.x_member.XMember._supports", broken)
     (abort, *_), error = failing(sites_of(databases(FIGURE)))
     assert "rare-disease" in str(error)
     assert abort.reason == "it cannot go on; its own log says why"
@@ -237,7 +237,7 @@ def test_a_members_own_error_stays_with_it(monkeypatch):
 
 def test_a_count_that_does_not_fit_is_wrong_in_the_sum_and_refused_by_nobody(monkeypatch):
     """The server of a run that is for 10 transactions asks members with more: their counts wrap around."""
-    monkeypatch.setattr("fedslim.protocol.member.Site.__post_init__", lambda _: None)
+    monkeypatch.setattr("fedslim.protocol.member.MemberInput.__post_init__", lambda _: None)
     named = databases(FIGURE)
     seen = Recorder()
     server = server_for(named, "x", most=3)
@@ -260,7 +260,7 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
     """Reasons that are sent have no labels and no counts of the member in them, but what the server said itself."""
     bad = {
         "x": [
-            m.Ask(1, 0, [m.Remove(77)], [m.WantRows([0], b"\x08")]),
+            m.Ask(1, 0, [m.RemoveElement(77)], [m.WantRows([0], b"\x08")]),
             m.Ask(1, 0, [], [m.WantRows([77], b"\x08")]),
             m.Ask(1, 0, [], [m.WantUnionSupport((77, 78), 40)]),
             m.Ask(1, 0, [], [m.WantInsertion(5, (0, 77), 79, 9, 0, keep=True)]),

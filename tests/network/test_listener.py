@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import pytest
 
 from fedslim.network.listener import Door
-from fedslim.trust import client_context, make_trial, server_context
+from fedslim.trust import client_context, make_demo_ca, server_context
 
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
-    return make_trial(tmp_path_factory.mktemp("door") / "trial", ["north"], now=datetime.now(UTC))
+    return make_demo_ca(tmp_path_factory.mktemp("door") / "trial", ["north"], now=datetime.now(UTC))
 
 
 def left_open(trial, met, after):

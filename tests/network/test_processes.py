@@ -16,7 +16,7 @@ from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, ends_as_if_nothing_ha
 
 from fedslim.federated.loopback import HOST
 from fedslim.federated.records import load_run
-from fedslim.trust import Identity, Role, client_context, make_trial
+from fedslim.trust import Identity, Role, client_context, make_demo_ca
 from fedslim.trust.authority import Authority
 from fedslim.trust.enrolment import install, install_list, make_request
 
@@ -210,13 +210,13 @@ def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate
     federation = federate(delay=0.0, grace=300.0)
     files, trust, now = federation.files, tmp_path / "trust", datetime.now(UTC)
     authority = Authority.open(trust / "ca")
-    make_trial(tmp_path / "foreign", MEMBERS, now=now)
+    make_demo_ca(tmp_path / "foreign", MEMBERS, now=now)
     enrolled(authority, tmp_path / "stranger", "east", now)
     revoked = enrolled(authority, tmp_path / "revoked", "gone", now)
     authority.revoke("gone", now=now)
     install_list(trust / "server", (trust / "ca" / "crl.pem").read_bytes())
     then = now - timedelta(days=20)
-    old = make_trial(tmp_path / "old", MEMBERS, now=then)
+    old = make_demo_ca(tmp_path / "old", MEMBERS, now=then)
     enrolled(old.authority, tmp_path / "expired", "late", then, days=1)
     listed = files.file.read_text().replace('"west"', '"west", "east", "gone", "late"')
     assert listed != files.file.read_text()

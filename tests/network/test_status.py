@@ -14,14 +14,14 @@ from fedslim.network import status
 from fedslim.network.server import NetworkServer
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import client_context, make_trial, peer_name, server_context
+from fedslim.trust import client_context, make_demo_ca, peer_name, server_context
 
 MEMBERS = ("north", "south")
 
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
-    return make_trial(tmp_path_factory.mktemp("trust") / "trial", (*MEMBERS, "stranger"), now=datetime.now(UTC))
+    return make_demo_ca(tmp_path_factory.mktemp("trust") / "trial", (*MEMBERS, "stranger"), now=datetime.now(UTC))
 
 
 def now():

@@ -27,7 +27,7 @@ from fedslim.network.journal_records import (
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
 from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
-from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import updated
 from fedslim.protocol.server import MOST_LOST_ROUNDS, MOST_RETREATS, ServerSession
 from fedslim.protocol.state import ClientState, MemberState
@@ -48,13 +48,13 @@ class Weather:
         parts = iid(database, len(MEMBERS), seed=1).parts
         self.settings = m.Settings(variant, masked=variant != "so", most_transactions=MOST, **settled)
         self.sites = {
-            name: Site(part, MEMBERS, self.settings, SECRET, self.vocabulary)
+            name: MemberInput(part, MEMBERS, self.settings, SECRET, self.vocabulary)
             for name, part in zip(MEMBERS, parts, strict=True)
         }
         self.max_time, self.now = max_time, 0.0
         self.lives = 0  # of servers that had to begin anew
         self.server = self.new_server()
-        self.clients = {name: ClientSession(name, site) for name, site in self.sites.items()}
+        self.clients = {name: MemberSession(name, site) for name, site in self.sites.items()}
         self.journal = None  # the server's, from the moment that the run has begun
         self.heard = {name: [] for name in MEMBERS}  # the clients' journals
         self.sent = []  # every masked answer that ever left a client
@@ -93,7 +93,7 @@ class Weather:
         if what == "quit" and not self.clients[name].position:
             self.heard[name] = []  # whoever has not answered anything has nothing to go on with
         if what in {"kill", "quit"}:
-            self.clients[name] = ClientSession(name, self.sites[name])
+            self.clients[name] = MemberSession(name, self.sites[name])
             self.clients[name].replay(told(self.heard[name], "journal"))
         self.join(name)
 
@@ -460,7 +460,7 @@ def test_a_member_without_its_journal_cannot_go_on_where_the_server_keeps_none()
         federation.step()
     federation.cut("b")
     federation.server._history = None
-    federation.clients["b"] = ClientSession("b", federation.sites["b"])
+    federation.clients["b"] = MemberSession("b", federation.sites["b"])
     with pytest.raises(ProtocolError, match="'b' comes back from round 0, and was in round"):
         federation.server.receive("b", federation.clients["b"].join(bytes(32)), 0.0)
 

@@ -16,10 +16,10 @@ from fedslim.errors import FrameError, ProtocolError
 from fedslim.network.in_process import FrameSent
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_client, from_server, length_of, to_bytes
+from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_member, from_server, length_of, to_bytes
 from wire import FIGURE, VARIANTS, databases, decoded, recorded
 
-READERS = [from_client, from_server]
+READERS = [from_member, from_server]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def packed(value):
 
 
 def reader(frame):
-    return from_client if frame.direction == "up" else from_server
+    return from_member if frame.direction == "up" else from_server
 
 
 def body(frame):
@@ -61,7 +61,7 @@ def test_every_message_of_a_run_survives_the_line(frames):
         assert length_of(frame.data[:4]) == len(frame.data) - 4
         assert type(message).__name__ == frame.kind
         kinds.add(frame.kind)
-    every = {kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)}
+    every = {kind.__name__ for kind in (*m.FromMember.__args__, *m.FromServer.__args__)}
     assert kinds == every - {"Abort", "Heard"}  # which is said on a network only
 
 
@@ -144,7 +144,7 @@ def test_random_bytes_in_a_sound_wrapping_are_refused(data, read):
         read(zlib.compress(data))
 
 
-TAGS = [kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)]
+TAGS = [kind.__name__ for kind in (*m.FromMember.__args__, *m.FromServer.__args__)]
 
 
 def anything(rng, depth=0):  # noqa: PLR0911  # one for each type
@@ -263,7 +263,7 @@ def changed(value, path, new):
 )
 def test_messages_of_clients_out_of_their_bounds_are_refused(value):
     with pytest.raises(FrameError, match="holds no message we know"):
-        from_client(packed(value))
+        from_member(packed(value))
 
 
 def roster(**changes):
@@ -464,6 +464,6 @@ def test_a_message_may_unpack_to_what_its_sender_may_say_and_no_further():
     message = m.Masked(0, 0, m.Vector(1 << 14, 64, bytes(1 << 17)))
     plain = framing.to_bytes(message).plain - framing.PREFIX_BYTES
     data = zlib.compress(msgspec.msgpack.encode(message), 9)
-    assert framing.from_client(data, plain) == message
+    assert framing.from_member(data, plain) == message
     with pytest.raises(FrameError, match="larger than allowed"):
-        framing.from_client(data, plain - 1)
+        framing.from_member(data, plain - 1)

@@ -129,11 +129,11 @@ LIES = [
     ("so", m.Evaluated, with_(slots=vector([0]), lost=HUGE, won=vector([0]))),
     ("so", m.Evaluated, with_(slots=vector([0]), lost=vector([0]), won=HUGE)),
     ("so", m.Evaluated, with_(slots=vector([0, 0]), lost=vector([40, 40]), won=vector([0, 0]))),
-    ("so", m.Supports, with_(counts=vector([]))),
-    ("so", m.Supports, with_(slots=vector([0, 1]), counts=vector([1]))),
-    ("so", m.Supports, with_(slots=vector([0, 0]), counts=vector([1, 1]))),
-    ("so", m.Supports, with_(slots=vector([500]), counts=vector([1]))),
-    ("so", m.Supports, with_(slots=vector([0]), counts=HUGE)),
+    ("so", m.SupportCounts, with_(counts=vector([]))),
+    ("so", m.SupportCounts, with_(slots=vector([0, 1]), counts=vector([1]))),
+    ("so", m.SupportCounts, with_(slots=vector([0, 0]), counts=vector([1, 1]))),
+    ("so", m.SupportCounts, with_(slots=vector([500]), counts=vector([1]))),
+    ("so", m.SupportCounts, with_(slots=vector([0]), counts=HUGE)),
     ("sa", m.Structure, with_(x=vector([0]), y=vector([]))),
     ("sa", m.Structure, with_(x=vector([1]), y=vector([0]))),
     ("sa", m.Structure, with_(x=vector([1]), y=vector([1]))),
@@ -161,7 +161,7 @@ LIES = [
 ]
 
 
-ONCE = (m.Usages, m.Supports)
+ONCE = (m.Usages, m.SupportCounts)
 
 
 @pytest.mark.parametrize(
@@ -586,6 +586,6 @@ def test_so_takes_no_more_pairs_than_there_are():
         return m.Candidates(0, vector(x), vector(y), vector([1] * len(pairs)))
 
     pairs = [(0, 1), (0, 2), (1, 2)]
-    assert len(so.Member(3).take_in(reply(pairs), 9).counts) == 3
+    assert len(so.SoMemberState(3).take_in(reply(pairs), 9).counts) == 3
     with pytest.raises(ProtocolError):
-        so.Member(3).take_in(reply([*pairs, (1, 0)]), 9)
+        so.SoMemberState(3).take_in(reply([*pairs, (1, 0)]), 9)

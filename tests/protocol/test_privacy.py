@@ -13,7 +13,7 @@ import pytest
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.secagg import AgreementKey
 from wire import (
     FIGURE,
@@ -109,7 +109,7 @@ def test_labels_are_sent_only_by_a_site_that_shares_them():
     """As its own file says; a server that says otherwise is refused."""
     database = labelled()["c1"]
     for share in (False, True):
-        client = ClientSession("c1", Site(database, ("c1",), settings_for("x", share=share), SECRET))
+        client = MemberSession("c1", MemberInput(database, ("c1",), settings_for("x", share=share), SECRET))
         join = client.join(bytes(32))
         assert join.labels == (list(database.vocabulary) if share else [])
         ids = b"".join(sorted(SECRET.ids_of(database.vocabulary)))

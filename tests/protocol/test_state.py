@@ -11,7 +11,7 @@ from fedslim.errors import ParameterError, ProtocolError
 from fedslim.mdl import mine
 from fedslim.protocol import messages as m
 from fedslim.protocol import state as legality
-from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import MOST_LATE
 from fedslim.protocol.state import AT_CLIENT, AT_SERVER, AWAITING, ClientState, MemberState
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, table_of
@@ -26,7 +26,7 @@ FROM_CLIENT = {
     m.Usages: m.Usages(0, EMPTY),
     m.Candidates: m.Candidates(0, EMPTY, EMPTY, EMPTY),
     m.Evaluated: m.Evaluated(0, EMPTY, EMPTY, EMPTY),
-    m.Supports: m.Supports(0, EMPTY, EMPTY),
+    m.SupportCounts: m.SupportCounts(0, EMPTY, EMPTY),
     m.Structure: m.Structure(0, EMPTY, EMPTY),
     m.Heard: m.Heard(),
     m.Abort: m.Abort("I cannot go on"),
@@ -52,13 +52,13 @@ STATE_OF_VARIANT = {"x": ClientState.RUNNING_X, "sa": ClientState.RUNNING_SA, "s
 
 
 def test_there_is_an_instance_of_every_message():
-    assert set(FROM_CLIENT) == set(get_args(m.FromClient))
+    assert set(FROM_CLIENT) == set(get_args(m.FromMember))
     assert set(FROM_SERVER) == set(get_args(m.FromServer))
 
 
 # -- the tables themselves -------------------------------------------------------------------------------------------
 
-ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.Supports, m.Structure}
+ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure}
 LEGAL_AT_SERVER = {
     MemberState.EXPECTED: {m.Join},
     MemberState.SEATED: {m.Confirm, *ANSWERS},  # too late, in a run that is being taken up again
@@ -68,7 +68,7 @@ LEGAL_AT_SERVER = {
     MemberState.ASKED_USAGES: {m.Usages},
     MemberState.ASKED_CANDIDATES: {m.Candidates},
     MemberState.ASKED_EVALUATED: {m.Evaluated},
-    MemberState.ASKED_SUPPORTS: {m.Supports},
+    MemberState.ASKED_SUPPORTS: {m.SupportCounts},
     MemberState.ASKED_STRUCTURE: {m.Structure},
     MemberState.AWAY: {m.Join},
     MemberState.FINISHED: {m.Confirm, *ANSWERS, m.Heard},  # it has heard, or was on its way when the run ended
@@ -142,8 +142,8 @@ def test_no_question_is_legal_before_the_roster_was_confirmed():
 
 def test_an_unknown_variant_is_told_with_those_that_are_known():
     """Nobody comes so far as to run one: a site that agreed to it cannot take its seat."""
-    site = Site(databases(FIGURE)["c1"], ("c1",), m.Settings("y", True, 1000), SECRET)
-    client = ClientSession("c1", site)
+    site = MemberInput(databases(FIGURE)["c1"], ("c1",), m.Settings("y", True, 1000), SECRET)
+    client = MemberSession("c1", site)
     key = client.join(bytes(range(32))).key
     ids = b"".join(sorted(SECRET.ids_of("abcde")))
     with pytest.raises(ParameterError, match="there is no variant 'y'; choose one of x, sa, so"):

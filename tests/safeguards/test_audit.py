@@ -16,7 +16,7 @@ from fedslim.errors import ConfigurationError, DataError, ParameterError, WriteE
 from fedslim.network.in_process import FrameSent, MemoryFederation
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import Site
+from fedslim.protocol.member import MemberInput
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import audit
 from fedslim.safeguards.audit import AuditLog, statistics_in, summary
@@ -44,7 +44,7 @@ MESSAGES = [
     (m.Usages(7, vector(5, 6, 7)), 3, 0),
     (m.Candidates(7, vector(1, 2), vector(3, 4), vector(5, 6)), 2, 0),
     (m.Evaluated(7, vector(1, 2), vector(3, 4), vector(5, 6)), 4, 0),
-    (m.Supports(7, vector(1), vector(9)), 1, 0),
+    (m.SupportCounts(7, vector(1), vector(9)), 1, 0),
     (m.Structure(7, vector(1, 2), vector(3, 4)), 2, 0),
     (m.Heard(), 0, 0),
     (m.Abort("rash is in 17 transactions"), 0, 0),
@@ -177,7 +177,7 @@ def test_a_whole_run_leaves_only_the_listed_fields(path, variant):
 
     def trace(event):
         if isinstance(event, FrameSent) and (event.direction, event.member) == ("up", "north"):
-            message = framing.from_client(event.data[framing.PREFIX_BYTES :])
+            message = framing.from_member(event.data[framing.PREFIX_BYTES :])
             run = None if event.kind == "Join" else RUN
             log.record(message, framing.Frame(event.data, event.plain), now=NOW, run=run, peer=PEER)
             sent.append((event.kind, event.sent))
@@ -185,7 +185,7 @@ def test_a_whole_run_leaves_only_the_listed_fields(path, variant):
     numbers = count()
     settings = m.Settings(variant, variant != "so", 10_000)
     server = ServerSession(members, settings, run=RUN)
-    sites = {name: Site(database, members, settings, secret) for name in members}
+    sites = {name: MemberInput(database, members, settings, secret) for name in members}
     MemoryFederation(server, sites, entropy=lambda size: bytes([next(numbers)]) * size, trace=trace).run()
     log.close()
     _, *told = lines(path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from trusting import NOW
 
-from fedslim.trust import Authority, make_trial
+from fedslim.trust import Authority, make_demo_ca
 
 
 @pytest.fixture
 def trial(tmp_path):
     """A federation of two members and a server."""
-    return make_trial(tmp_path / "try", ["north", "south"], now=NOW)
+    return make_demo_ca(tmp_path / "try", ["north", "south"], now=NOW)
 
 
 @pytest.fixture

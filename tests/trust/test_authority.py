@@ -26,7 +26,7 @@ from fedslim.trust import (
 )
 from fedslim.trust.authority import read_records
 from fedslim.trust.certificates import pem
-from fedslim.trust.register import State
+from fedslim.trust.register import CertificateState
 
 # -- the authority ---------------------------------------------------------------------------------------------------
 
@@ -216,7 +216,11 @@ def test_revoking(trial):
     revoked = trial.authority.revoke("north", now=NOW)
     assert [record.name for record in revoked] == ["north"]
     states = {record.name: record.state(NOW) for record in read_records(folder)}
-    assert states == {"server": State.VALID, "north": State.REVOKED, "south": State.VALID}
+    assert states == {
+        "server": CertificateState.VALID,
+        "north": CertificateState.REVOKED,
+        "south": CertificateState.VALID,
+    }
     trust = trial.authority.trust
     assert trust.number == number + 1
     assert [entry.serial_number for entry in trust.revocations] == [trial.members[0].certificate.serial_number]

@@ -25,7 +25,7 @@ from fedslim.trust import (
 from fedslim.trust import keys as key_files
 from fedslim.trust.authority import read_records
 from fedslim.trust.certificates import pem
-from fedslim.trust.register import State
+from fedslim.trust.register import CertificateState
 
 # -- keys and folders ------------------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ def test_renewing_with_a_new_key_revokes_the_old_one(trial):
     with pytest.raises(UntrustedError, match="'north' was revoked"):
         renewed.trust.check(trial.members[0].certificate, Role.MEMBER, NOW)
     states = [record.state(NOW) for record in read_records(trial.folder / "ca") if record.name == "north"]
-    assert states == [State.SUPERSEDED, State.VALID]
+    assert states == [CertificateState.SUPERSEDED, CertificateState.VALID]
 
 
 def test_nothing_to_renew(authority, tmp_path):

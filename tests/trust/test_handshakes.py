@@ -16,12 +16,12 @@ from fedslim.errors import CertificateError, ParameterError, UntrustedError
 from fedslim.trust import (
     Authority,
     Role,
-    Trust,
+    TrustStore,
     client_context,
     explained,
     install,
+    make_demo_ca,
     make_request,
-    make_trial,
     peer_name,
     refresh,
     server_context,
@@ -395,14 +395,14 @@ def test_a_trial_is_complete_and_private(trial):
 @pytest.mark.parametrize("members", [[], ["a", "a"], ["server"], ["ca"], ["A"]])
 def test_a_trial_needs_members(tmp_path, members):
     with pytest.raises(ParameterError, match="members"):
-        make_trial(tmp_path / "try", members, now=NOW)
+        make_demo_ca(tmp_path / "try", members, now=NOW)
     assert not (tmp_path / "try").exists()
 
 
 def test_a_trial_is_made_in_a_new_folder(tmp_path):
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(CertificateError, match="there is something in this folder"):
-        make_trial(tmp_path, ["a"], now=NOW)
+        make_demo_ca(tmp_path, ["a"], now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -428,4 +428,4 @@ def test_hosts_that_are_none(tmp_path, host):
 def test_trust_takes_only_authorities(trial):
     member = pem(trial.members[0].certificate)
     with pytest.raises(CertificateError, match="not the certificate of a CA"):
-        Trust.of(member, pem(trial.authority.trust.revocations))
+        TrustStore.of(member, pem(trial.authority.trust.revocations))

@@ -20,7 +20,7 @@ from fedslim.trust import (
     Identity,
     Role,
     Statement,
-    make_trial,
+    make_demo_ca,
 )
 from fedslim.trust.certificates import make_certificate
 
@@ -129,7 +129,7 @@ def test_bytes_that_are_no_certificate_are_refused(trial_of_all, junk):
 
 @pytest.fixture(scope="module")
 def trial_of_all(tmp_path_factory):
-    return make_trial(tmp_path_factory.mktemp("all") / "try", ["north", "south"], now=NOW)
+    return make_demo_ca(tmp_path_factory.mktemp("all") / "try", ["north", "south"], now=NOW)
 
 
 def test_statements_say_what_they_are_for():

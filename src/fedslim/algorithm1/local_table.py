@@ -45,7 +45,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class LocalTrial:
     """An itemset that was tried, and what it would change."""
 
     slot: int
@@ -62,7 +62,7 @@ class LocalTable:
 
     def __init__(self, database: TransactionDatabase) -> None:
         self._state = CoverState(database, reuse_slots=False)
-        self._trial: Trial | None = None
+        self._trial: LocalTrial | None = None
         self._next_slot = database.n_items
         self._pairs = no_pairs(self._state.table.capacity)
         size = len(self._pairs.count)
@@ -157,7 +157,7 @@ class LocalTable:
             state.remove(slot)
         return Accepted(trial.slot, tuple(sorted(unused)))
 
-    def _try(self, pairs: Iterable[Pair], entry: int | None) -> Trial | None:
+    def _try(self, pairs: Iterable[Pair], entry: int | None) -> LocalTrial | None:
         pairs = tuple(pairs)
         own = self.together([x for x, _ in pairs], [y for _, y in pairs]).tolist()
         used = [pair for pair, count in zip(pairs, own, strict=True) if count]
@@ -167,7 +167,7 @@ class LocalTable:
         entry = sum(own) if entry is None else entry
         last, slot = self._trial, self.next_slot
         if last is None or (last.slot, last.itemset, last.entry) != (slot, itemset, entry):
-            last = self._trial = Trial(slot, itemset, entry, self._state.try_insert(slot, itemset, entry))
+            last = self._trial = LocalTrial(slot, itemset, entry, self._state.try_insert(slot, itemset, entry))
         return last
 
     def _union(self, pairs: Sequence[Pair]) -> Itemset:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import ranking as kernel
 from fedslim.algorithm1.kernels.pairs import NOBODY, rehash
-from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Elements, Logs, Now, Unions
+from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, ServerElements, Unions, UnionTotals
 from fedslim.algorithm1.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
 from fedslim.errors import RunError
 from fedslim.mdl.arrays import lengthened
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SPARE_NUMBERS = 64
 
-CONTRADICTION = "the counts contradict each other: a client does not count as the protocol says"
+COUNTS_CONTRADICT = "the counts contradict each other: a client does not count as the protocol says"
 
 
 def item_hashes(n_items: int) -> NDArray[np.uint64]:
@@ -51,7 +51,7 @@ class NumberedElements:
         hashes = np.zeros(capacity, np.uint64)
         hashes[:n_items] = self._item_hashes
         self._end = n_items
-        self.arrays = Elements(
+        self.arrays = ServerElements(
             np.zeros(capacity, np.int64),
             np.zeros(capacity),
             size,
@@ -164,7 +164,7 @@ class MergedRanking:
         )
         self._logs = Logs(log2_table, np.zeros(most), np.zeros(most), np.full(most, NEVER, np.int64))
         self._version = 0
-        self._now = Now(0, 0, 0, 0.0, 0.0)
+        self._now = UnionTotals(0, 0, 0, 0.0, 0.0)
 
     @property
     def n_pairs(self) -> int:
@@ -180,7 +180,7 @@ class MergedRanking:
         self._make_room(len(news))
         before, self._version = self._now, self._version + 1
         log_total = log2(total)
-        self._now = Now(self._version, total, in_use, total * log_total, in_use * log_total)
+        self._now = UnionTotals(self._version, total, in_use, total * log_total, in_use * log_total)
         n_blocks = len(self._blocks.upper)
         kernel.drift(n_blocks, self._blocks, before.total, before.in_use, total, in_use)
         done = kernel.take_in(
@@ -196,7 +196,7 @@ class MergedRanking:
             self._now,
         )
         if done < 0:
-            raise RunError(CONTRADICTION)
+            raise RunError(COUNTS_CONTRADICT)
 
     def best(self) -> Union | None:
         """The union with the highest estimated gain above zero."""
@@ -218,7 +218,7 @@ class MergedRanking:
     def _check(self, news: PairCounts) -> None:
         """Kernels write where they are told to: nothing may be told that points out of the arrays."""
         if not len(news) == len(news.x) == len(news.y):
-            raise RunError(CONTRADICTION)
+            raise RunError(COUNTS_CONTRADICT)
         if len(news) and not (
             news.x.min() >= 0
             and news.y.max() < len(self._elements)
@@ -226,7 +226,7 @@ class MergedRanking:
             and news.counts.min() >= 0
             and news.counts.max() < len(self._logs.log2)
         ):
-            raise RunError(CONTRADICTION)
+            raise RunError(COUNTS_CONTRADICT)
 
     def _make_room(self, extra: int) -> None:
         if len(self._pairs.first) < self._elements.capacity:

@@ -27,7 +27,7 @@ def searched(
     questions = search.run()
     question = next(questions)
     try:
-        while situation.ending is None or isinstance(question, (Supports, merged.Accept)):
+        while situation.ending is None or isinstance(question, (Supports, merged.Acceptance)):
             question = questions.send((yield from answered(question)))
     except StopIteration:
         return "converged"

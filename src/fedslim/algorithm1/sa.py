@@ -23,7 +23,7 @@ from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
 from fedslim.protocol.sums import summed
-from fedslim.protocol.variant import Replies, Round, Words
+from fedslim.protocol.variant import Replies, Round, UnmaskedWords
 from fedslim.secagg import Ring
 from fedslim.secagg.ring import MOST_BITS
 
@@ -77,7 +77,7 @@ class Index:
 # -- the server ---------------------------------------------------------------------------------------------------
 
 
-class ServerVariant:
+class SaServer:
     """Algorithm 1, answered by masked sums."""
 
     clients_know = True
@@ -112,12 +112,12 @@ class ServerVariant:
         match question:
             case Supports():
                 return (yield from self._usages())
-            case merged.Candidates():
+            case merged.NextCandidates():
                 return (yield from self._candidates())
-            case merged.Evaluate(number, itemset, pairs, entry):
+            case merged.Evaluation(number, itemset, pairs, entry):
                 check_itemset(itemset)
                 return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
-            case merged.Accept(number, _, pairs, entry):
+            case merged.Acceptance(number, _, pairs, entry):
                 assert self._change is not None  # noqa: S101  # it has just been evaluated
                 self._entered = m.Entered(number, list(pairs), entry)
                 self._touched = self._change.slots
@@ -198,7 +198,7 @@ class ServerVariant:
 # -- a client -----------------------------------------------------------------------------------------------------
 
 
-class ClientVariant:
+class SaMember:
     """One client's own table, and the global index that everybody keeps."""
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
@@ -209,7 +209,7 @@ class ClientVariant:
         self._numbering = Numbering(database.n_items)
         self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, of all itemsets that were ever accepted
         self._index = Index()
-        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient | Words]] = {
+        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromMember | UnmaskedWords]] = {
             m.AskIndexedUsages: self._usages,
             m.AskStructure: self._structure,
             m.AskIndexed: self._indexed,
@@ -220,14 +220,14 @@ class ClientVariant:
     def own_table(self) -> None:
         """See `ClientSide`: there is one table for all, and the server tells it."""
 
-    def check_end(self, table: m.Table) -> None:
+    def check_end(self, table: m.PackedTable) -> None:
         """See `ClientSide`: which itemsets were accepted is known, and no more of the table."""
 
     def is_final(self, message: Any) -> bool:
         """See `ClientSide`."""
         return isinstance(message, m.AskIndexedSupports)
 
-    def answer(self, message: Any) -> m.FromClient | Words:
+    def answer(self, message: Any) -> m.FromMember | UnmaskedWords:
         """See `ClientSide`."""
         kind, last = type(message), self._last
         if (kind is m.AskIndexedUsages) is not (last is None) or last is m.AskIndexedSupports:
@@ -236,16 +236,16 @@ class ClientVariant:
         self._last = kind
         return self._answers[kind](message)
 
-    def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> Words:
+    def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:
         if bits > MOST_BITS:
             msg = f"the server asked for counts of {bits} bits; {MOST_BITS} are the most. It is refused"
             raise ProtocolError(msg)
         ring = Ring(bits, (1 << bits) - 1)
         words = np.zeros(ring.words(len(counts)), np.uint64)
         ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
-        return Words(PURPOSES[type(ask)], words)
+        return UnmaskedWords(PURPOSES[type(ask)], words)
 
-    def _usages(self, ask: m.AskIndexedUsages) -> Words:
+    def _usages(self, ask: m.AskIndexedUsages) -> UnmaskedWords:
         return self._words(ask, np.append(self._local.supports(), self._database.transactions), self._bits)
 
     def _structure(self, ask: m.AskStructure) -> m.Structure:
@@ -258,7 +258,7 @@ class ClientVariant:
         new = ~self._index.has(x, y)
         return m.Structure(ask.round, m.Vector.of(x[new]), m.Vector.of(y[new]))
 
-    def _indexed(self, ask: m.AskIndexed) -> Words:
+    def _indexed(self, ask: m.AskIndexed) -> UnmaskedWords:
         most = self._known - 1
         x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
         if len(x) != len(y) or (x >= y).any() or not _ascending((x.astype(np.int64) << 32) | y):
@@ -271,7 +271,7 @@ class ClientVariant:
         slots = self._numbering.slots_of
         return self._words(ask, self._local.together(slots(xs), slots(ys)), ask.bits)
 
-    def _evaluated(self, ask: m.AskEvaluation) -> Words:
+    def _evaluated(self, ask: m.AskEvaluation) -> UnmaskedWords:
         candidate = ask.candidate
         self._union_of(candidate)
         # As many as there are numbers, whoever has which elements: nothing about this member is in the length.
@@ -318,7 +318,7 @@ class ClientVariant:
     def _items_of(self, number: int) -> tuple[int, ...]:
         return (number,) if number < self._database.n_items else self._itemsets[number]
 
-    def _supports(self, ask: m.AskIndexedSupports) -> Words:
+    def _supports(self, ask: m.AskIndexedSupports) -> UnmaskedWords:
         self._enter(ask.entered)
         if ask.numbers.length > self._known:
             msg = f"the server asked for {ask.numbers.length} supports, here {self._known} elements are known; refused"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fedslim.algorithm1.ranking import CONTRADICTION, MergedRanking, NumberedElements, Union
+from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, MergedRanking, NumberedElements, Union
 from fedslim.errors import RunError
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.objective import (
@@ -34,7 +34,7 @@ from fedslim.mdl.objective import (
     standard_lengths,
 )
 from fedslim.mdl.questions import Change, Supports
-from fedslim.mdl.steps import Entry, SearchResult, Tally
+from fedslim.mdl.steps import SearchResult, TableEntry, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -69,7 +69,7 @@ class Clients(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class NextCandidates:
     """What is used together, please: the pairs of which there is news, with their sums."""
 
     def put_to(self, clients: Clients) -> PairCounts:
@@ -78,7 +78,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluate:
+class Evaluation:
     """What if whoever uses one of these pairs had their union, this itemset, in its table?
 
     `entry` is the usage that the itemset is estimated to have then, over all clients.
@@ -95,7 +95,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
-class Accept:
+class Acceptance:
     """Whoever uses one of these pairs has this itemset in its table from now on."""
 
     number: int
@@ -108,7 +108,7 @@ class Accept:
         clients.accept(self.number, self.itemset, self.pairs, self.entry)
 
 
-MergedQuestion = Supports | Candidates | Evaluate | Accept
+MergedQuestion = Supports | NextCandidates | Evaluation | Acceptance
 
 
 class MergedSearch:
@@ -155,9 +155,11 @@ class MergedSearch:
     def result(self) -> SearchResult:
         """The global table as it stands."""
         usage, n_items = self._elements.usage, self._elements.n_items
-        found = [Entry(self.items_of(number), int(usage[number]), entry) for number, entry in self._entries.items()]
+        found = [
+            TableEntry(self.items_of(number), int(usage[number]), entry) for number, entry in self._entries.items()
+        ]
         found.sort(key=lambda e: order_key(e.items, e.entry))
-        singletons = [Entry((i,), int(usage[i]), 0) for i in range(n_items) if usage[i]]
+        singletons = [TableEntry((i,), int(usage[i]), 0) for i in range(n_items) if usage[i]]
         return SearchResult((*found, *singletons), self.bits(), self.bits_standard, self.tally, self.converged)
 
     # -- the search ---------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ class MergedSearch:
         ranking = self._start(np.asarray(supports, np.int64))
         changed: NDArray[np.int32] | None = NOBODY
         while changed is not None:
-            ranking.take_in(changed, (yield Candidates()), self._total, self._in_use)
+            ranking.take_in(changed, (yield NextCandidates()), self._total, self._in_use)
             changed = yield from self._step(ranking)
         self.converged = True
         return self.result()
@@ -194,19 +196,19 @@ class MergedSearch:
             change: Change = yield trial
             bits = self._bits_changed(change)
             if bits < 0:
-                yield Accept(trial.number, trial.itemset, trial.pairs, trial.entry)
+                yield Acceptance(trial.number, trial.itemset, trial.pairs, trial.entry)
                 return self._apply(trial, change, bits)
             ranking.reject(union)
         return None
 
-    def _trial(self, union: Union) -> Evaluate:
+    def _trial(self, union: Union) -> Evaluation:
         x, y = union.pairs[0]
         itemset = tuple(sorted(self.items_of(x) + self.items_of(y)))
         number = self._elements.number_of(itemset)
         self._elements.standard[number] = standard_length(itemset, self._item_lengths)
-        return Evaluate(number, itemset, union.pairs, int(self._elements.usage[number]) + union.together)
+        return Evaluation(number, itemset, union.pairs, int(self._elements.usage[number]) + union.together)
 
-    def _apply(self, trial: Evaluate, change: Change, bits: float) -> NDArray[np.int32]:
+    def _apply(self, trial: Evaluation, change: Change, bits: float) -> NDArray[np.int32]:
         self._elements.add(trial.itemset)
         self._entries[trial.number] = trial.entry
         self.tally.accepted += 1
@@ -226,9 +228,9 @@ class MergedSearch:
         """The change of L(D, CT) in bits."""
         numbers, net = change.slots, change.won - change.lost
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() <= len(self._elements)):
-            raise RunError(CONTRADICTION)
+            raise RunError(COUNTS_CONTRADICT)
         before, standard = self._elements.usage[numbers], self._elements.standard[numbers]
         after = before + net
         if len(after) and not (after.min() >= 0 and after.max() < len(self._log2)):
-            raise RunError(CONTRADICTION)
+            raise RunError(COUNTS_CONTRADICT)
         return bits_changed(before, net, standard, self._total, self._in_use, self._log2)

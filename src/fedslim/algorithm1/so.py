@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # -- the server ---------------------------------------------------------------------------------------------------
 
 
-class Member:
+class SoMemberState:
     """What the server knows of one client: its slots, and how often it uses pairs of elements together."""
 
     def __init__(self, n_items: int) -> None:
@@ -82,7 +82,7 @@ class Member:
         return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
 
 
-class ServerVariant:
+class SoServer:
     """Algorithm 1, answered by clients one by one."""
 
     clients_know = False
@@ -90,7 +90,7 @@ class ServerVariant:
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self.search = merged.MergedSearch(situation.items)
-        self._members = {name: Member(situation.items) for name in situation.members}
+        self._members = {name: SoMemberState(situation.items) for name in situation.members}
         self._sums = PairLedger()
         self._accepted: dict[str, m.Accept] = {}  # what its proposers are still to be told
         self._on_trial: dict[str, Change] = {}  # what the last candidate would change, at whom
@@ -118,12 +118,12 @@ class ServerVariant:
         match question:
             case Supports():
                 return (yield from self._usages())
-            case merged.Candidates():
+            case merged.NextCandidates():
                 return (yield from self._candidates())
-            case merged.Evaluate(number, itemset, pairs):
+            case merged.Evaluation(number, itemset, pairs):
                 check_itemset(itemset)
                 return (yield from self._evaluated(number, pairs))
-            case merged.Accept(number, _, pairs):
+            case merged.Acceptance(number, _, pairs):
                 self._accept(number, pairs)
         return None
 
@@ -185,7 +185,7 @@ class ServerVariant:
         number = self._situation.number
         told, self._accepted = self._accepted, {}
         asked = {name: m.AskSupports(number, told.get(name)) for name in self._members}
-        replies = yield Round(asked, m.Supports, "supports")
+        replies = yield Round(asked, m.SupportCounts, "supports")
         supports: dict[tuple[int, ...], int] = {}
         for name, reply in replies.items():
             slots, counts = reply.slots.values(), reply.counts.values(self.transactions)
@@ -202,20 +202,20 @@ class ServerVariant:
 # -- a client -----------------------------------------------------------------------------------------------------
 
 
-class ClientVariant:
+class SoMember:
     """One client's own table; it speaks of its elements by its own slots."""
 
     def __init__(self, database: TransactionDatabase, _settings: m.Settings, _members: int) -> None:
         self._database = database
         self._local = LocalTable(database)
-        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromClient]] = {
+        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromMember]] = {
             m.AskUsages: self._usages,
             m.AskCandidates: self._candidates,
             m.Evaluate: self._evaluated,
             m.AskSupports: self._supports,
         }
 
-    def answer(self, message: Any) -> m.FromClient:
+    def answer(self, message: Any) -> m.FromMember:
         """See `ClientSide`."""
         return self._answers[type(message)](message)
 
@@ -223,19 +223,19 @@ class ClientVariant:
         """See `ClientSide`."""
         return isinstance(message, m.AskSupports)
 
-    def check_end(self, table: m.Table) -> None:
+    def check_end(self, table: m.PackedTable) -> None:
         """See `ClientSide`: members are told none."""
 
-    def own_table(self) -> m.Table:
+    def own_table(self) -> m.PackedTable:
         """The client's own table, which nobody but itself is told."""
         local, n_items = self._local, self._database.n_items
         usages = local.usages
         itemsets = [
-            m.Element(list(items), int(usages[slot]), local.support(items), local.entry_of(slot))
+            m.PackedElement(list(items), int(usages[slot]), local.support(items), local.entry_of(slot))
             for slot, items in ((slot, local.items_of(slot)) for slot in local.slots)
         ]
         vectors = m.Vector.of(usages[:n_items]), m.Vector.of(local.supports())
-        return m.Table(itemsets, *vectors, self._database.transactions, min_count=1, other=0)
+        return m.PackedTable(itemsets, *vectors, self._database.transactions, min_count=1, other=0)
 
     def _usages(self, ask: m.AskUsages) -> m.Usages:
         counts = np.append(self._local.supports(), self._database.transactions)
@@ -255,11 +255,13 @@ class ClientVariant:
             msg = "the server accepted an itemset that this client has not proposed; it is refused"
             raise ProtocolError(msg)
 
-    def _supports(self, ask: m.AskSupports) -> m.Supports:
+    def _supports(self, ask: m.AskSupports) -> m.SupportCounts:
         self._accept(ask.accepted)
         slots = self._local.slots
         counts = [self._local.support(self._local.items_of(slot)) for slot in slots]
-        return m.Supports(ask.round, m.Vector.of(np.array(slots, np.int64)), m.Vector.of(np.array(counts, np.int64)))
+        return m.SupportCounts(
+            ask.round, m.Vector.of(np.array(slots, np.int64)), m.Vector.of(np.array(counts, np.int64))
+        )
 
 
 def check_itemset(itemset: tuple[int, ...]) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GeneratorKind:
     """A kind of generated data: its shape at full size, and the function that makes one chunk after another."""
 
     name: str
@@ -219,8 +219,10 @@ def _draw(cumulative: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDAr
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("accidents-like", "dense and correlated, shaped like Accidents", 340_183, _DENSE_ITEMS, "18-51", _dense),
-        Kind("wide-sparse", "short transactions over very many items", 100_000, _WIDE_ITEMS, "1-30", _sparse),
+        GeneratorKind(
+            "accidents-like", "dense and correlated, shaped like Accidents", 340_183, _DENSE_ITEMS, "18-51", _dense
+        ),
+        GeneratorKind("wide-sparse", "short transactions over very many items", 100_000, _WIDE_ITEMS, "1-30", _sparse),
     )
 }
 """The kinds of data that `generate` makes, by name."""

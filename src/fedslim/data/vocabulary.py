@@ -258,14 +258,14 @@ class Vocabulary:
         if data.startswith(SECRET_FORMAT.encode()):
             msg = f"{path}: this is the members' secret, not a vocabulary; name what `fedslim vocabulary make` wrote"
             raise DataError(msg)
-        file = FILES.decode(data, path, _File)
+        file = FILES.decode(data, path, _VocabularyFile)
         try:
             return cls(_ids(file.items), file.fingerprint)
         except DataError as error:
             raise _bad(path, str(error)) from None
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _VocabularyFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     format: str
     version: int
     fingerprint: str

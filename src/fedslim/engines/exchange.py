@@ -144,7 +144,7 @@ class Exchange:
             if len(data) > framing.PREFIX_BYTES + framing.packed_at_most(most):
                 msg = f"a frame of {len(data)} bytes is longer than what member {name!r} may say now"
                 raise FrameError(msg)
-            message = framing.from_client(memoryview(data)[framing.PREFIX_BYTES :], most)
+            message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], most)
             self._account(type(message).__name__, "up", name, data)
             self._act(self.session.receive(name, message, self._clock()))
         except ProtocolError as error:

@@ -26,7 +26,7 @@ from fedslim.federated.simulation import prepare
 from fedslim.format import printable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import ClientSession, Site, farewell
+from fedslim.protocol.member import MemberInput, MemberSession, farewell
 from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.audit import AuditLog
 from fedslim.safeguards.guard import Guard
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fedslim.protocol.roster import Trust
+    from fedslim.protocol.roster import RosterSigner
 
 CODE_TABLE = "codetable.json"
 LOG = "fedslim-site.log"
@@ -55,9 +55,9 @@ class SiteMember:
         self.name = name
         self._folder, self._kit, self._job, self._tell = folder, kit, job, tell
         self._results: Path | None = None
-        self._site: Site | None = None
+        self._site: MemberInput | None = None
         self._guard: Guard | None = None
-        self._session: ClientSession | None = None
+        self._session: MemberSession | None = None
         self._audit: AuditLog | None = None
         self._turn = threading.Lock()
         self._worker = ThreadPoolExecutor(1)  # one thing after the other, also if the server has lost patience
@@ -122,12 +122,12 @@ class SiteMember:
             assert isinstance(message, m.Abort)  # noqa: S101  # a session is begun with a log, and only then
         return reply.data
 
-    def _joined(self) -> m.FromClient:
+    def _joined(self) -> m.FromMember:
         if self._session is None:
             self._session = self._begun()
         return self._session.join(os.urandom(32))
 
-    def _received(self, frame: bytes) -> m.FromClient | None:
+    def _received(self, frame: bytes) -> m.FromMember | None:
         session, guard = self._session, self._guard
         if session is None and _is_abort(frame):
             return None  # this site took no part, which it has said
@@ -145,7 +145,7 @@ class SiteMember:
             self._keep(session, guard)
         return reply
 
-    def _keep(self, session: ClientSession, guard: Guard) -> None:
+    def _keep(self, session: MemberSession, guard: Guard) -> None:
         received, site = session.received, self._site
         assert received is not None  # noqa: S101  # it was just looked at
         assert site is not None  # noqa: S101  # as old as the session
@@ -166,7 +166,7 @@ class SiteMember:
 
     # -- what the site allows -----------------------------------------------------------------------------------
 
-    def _begun(self) -> ClientSession:
+    def _begun(self) -> MemberSession:
         """Check what was agreed on against what is allowed, and only then read the data."""
         own = SiteFile.find(self._folder, self.name)
         federation = FederationFile.read(own.site.federation)
@@ -187,16 +187,16 @@ class SiteMember:
         secret = ItemSecret.read(own.items.secret)
         vocabulary = None if own.items.vocabulary is None else Vocabulary.read(own.items.vocabulary)
         federation.check_items(secret, vocabulary)
-        trust: Trust = Unsigned()
+        trust: RosterSigner = Unsigned()
         if not policy.policy.unsigned_keys:
             trust = KitTrust.load(self._kit, federation, self.name)
         database = load(own.data.source, **_reading(own))
         guard.admit(database)
         prepare(federation.federation.variant)
-        self._site = Site(
+        self._site = MemberInput(
             database, federation.federation.members, federation.settings(), secret, vocabulary, trust=trust
         )
-        return ClientSession(self.name, self._site)
+        return MemberSession(self.name, self._site)
 
 
 def _is_abort(frame: bytes) -> bool:

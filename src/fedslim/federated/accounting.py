@@ -175,7 +175,7 @@ def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
     return code_table(outcome.table, labels)
 
 
-def _numbers(table: m.Table) -> tuple[str, ...]:
+def _numbers(table: m.PackedTable) -> tuple[str, ...]:
     """What the server calls items whose ids it was never told: the members know which they are."""
     return tuple(f"item {number}" for number in range(table.usages.length))
 

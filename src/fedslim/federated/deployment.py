@@ -1,7 +1,7 @@
 """A federation on a network, from its file to its results: the server's run, and a member's.
 
-    outcome = await Server(file, identity, out).run()
-    received = await Member(file, identity, name, site).run()
+    outcome = await DeployedServer(file, identity, out).run()
+    received = await DeployedMember(file, identity, name, site).run()
 
 What was reached survives a kill: both keep a journal in their folder, and go on where it ends.
 """
@@ -29,13 +29,13 @@ from fedslim.network.journal_records import (
     rounds_of,
     told,
 )
-from fedslim.network.member import NetworkClient
+from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer, Patience
 from fedslim.network.status import ASKING, TAKING_PART, watched
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import Statement, Watched, client_context, peer_name, server_context
+from fedslim.trust import RevocationWatch, Statement, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity, Trust
+    from fedslim.trust import Identity, TrustStore
 
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
@@ -76,7 +76,7 @@ def patience(file: FederationFile) -> Patience:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-class Server:
+class DeployedServer:
     """Serves one run of a federation."""
 
     def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Tell) -> None:
@@ -116,7 +116,7 @@ class Server:
         file = self._file
         context = server_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART, ASKING])
-        listed = Watched(self._identity, context, tell=self._tell)
+        listed = RevocationWatch(self._identity, context, tell=self._tell)
         self.run_id = run.hex()
         self.session = session = ServerSession(
             file.federation.members,
@@ -231,7 +231,7 @@ def _reopened(path: Path, key: bytes, tell: Tell) -> Reopened | None:
 class KeyTrust:
     """Checks members' agreement keys, for one federation as its file has it: at the server, and at each member."""
 
-    def __init__(self, file: FederationFile, trust: Callable[[], Trust]) -> None:
+    def __init__(self, file: FederationFile, trust: Callable[[], TrustStore]) -> None:
         self._trust = trust  # as it is now: its revocation list may be replaced
         self._members = file.federation.members
         # Whoever has another file speaks of another federation: nobody believes its keys.
@@ -270,7 +270,7 @@ class MemberTrust(KeyTrust):
         return self._identity.sign(Statement.roster(self._federation, self._identity.name, digest))
 
 
-class Member:
+class DeployedMember:
     """Takes part in one run of a federation."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # what a member brings
@@ -292,10 +292,10 @@ class Member:
         file.check_items(secret, vocabulary)
         if guard is not None:
             guard.admit(database)
-        self._site = Site(
+        self._site = MemberInput(
             database, file.federation.members, file.settings(), secret, vocabulary, trust=MemberTrust(file, identity)
         )
-        self.session = ClientSession(identity.name, self._site)
+        self.session = MemberSession(identity.name, self._site)
 
     async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
         """Take part until the run is over.
@@ -309,7 +309,7 @@ class Member:
         host, port = host or file.server.host, port or file.server.port
         context = client_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART])
-        client = NetworkClient(
+        client = NetworkMember(
             self.session,
             context,
             entropy=os.urandom,
@@ -371,10 +371,10 @@ class Member:
             self._tell("the run had ended; the server is not needed any more")
         return journal
 
-    def _recorder(self, peer: str) -> Callable[[m.FromClient, Frame], None]:
+    def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
         last, sent = time.monotonic(), 0
 
-        def record(message: m.FromClient, frame: Frame) -> None:
+        def record(message: m.FromMember, frame: Frame) -> None:
             nonlocal last, sent
             if self._guard is not None and self.session.has_answered:
                 self._guard.answering(self.session.run)

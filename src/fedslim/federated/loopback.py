@@ -28,7 +28,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import FILE as POLICY
 from fedslim.settings.policy import write_policy
-from fedslim.trust import make_trial
+from fedslim.trust import make_demo_ca
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ class Loopback:
         All sites have the same vocabulary. `limits` are those of the file that a policy has as well.
         """
         members = list(sites)
-        make_trial(folder / "trust", members, now=datetime.now(UTC))
+        make_demo_ca(folder / "trust", members, now=datetime.now(UTC))
         secret = ItemSecret.from_random(os.urandom(32))
         secret.write(folder / "secret.txt")
         agreed = Vocabulary.of(next(iter(sites.values())).vocabulary, secret)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import Table
+    from fedslim.metrics.labelled import LabelledTable
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"
@@ -54,7 +54,7 @@ Figure = int | float | bool | str | None
 Labels = list[str]
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HistoryStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the search stood after a round that changed the table. Seconds and bytes count from the start."""
 
     round: Count
@@ -65,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_total: Count
 
 
-class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KindTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The messages of one kind that went one way."""
 
     kind: str
@@ -75,7 +75,7 @@ class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_uncompressed: Count
 
 
-class Alone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AloneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a site finds by itself."""
 
     itemsets: Count
@@ -88,7 +88,7 @@ class SiteRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     transactions: Count | None = None
     usages: list[Count] | None = None
-    alone: Alone | None = None
+    alone: AloneRecord | None = None
 
 
 class Missed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,8 +133,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     machine: dict[str, str | int | None]
     settings: dict[str, Any]
     figures: dict[str, Figure]
-    history: list[Step]
-    traffic: list[Kind]
+    history: list[HistoryStep]
+    traffic: list[KindTraffic]
     sites: list[SiteRecord]
     table: msgspec.Raw
     agreements: list[Agreement] = []
@@ -162,7 +162,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     data: str,
     command: str,
     reference: str = "centralised",
-    others: Mapping[str, Table] | None = None,
+    others: Mapping[str, LabelledTable] | None = None,
     figures: Mapping[str, Figure] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
@@ -198,8 +198,8 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         command=command,
         settings={**chosen, **(settings or {})},
         figures={**told, **(figures or {})},
-        history=msgspec.convert(list(simulation.history), list[Step]),
-        traffic=msgspec.convert(traffic, list[Kind]),
+        history=msgspec.convert(list(simulation.history), list[HistoryStep]),
+        traffic=msgspec.convert(traffic, list[KindTraffic]),
         sites=_sites(simulation, compared),
         agreements=agreements,
         gap=None if compared is None else _gap(compared),
@@ -207,7 +207,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     )
 
 
-def with_agreements(record: RunRecord, others: Mapping[str, Table]) -> RunRecord:
+def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> RunRecord:
     """The same record, its table compared with more tables."""
     from fedslim.metrics import fidelity  # noqa: PLC0415  # see simulation_record
 
@@ -241,8 +241,8 @@ def served_record(
             "not_told": untold,
         },
         figures=told,
-        history=msgspec.convert(list(served.history), list[Step]),
-        traffic=msgspec.convert(traffic, list[Kind]),
+        history=msgspec.convert(list(served.history), list[HistoryStep]),
+        traffic=msgspec.convert(traffic, list[KindTraffic]),
         sites=[SiteRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
         **_stamped(served.table),
     )
@@ -265,12 +265,12 @@ def _sites(simulation: Simulation, compared: Comparison | None) -> list[SiteReco
         alone = None
         if compared is not None:
             table = compared.local_tables[k]
-            alone = Alone(len(table), table.compression.L_percent)
+            alone = AloneRecord(len(table), table.compression.L_percent)
         rows.append(SiteRecord(name, size, None if seen is None else list(seen[name]), alone))
     return rows
 
 
-def _agreement(name: str, figures: Mapping[str, float], reference: Table, table: CodeTable) -> Agreement:
+def _agreement(name: str, figures: Mapping[str, float], reference: LabelledTable, table: CodeTable) -> Agreement:
     there = usages(reference)
     here = [frozenset(row.labels) for row in table.itemsets]
     missed = [labels for labels in by_usage(there) if labels not in set(here)]

@@ -27,7 +27,7 @@ from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
 from fedslim.network.in_process import MemoryFederation
-from fedslim.protocol.member import Site
+from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import MOST_COUNT, MOST_MEMBERS, Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
@@ -179,7 +179,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
-    present = {name: Site(database, members, settings, secret, agreed) for name, database in named.items()}
+    present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
     account = Account(server)  # its clock is that of the history, and starts now
     federation = MemoryFederation(server, present, entropy=entropy, trace=account)
     said = account.communication
@@ -230,7 +230,7 @@ def _warm_up(variant: str) -> None:
     wait_for("merging")
     MemoryFederation(
         ServerSession(members, settings, run=bytes(16)),
-        {name: Site(database, members, settings, secret, agreed) for name in members},
+        {name: MemberInput(database, members, settings, secret, agreed) for name in members},
         entropy=_entropy(0),
     ).run()
     if variant != "x":

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedslim.mdl.arrays import lengthened
 from fedslim.mdl.kernels import ranking as kernel
-from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
+from fedslim.mdl.kernels.ranking import PairRows, Rejected, TableFacts, Totals
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
 
@@ -77,7 +77,7 @@ class CandidateRanking:
         self._limit = table.n_items
         capacity = table.capacity
         most = len(log2_table)
-        self._facts = Facts(
+        self._facts = TableFacts(
             usages,
             standard,
             table.elements.size,
@@ -88,7 +88,7 @@ class CandidateRanking:
             np.zeros(most),
             np.full(most, kernel.NEVER, np.int64),
         )
-        self._rows = Rows(
+        self._rows = PairRows(
             np.full(capacity, -np.inf),
             np.full(capacity, kernel.NEVER, np.int64),
             np.full(capacity, kernel.NEVER, np.int32),
@@ -114,7 +114,7 @@ class CandidateRanking:
 
     def _set_now(self, total: int, in_use: int) -> None:
         log_total = log2(total)
-        self._now = Now(
+        self._now = Totals(
             self._version,
             total,
             in_use,
@@ -289,7 +289,7 @@ class CandidateRanking:
         self._found = np.zeros(capacity, np.int32)
         rows = self._rows
         fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
-        per_slot = [name for name in Rows._fields if name not in {"partners", "counts"}]
+        per_slot = [name for name in PairRows._fields if name not in {"partners", "counts"}]
         self._rows = rows._replace(
             **{name: lengthened(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
         )

@@ -38,7 +38,7 @@ from fedslim.mdl.questions import (
     TryRemovals,
 )
 from fedslim.mdl.ranking import Aside, Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.steps import Entry, Moved, SearchResult, Step, Tally, Trial
+from fedslim.mdl.steps import Moved, SearchResult, Step, TableEntry, Tally, Trial
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ class SlimSearch:
         """The usage of each slot now; a view, not to be changed or kept."""
         return self._usage
 
-    def found(self) -> list[tuple[int, Entry]]:
+    def found(self) -> list[tuple[int, TableEntry]]:
         """The itemsets of the table in cover order, with their slots."""
         table, usage = self._table, self._usage
-        return [(s, Entry(table.itemsets[s], int(usage[s]), table.entries[s])) for s in table]
+        return [(s, TableEntry(table.itemsets[s], int(usage[s]), table.entries[s])) for s in table]
 
     def bits(self) -> Bits:
         """The description length now, with both parts."""
@@ -115,7 +115,7 @@ class SlimSearch:
         itemsets = [entry for _, entry in self.found()]
         if self._open is not None and self._open.moves:
             itemsets, usage = self._open.undo(table, usage)
-        singletons = [Entry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
+        singletons = [TableEntry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
         used = [e for e in itemsets if e.usage]
         bits = description_length(usage.tolist(), self._standard.tolist())
         return SearchResult((*used, *singletons), bits, self.bits_standard, self.tally, self.converged)

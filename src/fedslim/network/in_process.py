@@ -16,13 +16,13 @@ from fedslim.errors import FedslimError, RunError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
-from fedslim.protocol.member import ClientSession, farewell
+from fedslim.protocol.member import MemberSession, farewell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.member import Site
+    from fedslim.protocol.member import MemberInput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
 
@@ -54,14 +54,14 @@ class MemoryFederation:
     def __init__(
         self,
         server: ServerSession,
-        sites: Mapping[str, Site],
+        sites: Mapping[str, MemberInput],
         *,
         entropy: Callable[[int], bytes],
         trace: Callable[[Trace], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.server = server
-        self.clients = {name: ClientSession(name, site) for name, site in sites.items()}
+        self.clients = {name: MemberSession(name, site) for name, site in sites.items()}
         self._entropy = entropy
         self._trace = trace
         self._clock = clock
@@ -79,7 +79,7 @@ class MemoryFederation:
             self._up(name, client.join(self._entropy(32)))
         while self._inbox:
             name, data = self._inbox.popleft()
-            message = framing.from_client(data[framing.PREFIX_BYTES :])
+            message = framing.from_member(data[framing.PREFIX_BYTES :])
             for output in self.server.receive(name, message, self._clock()):
                 self._act(output)
                 if between is not None and isinstance(output, RoundEnded):
@@ -116,7 +116,7 @@ class MemoryFederation:
         if reply is not None:
             self._up(name, reply)
 
-    def _up(self, name: str, message: m.FromClient) -> None:
+    def _up(self, name: str, message: m.FromMember) -> None:
         frame = framing.to_bytes(message)
         if self._trace is not None:
             self._trace(FrameSent(type(message).__name__, "up", name, len(frame.data), frame.plain, frame.data))

@@ -50,7 +50,7 @@ class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     number: int
     elapsed: float
-    replies: dict[str, m.FromClient]
+    replies: dict[str, m.FromMember]
     ending: Ending | None
     figures: Figures
 
@@ -87,7 +87,7 @@ NOTHING = Figures()
 def round_record(
     number: int,
     elapsed: float,
-    replies: Mapping[str, m.FromClient],
+    replies: Mapping[str, m.FromMember],
     ending: Ending | None = None,
     figures: Figures = NOTHING,
 ) -> bytes:
@@ -189,7 +189,7 @@ def rounds_of(records: Iterable[bytes], name: str) -> list[RoundRecord]:
     return rounds
 
 
-def _whole(reply: m.FromClient) -> m.FromClient:
+def _whole(reply: m.FromMember) -> m.FromMember:
     if isinstance(reply, m.Masked) and reply.words.length and not reply.words.data:
         words = msgspec.structs.replace(reply.words, data=bytes(8 * reply.words.length))
         return msgspec.structs.replace(reply, words=words)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fedslim.network.journal import Journal
     from fedslim.network.telling import Tell
     from fedslim.protocol.events import Received
-    from fedslim.protocol.member import ClientSession
+    from fedslim.protocol.member import MemberSession
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -43,18 +43,18 @@ QUICK = 0.005
 """Seconds. Whoever answered the last question within them answers the next one without a thread, which costs more."""
 
 
-class NetworkClient:
+class NetworkMember:
     """Runs a client's session over TLS."""
 
     def __init__(  # noqa: PLR0913  # what a client is made of
         self,
-        session: ClientSession,
+        session: MemberSession,
         context: ssl.SSLContext,
         *,
         entropy: Callable[[int], bytes],
         patience: Patience | None = None,
         journal: Journal | None = None,
-        leaving: Callable[[m.FromClient, framing.Frame], None] | None = None,
+        leaving: Callable[[m.FromMember, framing.Frame], None] | None = None,
         refusing: Callable[[], None] | None = None,
         tell: Tell = tell_nobody,
     ) -> None:
@@ -148,7 +148,7 @@ class NetworkClient:
                 with contextlib.suppress(LineError):  # the server does not know then; we do
                     await self._send(connection, m.Heard())
 
-    async def _answer(self, message: m.FromServer) -> m.FromClient | None:
+    async def _answer(self, message: m.FromServer) -> m.FromMember | None:
         """The reply. Counting can take a while, and the line must be looked after meanwhile."""
         began = time.monotonic()
         new_roster = isinstance(message, (m.Roster, m.RosterUpdate))  # which may mean to go back a long way
@@ -159,7 +159,7 @@ class NetworkClient:
         self._took = time.monotonic() - began
         return reply
 
-    async def _send(self, connection: Connection, message: m.FromClient) -> None:
+    async def _send(self, connection: Connection, message: m.FromMember) -> None:
         frame = framing.to_bytes(message)
         self._leaving(message, frame)
         await connection.send(frame.data)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.trust import Watched
+    from fedslim.trust import RevocationWatch
 
 MOST_WAITING = 16
 """Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
@@ -70,7 +70,7 @@ class Patience:
 
 
 @dataclass(slots=True)
-class Line:
+class MemberConnection:
     """A member's line, with what is still to be sent on it."""
 
     name: str
@@ -96,7 +96,7 @@ class NetworkServer:
         returns: int = RETURNS,
         so_far: Figures = NOTHING,
         heard: Iterable[str] = (),
-        listed: Watched | None = None,
+        listed: RevocationWatch | None = None,
     ) -> None:
         self.session = session
         self._context = context
@@ -106,7 +106,7 @@ class NetworkServer:
         self._begin_journal = begin_journal
         self._trace = trace
         self._tell, self._refusals = tell, RefusedConnections(tell)
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, MemberConnection] = {}
         self._began = time.monotonic() - so_far.seconds
         self._since = time.monotonic()  # when the session last went on
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
@@ -219,7 +219,7 @@ class NetworkServer:
         assert self._door is not None  # noqa: S101
         self._door.introduce()
         patience = self._patience
-        line = Line(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
+        line = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
         self._replace(self._lines.get(name), line)
         sender = asyncio.create_task(self._send_all(line))
         why = "its connection ended"
@@ -230,7 +230,7 @@ class NetworkServer:
             self._drop(line, why)
             await line.connection.close()
 
-    def _replace(self, old: Line | None, new: Line) -> None:
+    def _replace(self, old: MemberConnection | None, new: MemberConnection) -> None:
         """A member is here; perhaps before the end of its old connection was noticed."""
         name = new.name
         if old is None:
@@ -257,7 +257,7 @@ class NetworkServer:
         self._returned[name] += 1
         return True
 
-    async def _listen(self, line: Line) -> str:
+    async def _listen(self, line: MemberConnection) -> str:
         """Take in what a member says, for as long as this is its line; why it is not any more."""
 
         def most() -> int:
@@ -268,7 +268,7 @@ class NetworkServer:
                 data = await line.connection.receive(most)
                 if self._lines.get(line.name) is not line:
                     break  # it has a new line, and speaks there
-                message = framing.from_client(
+                message = framing.from_member(
                     memoryview(data)[framing.PREFIX_BYTES :], self.session.most_bytes(line.name)
                 )
                 self._account(type(message).__name__, "up", line.name, data)
@@ -292,7 +292,7 @@ class NetworkServer:
                 raise
         return "it has another connection"
 
-    async def _refuse(self, line: Line, reason: str) -> None:
+    async def _refuse(self, line: MemberConnection, reason: str) -> None:
         """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
         with contextlib.suppress(LineError, UntrustedError, TimeoutError):
             async with asyncio.timeout(HANDSHAKE):
@@ -305,13 +305,13 @@ class NetworkServer:
             self._broken = True
             self._over.set_exception(error)
 
-    async def _send_all(self, line: Line) -> None:
+    async def _send_all(self, line: MemberConnection) -> None:
         with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
             while True:
                 await line.connection.send(await line.outbox.get())
         line.connection.abort()
 
-    def _drop(self, line: Line, why: str) -> None:
+    def _drop(self, line: MemberConnection, why: str) -> None:
         if self._lines.get(line.name) is line:
             del self._lines[line.name]
             if not self.session.over:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fedslim.errors import FrameError
-from fedslim.protocol.messages import FromClient, FromServer, Masked
+from fedslim.protocol.messages import FromMember, FromServer, Masked
 
 if TYPE_CHECKING:
     from fedslim.protocol.messages import Message
@@ -35,7 +35,7 @@ STORED, FAST = 0, 1
 """Levels of zlib. Masked words are noise: compressing them takes time and saves nothing."""
 
 _encoder = msgspec.msgpack.Encoder()
-_from_client = msgspec.msgpack.Decoder(FromClient)
+_from_client = msgspec.msgpack.Decoder(FromMember)
 _from_server = msgspec.msgpack.Decoder(FromServer)
 
 
@@ -77,9 +77,9 @@ def length_of(prefix: bytes) -> int:
     return length
 
 
-def from_client(data: bytes | memoryview, most: int = MOST_PLAIN) -> FromClient:
+def from_member(data: bytes | memoryview, most: int = MOST_PLAIN) -> FromMember:
     """The message of a client, of at most so many bytes decompressed, from what followed the prefix."""
-    message: FromClient = _decoded(data, _from_client, most)
+    message: FromMember = _decoded(data, _from_client, most)
     return message
 
 

@@ -1,6 +1,6 @@
 """A member's session: it joins, confirms the roster, answers what the variant asks, and receives the end. No I/O.
 
-    session = ClientSession("hospital-a", site)
+    session = MemberSession("hospital-a", site)
     send(session.join(os.urandom(32)))
     reply = session.receive(message)
 
@@ -38,24 +38,24 @@ from fedslim.errors import (
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.roster import Trust, Unsigned, roster_digest, updated
+from fedslim.protocol.roster import RosterSigner, Unsigned, roster_digest, updated
 from fedslim.protocol.state import ClientState, at_client
-from fedslim.protocol.sums import Hidden
-from fedslim.protocol.variant import Words, client_side
+from fedslim.protocol.sums import VectorMasker
+from fedslim.protocol.variant import UnmaskedWords, member_side
 from fedslim.secagg import AgreementKey, MaskLabel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fedslim.data import TransactionDatabase
-    from fedslim.protocol.variant import ClientSide
+    from fedslim.protocol.variant import MemberSide
     from fedslim.secagg import PairSecret
 
 CANNOT = "it cannot go on; its own log says why"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class MemberInput:
     """A member's data and what it agreed to: nothing of this comes from the server."""
 
     database: TransactionDatabase
@@ -63,7 +63,7 @@ class Site:
     settings: m.Settings
     secret: ItemSecret
     vocabulary: Vocabulary | None = None  # agreed on among the members; without one, the server forms the union
-    trust: Trust = field(default_factory=Unsigned)
+    trust: RosterSigner = field(default_factory=Unsigned)
 
     def __post_init__(self) -> None:
         """What a member can find out about its own data, it finds out before anybody hears of it."""
@@ -90,15 +90,15 @@ class Answered:
     """
 
     question: Any
-    answer: m.FromClient | Words
+    answer: m.FromMember | UnmaskedWords
     epoch: int
     transcript: bytes
 
 
-class ClientSession:
+class MemberSession:
     """One run, as a member sees it."""
 
-    def __init__(self, name: str, site: Site) -> None:
+    def __init__(self, name: str, site: MemberInput) -> None:
         if name not in site.members:
             msg = f"{name!r} is not among the members {', '.join(map(repr, site.members))}"
             raise ParameterError(msg)
@@ -110,9 +110,9 @@ class ClientSession:
         self._roster: m.Roster | None = None
         self._digest = b""  # of that roster
         self._numbered: TransactionDatabase | None = None  # the data in the numbers of the agreed vocabulary
-        self._variant: ClientSide | None = None
+        self._variant: MemberSide | None = None
         self._secrets: dict[str, PairSecret] = {}
-        self._hidden: dict[str, Hidden] = {}
+        self._hidden: dict[str, VectorMasker] = {}
         self._last: Answered | None = None
         self._asked: dict[int, Any] = {}  # every question that was ever answered, by its round
         self._again: deque[Any] = deque()  # those of them that come again, since everybody went back
@@ -175,7 +175,7 @@ class ClientSession:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def receive(self, message: m.FromServer) -> m.FromClient | None:
+    def receive(self, message: m.FromServer) -> m.FromMember | None:
         """Take in the server's message; returns the reply, if one is due.
 
         Raises:
@@ -183,7 +183,7 @@ class ClientSession:
                 it was before; only a question that turned out to make no sense, half answered, ends it.
         """
         after = at_client(self.state, message, self._site.settings.variant)
-        reply: m.FromClient | None = None
+        reply: m.FromMember | None = None
         if isinstance(message, (m.Roster, m.RosterUpdate)):
             self._take_seat(message)
             reply = m.Confirm(message.epoch, self._site.trust.sign_roster(self._digest))
@@ -232,7 +232,7 @@ class ClientSession:
                 self._answered(message)
             self.state = after
 
-    def _answered(self, message: Any) -> m.FromClient | Words:
+    def _answered(self, message: Any) -> m.FromMember | UnmaskedWords:
         """The answer, which is the same if the question comes again because of a fault."""
         assert self._variant is not None  # noqa: S101  # no question is legal before the roster
         assert self._roster is not None  # noqa: S101
@@ -271,21 +271,21 @@ class ClientSession:
     def _go_back(self, number: int) -> None:
         """Be where this member was before this round: it makes its way there again, by the same questions."""
         assert self._numbered is not None  # noqa: S101  # since the roster
-        self._variant = client_side(self._site.settings, self._numbered, len(self._site.members))
+        self._variant = member_side(self._site.settings, self._numbered, len(self._site.members))
         self._last, self._again = None, deque(self._asked.values())
         while self._again and self._again[0].round < number:
             self._answered(self._again[0])
 
-    def _sent(self, question: Any, answer: m.FromClient | Words) -> m.FromClient:
+    def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
         """What leaves the site: counts that the server must not see are masked here."""
-        if not isinstance(answer, Words):
+        if not isinstance(answer, UnmaskedWords):
             return answer
         if self._site.settings.masked and len(self._secrets) != len(self._site.members) - 1:
             msg = "counts must not leave this member without masks; the run must not go on"
             raise ProtocolError(msg)
         hidden = self._hidden.get(answer.purpose)
         if hidden is None:
-            hidden = self._hidden[answer.purpose] = Hidden(self.name, self._secrets, purpose=answer.purpose)
+            hidden = self._hidden[answer.purpose] = VectorMasker(self.name, self._secrets, purpose=answer.purpose)
         assert self._last is not None  # noqa: S101  # it is the answer to that
         label = MaskLabel(question.round, question.attempt)
         vector = hidden.vector(answer.words, label, about=self._digest + self._last.transcript)
@@ -319,7 +319,7 @@ class ClientSession:
             if self._site.vocabulary is None:
                 self._numbered = self._over(vocabulary)
             assert self._numbered is not None  # noqa: S101  # of the agreed vocabulary, or just made
-            self._variant = client_side(self._site.settings, self._numbered, len(self._site.members))
+            self._variant = member_side(self._site.settings, self._numbered, len(self._site.members))
         self._roster = roster
         if roster.next_round + 1 < self.position:
             self._go_back(roster.next_round)

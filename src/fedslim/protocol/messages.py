@@ -36,7 +36,7 @@ MOST_VECTOR = 1 << 26
 Number = Annotated[int, Meta(ge=0, lt=MOST_SLOTS)]
 Item = Annotated[int, Meta(ge=0, lt=MOST_ITEMS)]
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
-Round = Annotated[int, Meta(ge=0, lt=1 << 47)]
+RoundNumber = Annotated[int, Meta(ge=0, lt=1 << 47)]
 Attempt = Annotated[int, Meta(ge=0, lt=1 << 16)]
 Limit = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Bits = Annotated[int, Meta(ge=1, le=64)]
@@ -55,7 +55,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Message(Piece, frozen=True, tag=True):
-    """Base of all messages; the class name is the tag."""
+    """Base of all messages; the class name is the tag, unless a shorter one is given."""
 
 
 # -- vectors ------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Join(Message, frozen=True):
     signature: Signature  # of the key
     run: Annotated[bytes, Meta(max_length=16)]  # empty for whoever comes for the first time
     epoch: Attempt  # that of the next roster, at least: no secret comes twice
-    position: Round  # the round that comes next
+    position: RoundNumber  # the round that comes next
 
 
 class Roster(Message, frozen=True):
@@ -142,7 +142,7 @@ class Roster(Message, frozen=True):
     ids: Ids  # the union of what members know, in ascending order; empty if a vocabulary was agreed on
     epoch: Attempt
     certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]
-    next_round: Round  # with which the run goes on: whoever is further goes back to it
+    next_round: RoundNumber  # with which the run goes on: whoever is further goes back to it
 
 
 class Seat(Piece, frozen=True):
@@ -161,7 +161,7 @@ class RosterUpdate(Message, frozen=True):
 
     epoch: Attempt
     seats: Annotated[list[Seat], Meta(max_length=MOST_MEMBERS)]
-    next_round: Round
+    next_round: RoundNumber
 
 
 class Confirm(Message, frozen=True):
@@ -178,7 +178,7 @@ class Confirmed(Message, frozen=True):
     signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]
 
 
-class Element(Piece, frozen=True):
+class PackedElement(Piece, frozen=True):
     """An element of the table found."""
 
     items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]
@@ -187,10 +187,10 @@ class Element(Piece, frozen=True):
     entry: Count
 
 
-class Table(Piece, frozen=True):
+class PackedTable(Piece, frozen=True):
     """A code table: itemsets in cover order, and for each item its usage and support."""
 
-    itemsets: Annotated[list[Element], Meta(max_length=MOST_SLOTS)]
+    itemsets: Annotated[list[PackedElement], Meta(max_length=MOST_SLOTS)]
     usages: Vector
     supports: Vector
     transactions: Count
@@ -202,7 +202,7 @@ class Finish(Message, frozen=True):
     """Server: that was it. The table only where the variant lets clients know it."""
 
     ending: Annotated[str, Meta(max_length=40)]
-    table: Table | None
+    table: PackedTable | None
 
 
 class Heard(Message, frozen=True):
@@ -222,13 +222,13 @@ class Abort(Message, frozen=True):
 # answer covers is not said: members know that from the table, and nobody can make it depend on what they have in it.
 
 
-class Drop(Message, frozen=True):
+class DropItems(Message, frozen=True, tag="Drop"):
     """These items are too rare to be part of anything: they count as absent from now on."""
 
     items: Vector
 
 
-class Insert(Message, frozen=True):
+class InsertUnion(Message, frozen=True, tag="Insert"):
     """The union of these two elements is in the table from now on."""
 
     slot: Number
@@ -236,13 +236,13 @@ class Insert(Message, frozen=True):
     entry: Count
 
 
-class Restore(Message, frozen=True):
+class RestoreElement(Message, frozen=True, tag="Restore"):
     """The element that was removed last is back in its slot."""
 
     slot: Number
 
 
-class Remove(Message, frozen=True):
+class RemoveElement(Message, frozen=True, tag="Remove"):
     """This element is no longer in the table."""
 
     slot: Number
@@ -305,14 +305,14 @@ class WantFinal(Message, frozen=True):
     bits: Bits
 
 
-Move = Drop | Insert | Restore | Remove
+Move = DropItems | InsertUnion | RestoreElement | RemoveElement
 Want = WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantInsertion | WantRemovals | WantFinal
 
 
 class Ask(Message, frozen=True):
     """Server: make these moves, then answer these questions."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     moves: Annotated[list[Move], Meta(max_length=MOST_PARTS)]
     wants: Annotated[list[Want], Meta(min_length=1, max_length=MOST_PARTS)]
@@ -321,7 +321,7 @@ class Ask(Message, frozen=True):
 class Masked(Message, frozen=True):
     """Client: the answers to all questions, masked: words modulo 2^64."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     words: Vector
 
@@ -338,27 +338,27 @@ class Accept(Piece, frozen=True):
 class AskUsages(Message, frozen=True):
     """Server, SO: how often does each of your items occur?"""
 
-    round: Round
+    round: RoundNumber
 
 
 class Usages(Message, frozen=True):
     """Client, SO: for each item of the vocabulary, and after them the number of transactions."""
 
-    round: Round
+    round: RoundNumber
     counts: Vector
 
 
 class AskCandidates(Message, frozen=True):
     """Server, SO: which pairs of your elements are used together, and how often? What changed since the last answer."""
 
-    round: Round
+    round: RoundNumber
     accepted: Accept | None
 
 
 class Candidates(Message, frozen=True):
     """Client, SO: pairs of elements and how often they are used together now, 0 for those that no longer are."""
 
-    round: Round
+    round: RoundNumber
     x: Vector
     y: Vector
     counts: Vector
@@ -367,14 +367,14 @@ class Candidates(Message, frozen=True):
 class Evaluate(Message, frozen=True):
     """Server, SO: what would change if the union of these pairs entered your table?"""
 
-    round: Round
+    round: RoundNumber
     pairs: Pairs
 
 
 class Evaluated(Message, frozen=True):
     """Client, SO: for each element that changes, how many covers lose it and how many win it."""
 
-    round: Round
+    round: RoundNumber
     slots: Vector
     lost: Vector
     won: Vector
@@ -383,14 +383,14 @@ class Evaluated(Message, frozen=True):
 class AskSupports(Message, frozen=True):
     """Server, SO: in how many of your transactions does each itemset of your own table occur?"""
 
-    round: Round
+    round: RoundNumber
     accepted: Accept | None
 
 
-class Supports(Message, frozen=True):
+class SupportCounts(Message, frozen=True, tag="Supports"):
     """Client, SO: the itemsets of its table, by slot, and their supports."""
 
-    round: Round
+    round: RoundNumber
     slots: Vector
     counts: Vector
 
@@ -398,7 +398,7 @@ class Supports(Message, frozen=True):
 class AskIndexedUsages(Message, frozen=True):
     """Server, SA: the usages of all items, and the number of transactions, masked."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
 
 
@@ -413,7 +413,7 @@ class Entered(Piece, frozen=True):
 class AskStructure(Message, frozen=True):
     """Server, SA, round 1: the index loses pairs; which pairs are candidates at your site that it lacks? No counts."""
 
-    round: Round
+    round: RoundNumber
     entered: Entered | None
     gone: Vector  # places in the index
 
@@ -421,7 +421,7 @@ class AskStructure(Message, frozen=True):
 class Structure(Message, frozen=True):
     """Client, SA: pairs of numbers of the global index."""
 
-    round: Round
+    round: RoundNumber
     x: Vector
     y: Vector
 
@@ -432,7 +432,7 @@ class AskIndexed(Message, frozen=True):
     First those of the new pairs, then those of all pairs with one of the elements, in the order of the index.
     """
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     x: Vector
     y: Vector
@@ -443,7 +443,7 @@ class AskIndexed(Message, frozen=True):
 class AskEvaluation(Message, frozen=True):
     """Server, SA: what if this itemset entered? Lost, then won, for all numbers that are given out, masked."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     candidate: Entered
     bits: Bits
@@ -452,14 +452,14 @@ class AskEvaluation(Message, frozen=True):
 class AskIndexedSupports(Message, frozen=True):
     """Server, SA: in how many transactions does each of these itemsets of the index occur? Masked."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     entered: Entered | None
     numbers: Vector
     bits: Bits
 
 
-FromClient = Join | Confirm | Masked | Usages | Candidates | Evaluated | Supports | Structure | Heard | Abort
+FromMember = Join | Confirm | Masked | Usages | Candidates | Evaluated | SupportCounts | Structure | Heard | Abort
 FromServer = (
     Roster
     | RosterUpdate

@@ -175,7 +175,7 @@ class ServerSession:
     # -- messages in, messages and events out -------------------------------------------------------------------
 
     def receive(  # noqa: PLR0911  # one for each kind of message, and for those that come too late
-        self, member: str, message: m.FromClient, now: float
+        self, member: str, message: m.FromMember, now: float
     ) -> list[ServerOutput]:
         """Take in a member's message.
 
@@ -216,7 +216,7 @@ class ServerSession:
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
 
-    def _take_late(self, member: str, message: m.FromClient) -> list[ServerOutput]:
+    def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
         """What was on its way when the run ended; that `Heard` came matters to whoever carries messages."""
         self._late[member] += 1
         if self._late[member] > MOST_LATE:
@@ -389,7 +389,7 @@ class ServerSession:
         self.variant = server_side(self._situation)
         self._rounds = self.variant.run()
 
-    def _check_round(self, member: str, reply: m.FromClient) -> None:
+    def _check_round(self, member: str, reply: m.FromMember) -> None:
         number = getattr(reply, "round", None)
         if number != self._situation.number - 1:
             msg = f"member {member!r} answered round {number} in round {self._situation.number - 1}; it is refused"

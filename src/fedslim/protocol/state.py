@@ -57,7 +57,7 @@ class ClientState(Enum):
 
 M, C = MemberState, ClientState
 
-_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.Supports, m.Structure)
+_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
 
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
@@ -67,7 +67,7 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_USAGES, m.Usages): M.IDLE,
     (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
     (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
-    (M.ASKED_SUPPORTS, m.Supports): M.IDLE,
+    (M.ASKED_SUPPORTS, m.SupportCounts): M.IDLE,
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
     **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
     (M.SEATED, m.Confirm): M.SEATED,

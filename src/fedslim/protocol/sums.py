@@ -25,7 +25,7 @@ def check_words(words: int) -> None:
         raise ProtocolError(msg)
 
 
-class Hidden:
+class VectorMasker:
     """One member's masker for one purpose. Without secrets (one member, a measurement) words go as they are."""
 
     def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:

@@ -26,7 +26,7 @@ FAILED = None
 MORE = 3
 """By how much more a sketch is made for when one was too small."""
 
-CONTRADICTION = "the sums contradict each other: a member does not count as the protocol says"
+SUMS_CONTRADICT = "the sums contradict each other: a member does not count as the protocol says"
 
 
 class Want(Protocol):
@@ -202,7 +202,7 @@ class Trial:
     def more_entries(self) -> int:
         """For how many the next sketch is made; one with room for all there are and more does not fail by chance."""
         if self._entries > MORE * self._sketch.universe:
-            raise ProtocolError(CONTRADICTION)
+            raise ProtocolError(SUMS_CONTRADICT)
         return MORE * self._entries
 
 
@@ -224,7 +224,7 @@ class Insertion(Trial):
 
     def withdrawal(self) -> list[m.Move]:
         """The moves that make it possible to ask again."""
-        return [m.Remove(self._move.slot)] if self._keep else []
+        return [m.RemoveElement(self._move.slot)] if self._keep else []
 
     def read(self, words: Words) -> q.Change | None:
         """See `Want`."""

@@ -23,7 +23,7 @@ from fedslim.report.naming import names, scheme_of, title_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, RunRecord, Step
+    from fedslim.federated.records import Agreement, GapRow, HistoryStep, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
 
 MOST_POINTS = 400
@@ -134,7 +134,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class ViewRow(msgspec.Struct, frozen=True):
     """A run in the table of all runs."""
 
     name: str
@@ -142,7 +142,7 @@ class Row(msgspec.Struct, frozen=True):
     values: list[float | None]  # the same to be sorted by
 
 
-class View(msgspec.Struct, frozen=True):
+class ReportView(msgspec.Struct, frozen=True):
     """A whole report."""
 
     title: str
@@ -150,11 +150,11 @@ class View(msgspec.Struct, frozen=True):
     remarks: list[str]  # on what is not here
     version: str
     columns: list[str]
-    overview: list[Row]
+    overview: list[ViewRow]
     runs: list[RunView]
 
 
-def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> View:
+def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> ReportView:
     """What a report of these runs shows.
 
     Args:
@@ -172,14 +172,14 @@ def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Seq
     most = max(FEWEST_ROWS, min(MOST_ROWS, ALL_ROWS // len(records)))
     called = names(records)
     tables = [record.code_table for record in records]
-    return View(
+    return ReportView(
         title=title or title_of(records),
         subtitle=phrases.subtitle(records),
         remarks=list(remarks),
         version=__version__,
         columns=list(phrases.COLUMNS),
         overview=[
-            Row(name, phrases.cells(record, table), phrases.values(record, table))
+            ViewRow(name, phrases.cells(record, table), phrases.values(record, table))
             for name, record, table in zip(called, records, tables, strict=True)
         ],
         runs=[_run(name, record, table, most) for name, record, table in zip(called, records, tables, strict=True)],
@@ -241,7 +241,7 @@ class _Labels:
         return sorted(self._place[label] for label in labels)
 
 
-def _curve(history: Sequence[Step]) -> Curve:
+def _curve(history: Sequence[HistoryStep]) -> Curve:
     steps = _thinned([step for step in history if math.isfinite(step.L_percent)])
     return Curve(
         [step.round for step in steps],
@@ -252,7 +252,7 @@ def _curve(history: Sequence[Step]) -> Curve:
     )
 
 
-def _thinned(steps: list[Step]) -> list[Step]:
+def _thinned(steps: list[HistoryStep]) -> list[HistoryStep]:
     """Steps at even distances, the first and the last among them."""
     last = len(steps) - 1
     if last < MOST_POINTS:

@@ -44,7 +44,7 @@ MOST_PEERS = 20
 MOST_RUNS = 20
 """How many of them a summary names; however long the log is, it fits into memory."""
 
-KINDS = tuple(kind.__name__ for kind in get_args(m.FromClient))
+KINDS = tuple(kind.__name__ for kind in get_args(m.FromMember))
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -61,7 +61,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     federation_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A message that left the site."""
 
     time: Annotated[str, Meta(pattern=rf"^{TIME}\Z")]  # UTC
@@ -82,11 +82,11 @@ TORN = b'{"torn":true}'
 
 _encoder = msgspec.json.Encoder()
 _header_decoder = msgspec.json.Decoder(Header)
-_line_decoder = msgspec.json.Decoder(Line)
+_line_decoder = msgspec.json.Decoder(AuditEntry)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def statistics_in(message: m.FromClient) -> int:
+def statistics_in(message: m.FromMember) -> int:
     """How many statistics a message holds.
 
     Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
@@ -97,7 +97,7 @@ def statistics_in(message: m.FromClient) -> int:
             return len(message.ids) // m.ID_BYTES
         case m.Masked():
             return message.words.length
-        case m.Usages() | m.Candidates() | m.Supports():
+        case m.Usages() | m.Candidates() | m.SupportCounts():
             return message.counts.length
         case m.Evaluated():
             return message.lost.length + message.won.length
@@ -195,7 +195,7 @@ class AuditLog:
             whole = b"\n" not in start or _understood(rest)  # all but the end of the first line, or of another
             self._write(b"\n" if whole else TORN + b"\n")
 
-    def record(self, message: m.FromClient, frame: Frame, *, now: datetime, run: bytes | None, peer: str) -> None:
+    def record(self, message: m.FromMember, frame: Frame, *, now: datetime, run: bytes | None, peer: str) -> None:
         """Write down that a message is about to leave. Call this first and send only once it has returned.
 
         When it has returned, the line is with the system and outlives this program; so the log may have a message that
@@ -215,7 +215,7 @@ class AuditLog:
         if now.tzinfo is None:
             msg = "now: a time without zone may be any of several; give one with its zone, such as datetime.now(UTC)"
             raise ParameterError(msg)
-        line = Line(
+        line = AuditEntry(
             time=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             kind=type(message).__name__,
             bytes=len(frame.data),
@@ -321,7 +321,7 @@ class Amount:
     statistics_masked: int = 0
     labels: int = 0
 
-    def add(self, line: Line) -> None:
+    def add(self, line: AuditEntry) -> None:
         """Count one more."""
         self.messages += 1
         self.bytes += line.bytes
@@ -360,7 +360,7 @@ class Summary:
     torn_lines: int = 0
     torn_end: bool = False
 
-    def add(self, line: Line) -> None:
+    def add(self, line: AuditEntry) -> None:
         """Take in a message."""
         self.first = line.time if self.first is None else min(self.first, line.time)
         self.last = line.time if self.last is None else max(self.last, line.time)
@@ -378,7 +378,7 @@ class Summary:
         if line.run is not None:
             self._add_to_run(line, line.run)
 
-    def _add_to_run(self, line: Line, run: str) -> None:
+    def _add_to_run(self, line: AuditEntry, run: str) -> None:
         """A log has one run after the other, so one that is none of the latest is new."""
         found = next((one for one in self.latest_runs if one.run == run), None)
         if found is None:

@@ -44,7 +44,7 @@ class RefusalCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: Annotated[datetime, Meta(tz=True)]
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _BackoffFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str = FORMAT
     version: int = VERSION
     federations: dict[str, RefusalCount] = {}
@@ -99,7 +99,7 @@ class Refusals:
         if not os.path.lexists(self.path):
             return {}
         data = read_trusted(self.path, "when this member comes back", MAX_BYTES)
-        return FILES.decode(data, self.path, _File).federations
+        return FILES.decode(data, self.path, _BackoffFile).federations
 
     def _change(self, change: Callable[[RefusalCount | None], RefusalCount | None]) -> None:
         make_folder_for(self.path)
@@ -110,5 +110,5 @@ class Refusals:
                 kept[self._federation] = new
             while len(kept) > MAX_ENTRIES:  # the one that was refused longest ago has waited
                 del kept[min(kept, key=lambda each: kept[each].last)]
-            data = msgspec.json.format(msgspec.json.encode(_File(federations=kept)), indent=2) + b"\n"
+            data = msgspec.json.format(msgspec.json.encode(_BackoffFile(federations=kept)), indent=2) + b"\n"
             write_whole(self.path, data, private=True)

@@ -166,7 +166,9 @@ class AnswerLedger:
                     raise self._refusal(file, each, why)
             known = [frozenset(each.members) for each in before]
             if alone := singled_out([*known, members]) - singled_out(known):
-                raise self._refusal(file, before[-1], f"with earlier ones, the counts of {named(sorted(alone))} alone")
+                raise self._refusal(
+                    file, before[-1], f"with earlier ones, the counts of {member_list(sorted(alone))} alone"
+                )
         return _warnings(entries, file, snapshot)
 
     def record(self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime) -> None:
@@ -226,9 +228,9 @@ class AnswerLedger:
         if self.path.parent != file.server.certificates:
             allow += f" --identity {self.path.parent}"
         return LedgerError(
-            f"{self.path}: this member answered {named(before.members)} on the same data on {shown(before.last)}, and "
-            f"{file.path} has {named(file.federation.members)}: sums and differences of the results would be {why}, so "
-            f"it does not take part; if everybody agrees to that, allow it with `{allow}`"
+            f"{self.path}: this member answered {member_list(before.members)} on the same data on {shown(before.last)}"
+            f", and {file.path} has {member_list(file.federation.members)}: sums and differences of the results would be "
+            f"{why}, so it does not take part; if everybody agrees to that, allow it with `{allow}`"
         )
 
 
@@ -238,8 +240,8 @@ def revealed(before: list[str] | frozenset[str], now: frozenset[str]) -> str | N
     if not any(0 < len(side) < FEWEST_APART for side in (new, gone)):
         return None
     if not new or not gone:
-        return f"the counts of {named(new or gone)} alone"
-    return f"the counts of {named(new)} less those of {named(gone)}"
+        return f"the counts of {member_list(new or gone)} alone"
+    return f"the counts of {member_list(new)} less those of {member_list(gone)}"
 
 
 def singled_out(sets: Sequence[frozenset[str]]) -> set[str]:
@@ -275,7 +277,7 @@ def _subtract(row: dict[str, Fraction], other: dict[str, Fraction], times: Fract
             row.pop(member, None)
 
 
-def named(members: list[str] | tuple[str, ...]) -> str:
+def member_list(members: list[str] | tuple[str, ...]) -> str:
     """Some members for a sentence."""
     listed = sorted(members)
     more = f" and {len(listed) - _MOST_NAMED} others" if len(listed) > _MOST_NAMED else ""
@@ -297,8 +299,8 @@ def _warnings(entries: Entries, file: FederationFile, snapshot: Snapshot) -> lis
     for each in reversed(others):
         if (why := revealed(each.members, members)) is not None:
             told.append(
-                f"this member answered {named(each.members)} on other data on {shown(each.last)}: the difference to "
-                f"a new result would be {why}, but for what changed in between"
+                f"this member answered {member_list(each.members)} on other data on {shown(each.last)}: the difference "
+                f"to a new result would be {why}, but for what changed in between"
             )
             break
     return told

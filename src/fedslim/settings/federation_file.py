@@ -90,7 +90,7 @@ class Federation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerAddress:
     """Where the server is."""
 
     HEADING: ClassVar = "Where the server is. A site may have another way to it, and other folders."
@@ -105,7 +105,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
+class ItemSettings:
     """How items are numbered."""
 
     HEADING: ClassVar = "How items are numbered: see `fedslim vocabulary`. Everybody must have the same here."
@@ -248,8 +248,8 @@ class Metrics:
 
 SECTIONS: dict[str, Any] = {
     "federation": Federation,
-    "server": Server,
-    "items": Items,
+    "server": ServerAddress,
+    "items": ItemSettings,
     "limits": Limits,
     "timeouts": Timeouts,
     "lost_member": LostMember,
@@ -266,8 +266,8 @@ class FederationFile:
 
     path: Path
     federation: Federation
-    server: Server
-    items: Items
+    server: ServerAddress
+    items: ItemSettings
     limits: Limits
     timeouts: Timeouts
     lost_member: LostMember

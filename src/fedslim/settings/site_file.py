@@ -89,7 +89,7 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
+class SiteItems:
     """How its items are numbered."""
 
     HEADING: ClassVar = "How items are numbered: see `fedslim vocabulary`."
@@ -109,7 +109,7 @@ class Audit:
     log: Path = key(values.place, "Where to.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
 
 
-SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": Items, "audit": Audit}
+SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": SiteItems, "audit": Audit}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class SiteFile:
     path: Path
     site: Itself
     data: Data
-    items: Items
+    items: SiteItems
     audit: Audit
 
     @classmethod

@@ -13,34 +13,34 @@ No private key ever travels. A name is taken from a certificate and from nowhere
 
 from __future__ import annotations
 
-from fedslim.trust.anchor import Trust
+from fedslim.trust.anchor import TrustStore
 from fedslim.trust.authority import Authority, Signed
-from fedslim.trust.demo_ca import Trial, make_trial
+from fedslim.trust.demo_ca import DemoCa, make_demo_ca
 from fedslim.trust.enrolment import Requested, install, install_list, make_renewal, make_request
 from fedslim.trust.identity import Files, Identity, read_trust
 from fedslim.trust.names import Role
-from fedslim.trust.revocation import Watched
+from fedslim.trust.revocation import RevocationWatch
 from fedslim.trust.statements import Statement
 from fedslim.trust.tls import client_context, explained, peer_name, refresh, server_context
 
 __all__ = [
     "Authority",
+    "DemoCa",
     "Files",
     "Identity",
     "Requested",
+    "RevocationWatch",
     "Role",
     "Signed",
     "Statement",
-    "Trial",
-    "Trust",
-    "Watched",
+    "TrustStore",
     "client_context",
     "explained",
     "install",
     "install_list",
+    "make_demo_ca",
     "make_renewal",
     "make_request",
-    "make_trial",
     "peer_name",
     "read_trust",
     "refresh",

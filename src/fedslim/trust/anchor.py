@@ -1,6 +1,6 @@
 """Whom to believe: the authority, and its list of certificates that count no longer.
 
-    trust = Trust.of(ca_pem, crl_pem)
+    trust = TrustStore.of(ca_pem, crl_pem)
     name = trust.check(certificate, Role.MEMBER, now)
     trust.verify(statement, certificate_der, signature, members=members, now=now)
 
@@ -40,7 +40,7 @@ MOST_CERTIFICATE = 4096
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trust:
+class TrustStore:
     """An authority's certificate and its revocation list; both are checked when this is made."""
 
     authority: x509.Certificate
@@ -53,12 +53,12 @@ class Trust:
             raise CertificateError(msg)
 
     @classmethod
-    def of(cls, authority: bytes, revocations: bytes) -> Trust:
+    def of(cls, authority: bytes, revocations: bytes) -> TrustStore:
         """Read both from PEM."""
         return cls(read_certificate(authority, "the CA's certificate"), read_list(revocations, "the revocation list"))
 
     def __repr__(self) -> str:
-        return f"Trust({self.name!r}, {self.fingerprint[:16]}…, list {self.number})"
+        return f"TrustStore({self.name!r}, {self.fingerprint[:16]}…, list {self.number})"
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class Trust:
         """The number of the revocation list; newer lists have higher ones."""
         return number_of(self.revocations)
 
-    def renewed(self, revocations: bytes, where: object = "the revocation list") -> Trust:
+    def renewed(self, revocations: bytes, where: object = "the revocation list") -> TrustStore:
         """The same trust with a newer list, which may have come from anybody: the authority's signature counts.
 
         Raises:
@@ -89,7 +89,7 @@ class Trust:
         if number_of(found) < self.number:
             msg = f"{where}: this is list {number_of(found)}, and number {self.number} is known; get the newest"
             raise CertificateError(msg)
-        return Trust(self.authority, found)
+        return TrustStore(self.authority, found)
 
     def check(self, certificate: x509.Certificate, role: Role, now: datetime) -> str:
         """Check a certificate and give back whose it is.

@@ -22,7 +22,7 @@ import msgspec
 
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError
-from fedslim.trust.anchor import Trust, check_authority, public_key
+from fedslim.trust.anchor import TrustStore, check_authority, public_key
 from fedslim.trust.certificates import (
     Request,
     fingerprint_of,
@@ -150,9 +150,9 @@ class Authority:
         return fingerprint_of(self.certificate)
 
     @property
-    def trust(self) -> Trust:
+    def trust(self) -> TrustStore:
         """What members trust: its certificate and its newest revocation list."""
-        return Trust.of(pem(self.certificate), read_public(self.folder / REVOCATIONS, MOST_LIST))
+        return TrustStore.of(pem(self.certificate), read_public(self.folder / REVOCATIONS, MOST_LIST))
 
     def sign(  # noqa: PLR0913  # by keyword, and most are left out
         self,

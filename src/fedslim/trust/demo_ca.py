@@ -30,7 +30,7 @@ NAME = "fedslim demo CA, for trying only"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DemoCa:
     """What was made."""
 
     folder: Path
@@ -39,7 +39,9 @@ class Trial:
     members: tuple[Identity, ...]
 
 
-def make_trial(folder: str | os.PathLike[str], members: Sequence[str], *, hosts: Hosts = HOSTS, now: datetime) -> Trial:
+def make_demo_ca(
+    folder: str | os.PathLike[str], members: Sequence[str], *, hosts: Hosts = HOSTS, now: datetime
+) -> DemoCa:
     """Make everything in a new folder: `ca`, `server`, and a folder for each member.
 
     Raises:
@@ -64,4 +66,4 @@ def make_trial(folder: str | os.PathLike[str], members: Sequence[str], *, hosts:
         return install(folder / name, signed.bundle, fingerprint=authority.fingerprint, now=now)
 
     server = enrolled(SERVER, Role.SERVER, hosts)
-    return Trial(folder, authority, server, tuple(enrolled(name, Role.MEMBER, ()) for name in members))
+    return DemoCa(folder, authority, server, tuple(enrolled(name, Role.MEMBER, ()) for name in members))

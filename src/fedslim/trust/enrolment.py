@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, UntrustedError
 from fedslim.trust import certificates
-from fedslim.trust.anchor import Trust, check_authority, public_key
+from fedslim.trust.anchor import TrustStore, check_authority, public_key
 from fedslim.trust.certificates import (
     fingerprint_of,
     has_certificate,
@@ -150,7 +150,7 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     """
     folder = real_path(folder)
     found = read_certificates(certificate, where)
-    trust = Trust(
+    trust = TrustStore(
         _authority(folder, found[1:], authority, fingerprint, where),
         certificates.read_list(*_list(folder, certificate, revocations, where)),
     )
@@ -180,7 +180,9 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     return Identity.load(folder, passphrase)
 
 
-def install_list(folder: str | os.PathLike[str], revocations: bytes, *, where: object = "the revocation list") -> Trust:
+def install_list(
+    folder: str | os.PathLike[str], revocations: bytes, *, where: object = "the revocation list"
+) -> TrustStore:
     """Put a newer revocation list into a folder.
 
     Raises:

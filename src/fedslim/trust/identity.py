@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError
-from fedslim.trust.anchor import Trust, ends, public_key, signed_by
+from fedslim.trust.anchor import TrustStore, ends, public_key, signed_by
 from fedslim.trust.certificates import hosts_of, name_of, read_certificate, read_list, role_of
 from fedslim.trust.keys import MOST_LIST, read_key, read_public, read_trusted
 from fedslim.trust.times import shown, whole
@@ -66,7 +66,7 @@ class Identity:
     name: str
     role: Role
     certificate: x509.Certificate
-    trust: Trust
+    trust: TrustStore
     files: Files
     _key: Ed25519PrivateKey
     _passphrase: str | None
@@ -154,7 +154,7 @@ class Identity:
         return told
 
     def sign(self, statement: Statement) -> bytes:
-        """Sign a statement of our own; others check it with `Trust.verify`.
+        """Sign a statement of our own; others check it with `TrustStore.verify`.
 
         Raises:
             ParameterError: It is about somebody else.
@@ -181,7 +181,7 @@ def ending(what: str, start: datetime, end: datetime, remedy: str, *, now: datet
     return None
 
 
-def read_trust(source: str | os.PathLike[str] | Files) -> Trust:
+def read_trust(source: str | os.PathLike[str] | Files) -> TrustStore:
     """Whom an identity believes, for which no key is needed.
 
     Raises:
@@ -191,7 +191,7 @@ def read_trust(source: str | os.PathLike[str] | Files) -> Trust:
     authority = read_certificate(read_trusted(files.authority, "whom you trust"), files.authority)
     revocations = read_list(read_public(files.revocations, MOST_LIST), files.revocations)
     try:
-        return Trust(authority, revocations)
+        return TrustStore(authority, revocations)
     except CertificateError as error:
         msg = f"{files.authority}: {error}"
         raise CertificateError(msg) from None

@@ -28,7 +28,7 @@ FORMAT, VERSION = "fedslim-ca-ledger", 1
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class State(Enum):
+class CertificateState(Enum):
     """How things are with a certificate."""
 
     VALID = "valid"
@@ -51,11 +51,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revoked: Time | None = None
     superseded: bool = False
 
-    def state(self, now: datetime) -> State:
+    def state(self, now: datetime) -> CertificateState:
         """How things are at a point in time. One that is yet to begin counts as valid: its day comes."""
         if self.revoked is not None:
-            return State.SUPERSEDED if self.superseded else State.REVOKED
-        return State.EXPIRED if now > self.end else State.VALID
+            return CertificateState.SUPERSEDED if self.superseded else CertificateState.REVOKED
+        return CertificateState.EXPIRED if now > self.end else CertificateState.VALID
 
     def revocation(self) -> Revocation | None:
         """Its entry in the revocation list."""
@@ -73,7 +73,9 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def valid(self, name: str, now: datetime) -> list[Record]:
         """What counts for a name."""
-        return [record for record in self.records if record.name == name and record.state(now) is State.VALID]
+        return [
+            record for record in self.records if record.name == name and record.state(now) is CertificateState.VALID
+        ]
 
     @classmethod
     def read(cls, path: Path) -> Ledger:

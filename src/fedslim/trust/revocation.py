@@ -1,6 +1,6 @@
 """A revocation list that may be replaced while a server runs: it is read again when its file has changed.
 
-listed = Watched(identity, context, tell=print)
+listed = RevocationWatch(identity, context, tell=print)
 listed.look()                # before each handshake; costs one look at the file's date
 listed.trust                 # with the newest list
 listed.check(connection)     # raises UntrustedError if it is not good any more
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     import ssl
 
     from fedslim.network.telling import Tell
-    from fedslim.trust.anchor import Trust
+    from fedslim.trust.anchor import TrustStore
     from fedslim.trust.identity import Identity
-    from fedslim.trust.tls import Connection
+    from fedslim.trust.tls import TlsPeer
 
 
-class Watched:
+class RevocationWatch:
     """The list in an identity's folder, for a TLS context in use."""
 
     def __init__(self, identity: Identity, context: ssl.SSLContext, *, tell: Tell) -> None:
-        self.trust: Trust = identity.trust
+        self.trust: TrustStore = identity.trust
         self._path = identity.files.revocations
         self._context = context
         self._tell = tell
@@ -58,7 +58,7 @@ class Watched:
             self.trust = newer
             self._tell(f"revocation list {newer.number} counts from now on")
 
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: TlsPeer) -> None:
         """Check a member's certificate on a line that was made earlier, with what is known now.
 
         Raises:

@@ -25,11 +25,11 @@ from fedslim.trust.names import Role
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fedslim.trust.anchor import Trust
+    from fedslim.trust.anchor import TrustStore
     from fedslim.trust.identity import Identity
 
 
-class Connection(Protocol):
+class TlsPeer(Protocol):
     """What `ssl.SSLObject` and `ssl.SSLSocket` have in common."""
 
     server_side: bool
@@ -43,7 +43,7 @@ class Connection(Protocol):
         """The protocol, such as TLSv1.3."""
 
 
-def server_context(identity: Identity, *, trust: Trust | None = None, now: datetime) -> ssl.SSLContext:
+def server_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
     """What a server listens with: only members of its authority get through.
 
     Args:
@@ -61,7 +61,7 @@ def server_context(identity: Identity, *, trust: Trust | None = None, now: datet
     return context
 
 
-def client_context(identity: Identity, *, trust: Trust | None = None, now: datetime) -> ssl.SSLContext:
+def client_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
     """What a member connects with: only a server of its authority, at the host it was called at, gets an answer.
 
     The arguments and errors are those of `server_context`.
@@ -72,7 +72,7 @@ def client_context(identity: Identity, *, trust: Trust | None = None, now: datet
     return context
 
 
-def _context(protocol: int, identity: Identity, role: Role, trust: Trust | None, now: datetime) -> ssl.SSLContext:
+def _context(protocol: int, identity: Identity, role: Role, trust: TrustStore | None, now: datetime) -> ssl.SSLContext:
     if identity.role is not role:
         msg = (
             f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, and this needs a "
@@ -97,7 +97,7 @@ def _context(protocol: int, identity: Identity, role: Role, trust: Trust | None,
     return context
 
 
-def refresh(context: ssl.SSLContext, trust: Trust) -> None:
+def refresh(context: ssl.SSLContext, trust: TrustStore) -> None:
     """Give a context in use a newer revocation list, which counts from the next handshake on."""
     with tempfile.TemporaryDirectory(prefix="fedslim-") as folder:
         path = Path(folder) / "crl.pem"  # Python hands lists to OpenSSL as files only; it is no secret
@@ -105,7 +105,7 @@ def refresh(context: ssl.SSLContext, trust: Trust) -> None:
         context.load_verify_locations(cafile=path)
 
 
-def peer_name(connection: Connection) -> str:
+def peer_name(connection: TlsPeer) -> str:
     """Who is at the other end, by the certificate that TLS has checked and by nothing else.
 
     Args:

@@ -32,7 +32,7 @@ CONTRADICTION = np.int64(-1)
 """What `take_in` returns when counts cannot be true: a pair used more often than one of its elements."""
 
 
-class Elements(NamedTuple):
+class ServerElements(NamedTuple):
     """What there is to know of each element, by its number."""
 
     usage: NDArray[np.int64]
@@ -81,7 +81,7 @@ class Logs(NamedTuple):
     version: NDArray[np.int64]  # … of this version
 
 
-class Now(NamedTuple):
+class UnionTotals(NamedTuple):
     """The global counts."""
 
     version: int
@@ -97,7 +97,7 @@ def _size(x: int, y: int, size: np.ndarray) -> int:
 
 
 @inner
-def _compare(x: int, y: int, p: int, q: int, elements: Elements) -> int:
+def _compare(x: int, y: int, p: int, q: int, elements: ServerElements) -> int:
     """Which itemset comes first, x ∪ y (negative) or p ∪ q (positive)? Larger ones, then lexicographic; 0 if equal.
 
     `y` and `q` may be NOBODY; elements that are united are disjoint.
@@ -133,7 +133,7 @@ def _compare(x: int, y: int, p: int, q: int, elements: Elements) -> int:
 
 
 @inlined
-def _find_element(x: int, y: int, hash_: np.uint64, elements: Elements) -> int:
+def _find_element(x: int, y: int, hash_: np.uint64, elements: ServerElements) -> int:
     """The place of the element x ∪ y in the hash table of elements, or the empty place where it would be."""
     places = elements.places
     place = home(hash_, places)
@@ -146,13 +146,13 @@ def _find_element(x: int, y: int, hash_: np.uint64, elements: Elements) -> int:
 
 
 @njit
-def add_element(e: int, elements: Elements) -> None:
+def add_element(e: int, elements: ServerElements) -> None:
     """Let a new element be found."""
     elements.places[_find_element(e, NOT, elements.hash[e], elements)] = e
 
 
 @inlined
-def _find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, elements: Elements) -> int:
+def _find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, elements: ServerElements) -> int:
     """The place of the union x ∪ y in the hash table of unions, or the empty place where it would be."""
     places = unions.places
     place = home(hash_, places)
@@ -168,7 +168,7 @@ def _find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, 
 
 
 @inlined
-def _note(g: int, unions: Unions, now: Now) -> None:
+def _note(g: int, unions: Unions, now: UnionTotals) -> None:
     """The own counts of a union changed."""
     unions.rejected[g] = 0
     if unions.noted[g] != now.version:
@@ -178,7 +178,7 @@ def _note(g: int, unions: Unions, now: Now) -> None:
 
 
 @inner
-def _join(p: int, unions: Unions, pairs: Pairs, elements: Elements) -> None:
+def _join(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
     """Put a new pair into the list of its union, which may be new, too."""
     x, y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
     hash_ = elements.hash[x] + elements.hash[y]
@@ -209,7 +209,7 @@ def _join(p: int, unions: Unions, pairs: Pairs, elements: Elements) -> None:
 
 
 @inner
-def _leave(p: int, unions: Unions, pairs: Pairs, elements: Elements) -> None:
+def _leave(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
     """Take a pair out of the list of its union, which goes with its last pair."""
     g = np.int64(unions.of[p])
     unions.pairs[g] -= 1
@@ -229,7 +229,7 @@ def _leave(p: int, unions: Unions, pairs: Pairs, elements: Elements) -> None:
 
 
 @inlined
-def _is_true(g: int, unions: Unions, pairs: Pairs, elements: Elements, logs: Logs) -> bool:
+def _is_true(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs) -> bool:
     """Whether no pair is used more often than its elements, nor the union more often than any item."""
     usage = NONE if unions.element[g] < 0 else elements.usage[unions.element[g]]
     if usage + unions.together[g] >= len(logs.log2):
@@ -244,7 +244,7 @@ def _is_true(g: int, unions: Unions, pairs: Pairs, elements: Elements, logs: Log
 
 
 @inner
-def _gain(g: int, unions: Unions, pairs: Pairs, elements: Elements, logs: Logs, now: Now) -> float:
+def _gain(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs, now: UnionTotals) -> float:
     """The twin of objective.estimated_gain_of_union."""
     c = unions.together[g]
     if logs.version[c] != now.version:
@@ -305,10 +305,10 @@ def take_in(
     counts: np.ndarray,
     pairs: Pairs,
     unions: Unions,
-    elements: Elements,
+    elements: ServerElements,
     blocks: Blocks,
     logs: Logs,
-    now: Now,
+    now: UnionTotals,
 ) -> int:
     """New counts of these pairs (0: gone), after the usages of the `changed` elements changed.
 
@@ -357,7 +357,7 @@ def take_in(
 
 
 @inlined
-def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: Elements) -> bool:
+def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> bool:
     """Of two unions with the same gain the one used more, then the larger one, then lexicographic."""
     if unions.together[g] != unions.together[h]:
         return unions.together[g] > unions.together[h]
@@ -375,7 +375,9 @@ def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: Elements) ->
 
 
 @inner
-def _go_through(b: int, pairs: Pairs, unions: Unions, elements: Elements, blocks: Blocks, logs: Logs, now: Now) -> None:
+def _go_through(
+    b: int, pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks, logs: Logs, now: UnionTotals
+) -> None:
     """Find the best union of a block under the present counts."""
     best = NOT
     upper = -np.inf
@@ -398,7 +400,7 @@ def _go_through(b: int, pairs: Pairs, unions: Unions, elements: Elements, blocks
 
 
 @njit
-def best(pairs: Pairs, unions: Unions, elements: Elements, blocks: Blocks, logs: Logs, now: Now) -> int:
+def best(pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks, logs: Logs, now: UnionTotals) -> int:
     """The union that promises most, NOBODY if none promises anything; its gain is its block's bound."""
     n_blocks = (unions.sizes[2] + BLOCK - 1) // BLOCK
     while True:

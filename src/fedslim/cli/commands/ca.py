@@ -213,7 +213,7 @@ def list_(
     """List what was signed, and how things are with it."""
     from fedslim.trust.authority import read_authority, read_records
     from fedslim.trust.certificates import fingerprint_of, name_of
-    from fedslim.trust.register import State
+    from fedslim.trust.register import CertificateState
 
     now, certificate, records = moment(), read_authority(ca), read_records(ca)
     if json:
@@ -237,7 +237,7 @@ def list_(
     ]
     header = ("name", "role", "state", "valid until", "key", "hosts")
     print_rich(*([grid(header, rows, right=0)] if rows else []), summary(facts))
-    newest = {record.name: record for record in records if record.state(now) is State.VALID}
+    newest = {record.name: record for record in records if record.state(now) is CertificateState.VALID}
     for record in newest.values():
         _warn(f"the certificate of {record.name!r}", (record.start, record.end), "have the site renew it")
 
@@ -268,9 +268,9 @@ def demo(
 
     These keys are for trying only: they are all in one place, and have no passphrases.
     """
-    from fedslim.trust import make_trial
+    from fedslim.trust import make_demo_ca
 
-    made = make_trial(folder, [name.strip() for name in members.split(",")], now=moment())
+    made = make_demo_ca(folder, [name.strip() for name in members.split(",")], now=moment())
     facts = [
         (str(folder / "ca"), f"the CA, fingerprint {made.authority.fingerprint}"),
         (str(folder / "server"), f"the server, for {', '.join(map(str, made.server.hosts))}"),

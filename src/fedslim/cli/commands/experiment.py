@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedslim.experiments import Cell, Experiment, Store
-    from fedslim.experiments.running import State
+    from fedslim.experiments.running import CellState
     from fedslim.experiments.tables import ResultTable
 
 MOST_JOBS = 256
@@ -268,7 +268,7 @@ def _told(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, A
 
 
 @contextmanager
-def _telling(name: str, *, quiet: bool) -> Iterator["Callable[[State, str | None], None] | None"]:
+def _telling(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str | None], None] | None"]:
     """Progress: on a terminal a view that changes, in a log a line for each cell and one now and then."""
     import sys
 
@@ -280,7 +280,7 @@ def _telling(name: str, *, quiet: bool) -> Iterator["Callable[[State, str | None
     else:
         due = SAY_EVERY
 
-        def plain(state: "State", said: str | None) -> None:
+        def plain(state: "CellState", said: str | None) -> None:
             nonlocal due
             if said is not None:
                 say(f"fedslim: {_place(state)} {said}")
@@ -292,7 +292,7 @@ def _telling(name: str, *, quiet: bool) -> Iterator["Callable[[State, str | None
 
 
 @contextmanager
-def _lively(name: str) -> Iterator["Callable[[State, str | None], None]"]:
+def _lively(name: str) -> Iterator["Callable[[CellState, str | None], None]"]:
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
@@ -300,7 +300,7 @@ def _lively(name: str) -> Iterator["Callable[[State, str | None], None]"]:
     console = Console(stderr=True)
     with Live(Text(f"{name}: starting"), console=console, transient=True) as live:
 
-        def tell(state: "State", said: str | None) -> None:
+        def tell(state: "CellState", said: str | None) -> None:
             if said is not None:
                 console.print(Text(said))
             left = state.remaining
@@ -314,6 +314,6 @@ def _lively(name: str) -> Iterator["Callable[[State, str | None], None]"]:
         yield tell
 
 
-def _place(state: "State") -> str:
+def _place(state: "CellState") -> str:
     failed = f", {state.failed} failed" if state.failed else ""
     return f"[{state.kept + state.done}/{state.total}{failed}]"

@@ -78,14 +78,14 @@ def allow(
     """
     from datetime import UTC, datetime
 
-    from fedslim.safeguards.ledger import AnswerLedger, named
+    from fedslim.safeguards.ledger import AnswerLedger, member_list
     from fedslim.settings.federation_file import FederationFile
     from fedslim.settings.policy import SitePolicy
 
     file = FederationFile.read(federation)
     own = SitePolicy.find(identity or file.server.certificates) if policy is None else SitePolicy.read(policy)
     AnswerLedger(own.ledger.file).allow(file, reason, now=datetime.now(UTC))
-    told = f"{own.ledger.file}: {named(file.federation.members)} may be answered from now on, on any data"
+    told = f"{own.ledger.file}: {member_list(file.federation.members)} may be answered from now on, on any data"
     print_text(printable(told) + "\n")
 
 

@@ -22,7 +22,7 @@ from fedslim.cli.console.text import count, printable, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
-    from fedslim.federated.deployment import Server
+    from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
     from fedslim.mdl import CodeTable
     from fedslim.settings.federation_file import FederationFile
@@ -60,13 +60,13 @@ def server(
     """
     from fedslim.cli.console.logs import teller
     from fedslim.federated.accounting import save_served
-    from fedslim.federated.deployment import Server
+    from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.simulation import prepare
     from fedslim.settings.federation_file import FederationFile
 
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, passphrase_file)
-    run = Server(federation, who, out, tell=teller(federation.log))
+    run = DeployedServer(federation, who, out, tell=teller(federation.log))
     with _folder(out, "fedslim server") as folder:
         finished = folder.finished(who="server", federation=federation.digest().hex())
         if finished is not None:
@@ -122,7 +122,7 @@ def client(  # one parameter for each option
     """
     from fedslim.cli.console.logs import teller
     from fedslim.data import ItemSecret, Vocabulary
-    from fedslim.federated.deployment import MEMBER_JOURNAL, Member
+    from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
@@ -149,7 +149,7 @@ def client(  # one parameter for each option
         reading = Reading(data, format, bins, transaction_column, item_column, None, None)
         database = prepared(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
-            member = Member(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
+            member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
             received = _until_over(member.run(host=host, port=port), None)
         if received.table is None:
             msg = f"the run ended ({received.ending}) without a table"
@@ -282,7 +282,7 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) 
         raise KeyboardInterrupt from error
 
 
-def _stop(run: "Server") -> bool:
+def _stop(run: "DeployedServer") -> bool:
     """End the run with the best so far; False if it has not even begun to listen."""
     say("stopping after this round, with the best so far; once more to stop at once")
     if run.network is None:
@@ -291,7 +291,7 @@ def _stop(run: "Server") -> bool:
     return True
 
 
-def _progress(run: "Server") -> Callable[[], None]:
+def _progress(run: "DeployedServer") -> Callable[[], None]:
     last = time.monotonic()
 
     def on_round() -> None:

@@ -109,7 +109,7 @@ class Plain:
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
         """Write a line at growing intervals, so that a long run does not fill a log."""
         del stop
-        facts, due = Facts(), FIRST_LINE
+        facts, due = ProgressFacts(), FIRST_LINE
 
         def on_progress(progress: Progress, aside: Sequence[str] = ()) -> None:
             nonlocal due
@@ -144,7 +144,7 @@ class Lively:
         """Show the run live."""
         from rich.live import Live
 
-        view = View(f"{doing} {shown_label(name)}", stop)
+        view = ProgressView(f"{doing} {shown_label(name)}", stop)
         with Live(
             view,
             console=self._console,
@@ -162,13 +162,13 @@ def _entered(shown: AbstractContextManager[object]) -> Iterator[None]:
         yield
 
 
-class View:
+class ProgressView:
     """The lines that a terminal shows while mining; drawn by rich's thread, fed by the search."""
 
     def __init__(self, doing: str, stop: Stop) -> None:
         from rich.spinner import Spinner
 
-        self.facts = Facts()
+        self.facts = ProgressFacts()
         self._doing = doing
         self._stop = stop
         self._spinner = Spinner("dots", style="green")
@@ -193,7 +193,7 @@ def _indented(line: RenderableType) -> RenderableType:
     return Padding(line, (0, 0, 0, 2), expand=False)
 
 
-class Facts:
+class ProgressFacts:
     """What is known of a run, as phrases."""
 
     def __init__(self) -> None:
