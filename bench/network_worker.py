@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fedslim.network.in_process import Trace
 
 HOST = "127.0.0.1"
-SETTINGS = Settings("x", masked=True, most_transactions=1 << 40)
+SETTINGS = Settings("x", masked=True, max_transactions=1 << 40)
 
 
 class Sites:

@@ -104,7 +104,7 @@ def at_first_compilation(act: Callable[[bool], None]) -> Iterator[None]:
 # -- a second process ------------------------------------------------------------------------------------------------
 
 HELPER = "fedslim.algorithm1.precompile"
-LONGEST = 120.0
+MAX_SECONDS = 120.0
 """Seconds to wait for it."""
 
 
@@ -131,7 +131,9 @@ class _Helper:
         with self._reading:
             if self._process is None or self._process.stdout is None:
                 return
-            patience = threading.Timer(LONGEST, self._process.kill)  # one that hangs is not waited for: we compile then
+            patience = threading.Timer(
+                MAX_SECONDS, self._process.kill
+            )  # one that hangs is not waited for: we compile then
             patience.start()
             try:
                 while group in self._groups and group not in self._done and (line := self._process.stdout.readline()):

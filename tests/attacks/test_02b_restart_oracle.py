@@ -69,7 +69,7 @@ class LyingServer:
 
     async def talk(self, reader, writer):
         join = framing.from_member((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
-        settings = msgspec.structs.replace(self.file.settings(), most_transactions=self.most)
+        settings = msgspec.structs.replace(self.file.settings(), max_transactions=self.most)
         session = ServerSession(MEMBERS, settings, run=os.urandom(16))
         for name, message in {"north": join, **self.old}.items():
             for output in session.receive(name, message, 0.0):

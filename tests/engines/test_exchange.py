@@ -22,7 +22,7 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.safeguards.ledger import AnswerLedger
 
-MOST_CALLS = 5_000
+MAX_CALLS = 5_000
 """Many times what a run takes."""
 
 
@@ -43,7 +43,7 @@ class Sites:
     def call(self, frames, within):
         assert within > 0
         self.calls += 1
-        assert self.calls < MOST_CALLS, "it does not come to an end"
+        assert self.calls < MAX_CALLS, "it does not come to an end"
         replies, failures = {}, {}
         for name, frame in frames.items():
             try:

@@ -24,13 +24,13 @@ from fedslim.network.server import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
-from fedslim.protocol.gathering import MOST_EPOCHS
+from fedslim.protocol.gathering import MAX_EPOCHS
 from fedslim.protocol.server import ServerSession
 from fedslim.secagg import AgreementKey
 
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20
-MOST_GROWTH = 128 * MB
+MAX_GROWTH = 128 * MB
 """What the memory of a server of a small federation may grow by, whatever comes; docs/threat-model.md says so."""
 
 
@@ -138,13 +138,13 @@ def test_a_run_among_strangers(loopback, expected, inputs):
     received, told = within(200, main())
     assert all(one.table == expected for one in received)
     assert told["reason"] is None
-    assert told["after"] - told["before"] < MOST_GROWTH
+    assert told["after"] - told["before"] < MAX_GROWTH
     assert told["files"] < 30
 
 
 def test_silent_lines_do_not_keep_members_out(loopback, expected, monkeypatch):
     """Hundreds of lines that never say anything: so many are held, not longer than a handshake, and the run goes on."""
-    monkeypatch.setattr(door, "LEAST_TIME", 0.1)
+    monkeypatch.setattr(door, "MIN_TIME", 0.1)
 
     async def main():
         server = loopback.server(strangers=16, patience=Patience(handshake=1.5, frame=5.0))
@@ -228,7 +228,7 @@ def bomb(size):
 HUGE = [
     b"\xff\xff\xff\xff",
     b"\x04\x00\x00\x01" + bytes(1000),
-    framing.MOST_FRAME.to_bytes(4, "big") + bytes(100_000),
+    framing.MAX_FRAME.to_bytes(4, "big") + bytes(100_000),
     bytes(4),
 ]
 
@@ -317,7 +317,7 @@ def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus
     received, told = within(600 if inputs > 5000 else 100, main())
     assert all(one.table == expected for one in received)
     assert told["reason"] is None, told["lines"]
-    assert told["after"] - told["before"] < MOST_GROWTH
+    assert told["after"] - told["before"] < MAX_GROWTH
     assert told["files"] < 30
 
 
@@ -417,15 +417,15 @@ def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, i
 
     received, told = within(120, main())
     assert all(one.table == expected for one in received)
-    assert told["after"] - told["before"] < MOST_GROWTH
+    assert told["after"] - told["before"] < MAX_GROWTH
 
 
 @pytest.mark.parametrize("times", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected, times):
     """It may say so before anybody has joined; what it said is forgotten when it goes."""
     join = loopback.session(BAD, agreed=False).join(bytes(32))
-    many = [os.urandom(m.ID_BYTES * m.MOST_ITEMS), bytes(m.ID_BYTES * m.MOST_ITEMS)]
-    frames = [framing.to_bytes(msgspec.structs.replace(join, ids=ids, items=m.MOST_ITEMS)).data for ids in many]
+    many = [os.urandom(m.ID_BYTES * m.MAX_ITEMS), bytes(m.ID_BYTES * m.MAX_ITEMS)]
+    frames = [framing.to_bytes(msgspec.structs.replace(join, ids=ids, items=m.MAX_ITEMS)).data for ids in many]
 
     async def main():
         async with process(loopback) as (port, end):
@@ -436,7 +436,7 @@ def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected,
 
     received, told = within(60, main())
     assert all(one.table == expected for one in received)
-    assert told["after"] - told["before"] < MOST_GROWTH + 100 * MB
+    assert told["after"] - told["before"] < MAX_GROWTH + 100 * MB
 
 
 @pytest.mark.parametrize(
@@ -483,15 +483,15 @@ def test_a_frame_may_be_as_long_as_what_was_asked_for_and_no_longer(loopback):
     async def main():
         server = loopback.server()
         session = server.session
-        assert session.most_bytes(BAD) == framing.SMALL + m.ID_BYTES * m.MOST_ITEMS
+        assert session.max_bytes(BAD) == framing.SMALL + m.ID_BYTES * m.MAX_ITEMS
         async with serving(server) as (port, task):
             runs = [loopback.run(name, port) for name in GOOD]
             while session.state_of(GOOD[0]).name != "SEATED":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            assert session.most_bytes(BAD) == framing.SMALL  # the others have agreed on a vocabulary
+            assert session.max_bytes(BAD) == framing.SMALL  # the others have agreed on a vocabulary
 
             def too_long(reply):
-                assert session.most_bytes(BAD) < framing.SMALL + 8 * len(reply.words.data) + 1000
+                assert session.max_bytes(BAD) < framing.SMALL + 8 * len(reply.words.data) + 1000
                 more = m.Vector(1 << 17, 64, os.urandom(1 << 20))
                 return framing.to_bytes(m.Masked(reply.round, reply.attempt, more)).data
 
@@ -513,7 +513,7 @@ def test_whoever_does_not_read_is_given_up(loopback):
             _, writer = await loopback.line(BAD, port)
             writer.transport.pause_reading()
             join = loopback.session(BAD, agreed=False).join(bytes(32))
-            ids = b"".join(sorted(os.urandom(16) for _ in range(m.MOST_ITEMS - 1000)))
+            ids = b"".join(sorted(os.urandom(16) for _ in range(m.MAX_ITEMS - 1000)))
             await say(writer, msgspec.structs.replace(join, ids=ids, items=len(ids) // 16))
             runs = [loopback.run(name, port, session=loopback.session(name, agreed=False)) for name in GOOD]
             with pytest.raises(RunError, match=f"member '{BAD}' stayed away"):
@@ -599,7 +599,7 @@ def test_nobody_makes_the_epochs_run_out(loopback):
     session = ServerSession(loopback.members, loopback.settings(), run=bytes(16))
     join = loopback.session(BAD).join(bytes(32))
     with pytest.raises(Exception, match="there was none after"):
-        session.receive(BAD, msgspec.structs.replace(join, epoch=MOST_EPOCHS - 1), 0.0)
+        session.receive(BAD, msgspec.structs.replace(join, epoch=MAX_EPOCHS - 1), 0.0)
 
 
 def test_a_member_that_comes_back_for_ever_is_named(loopback):
@@ -607,7 +607,7 @@ def test_a_member_that_comes_back_for_ever_is_named(loopback):
     for name in loopback.members:
         session.receive(name, loopback.session(name).join(os.urandom(32)), 0.0)
     join = loopback.session(BAD).join(bytes(32))
-    session.gathering.epoch = MOST_EPOCHS - 1
+    session.gathering.epoch = MAX_EPOCHS - 1
     session.disconnect(BAD)
     *_, failed = session.receive(BAD, join, 0.0)
     assert failed.member == BAD

@@ -290,6 +290,6 @@ def test_a_run_of_which_nothing_comes_says_who_is_missing():
 
 
 def test_an_answer_that_is_too_large_is_an_error_of_the_member(monkeypatch):
-    monkeypatch.setattr(memory.framing, "MOST_FRAME", 100)
+    monkeypatch.setattr(memory.framing, "MAX_FRAME", 100)
     with pytest.raises(FrameError, match="The data are too wide for one message"):
         recorded(databases(FIGURE), "x")

@@ -16,7 +16,7 @@ from fedslim.network.connection import hang_up
 from fedslim.network.in_process import FrameSent, RoundPassed
 
 RECORD = 22  # bytes that TLS 1.3 adds to a record: a header, the kind, and the tag
-MOST_RECORD = 1 << 14
+MAX_RECORD = 1 << 14
 HANDSHAKE = 5000  # bytes of a handshake and of taking leave, in each direction, at most
 
 
@@ -83,7 +83,7 @@ def check_bytes(communication, frames, meter):
         ("up", communication.bytes_up, meter.up),
         ("down", communication.bytes_down, meter.down),
     ):
-        records = frames[way] + accounted // MOST_RECORD + meter.lines * 8
+        records = frames[way] + accounted // MAX_RECORD + meter.lines * 8
         assert accounted < wired <= accounted + RECORD * records + HANDSHAKE * meter.lines
 
 

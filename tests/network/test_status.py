@@ -30,7 +30,7 @@ def now():
 
 async def serving(trial, act):
     """A server that waits for its members, while `act` is carried out."""
-    session = ServerSession(MEMBERS, Settings("x", masked=True, most_transactions=1 << 40), run=os.urandom(16))
+    session = ServerSession(MEMBERS, Settings("x", masked=True, max_transactions=1 << 40), run=os.urandom(16))
     context = server_context(trial.server, now=now())
     context.set_alpn_protocols([status.TAKING_PART, status.ASKING])
     server = NetworkServer(session, context, peer_name)

@@ -16,7 +16,7 @@ from fedslim.errors import FrameError, ProtocolError
 from fedslim.network.in_process import FrameSent
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_member, from_server, length_of, to_bytes
+from fedslim.protocol.framing import MAX_FRAME, MAX_PLAIN, from_member, from_server, length_of, to_bytes
 from wire import FIGURE, VARIANTS, databases, decoded, recorded
 
 READERS = [from_member, from_server]
@@ -73,7 +73,7 @@ def test_masked_words_are_not_compressed_in_vain():
 
 def test_a_message_that_is_too_large_is_not_sent():
     with pytest.raises(FrameError, match=r"a Masked message has \d+ bytes, \d+ compressed; at most"):
-        to_bytes(m.Masked(0, 0, m.Vector(MOST_FRAME // 8, 64, bytes(MOST_FRAME))))
+        to_bytes(m.Masked(0, 0, m.Vector(MAX_FRAME // 8, 64, bytes(MAX_FRAME))))
 
 
 # -- lengths ---------------------------------------------------------------------------------------------------------
@@ -83,18 +83,18 @@ def test_a_message_that_is_too_large_is_not_sent():
 @settings(max_examples=500)
 def test_a_length_is_allowed_or_refused(prefix):
     number = int.from_bytes(prefix, "big")
-    if len(prefix) == 4 and 0 < number <= MOST_FRAME:
+    if len(prefix) == 4 and 0 < number <= MAX_FRAME:
         assert length_of(prefix) == number
     else:
         with pytest.raises(FrameError):
             length_of(prefix)
 
 
-@pytest.mark.parametrize("length", [0, MOST_FRAME + 1, 1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("length", [0, MAX_FRAME + 1, 1 << 31, (1 << 32) - 1])
 def test_a_length_that_makes_no_sense_is_refused_before_anything_is_read(length):
-    with pytest.raises(FrameError, match=f"a frame says it has {length} bytes; 1 to {MOST_FRAME} are allowed"):
+    with pytest.raises(FrameError, match=f"a frame says it has {length} bytes; 1 to {MAX_FRAME} are allowed"):
         length_of(length.to_bytes(4, "big"))
-    assert length_of(MOST_FRAME.to_bytes(4, "big")) == MOST_FRAME
+    assert length_of(MAX_FRAME.to_bytes(4, "big")) == MAX_FRAME
 
 
 # -- damage ----------------------------------------------------------------------------------------------------------
@@ -382,14 +382,14 @@ def bomb(size):
 
 @pytest.mark.parametrize("read", READERS)
 def test_what_would_unpack_to_more_than_allowed_is_not_unpacked(read):
-    data = bomb(3 * MOST_PLAIN)
-    assert len(data) < MOST_FRAME / 30
+    data = bomb(3 * MAX_PLAIN)
+    assert len(data) < MAX_FRAME / 30
 
     def refused():
         with pytest.raises(FrameError, match="larger than allowed"):
             read(data)
 
-    assert memory_of(refused) < 2.5 * MOST_PLAIN
+    assert memory_of(refused) < 2.5 * MAX_PLAIN
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_lists_in_lists_are_no_way_to_the_end_of_the_stack(depth, opening, read)
 # -- vectors ---------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, m.MOST_COUNT), max_size=30))
+@given(st.lists(st.integers(0, m.MAX_COUNT), max_size=30))
 def test_a_vector_gives_back_what_was_put_in(numbers):
     vector = m.Vector.of(np.array(numbers, np.int64))
     assert vector.values().tolist() == numbers

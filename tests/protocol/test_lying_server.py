@@ -35,7 +35,7 @@ from wire import (
     table_of,
 )
 
-LAST = m.MOST_SLOTS - 1
+LAST = m.MAX_SLOTS - 1
 N_ITEMS = 9
 
 
@@ -917,7 +917,7 @@ def test_a_client_takes_no_seat_that_it_did_not_agree_to(change, told):
 AGREED = {
     "variant": ("sa", "so", "y", ""),
     "masked": (False,),
-    "most_transactions": (10, MOST - 1, MOST + 1),
+    "max_transactions": (10, MOST - 1, MOST + 1),
     "share_vocabulary": (True,),
     "max_rounds": (None, 99, 101),
     "pruning": (False,),
@@ -1201,7 +1201,7 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
                 (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
                 (lambda _: {"transactions": 3}, "do not agree"),
-                (lambda _: {"usages": vector([m.MOST_COUNT] * 5)}, "do not agree"),
+                (lambda _: {"usages": vector([m.MAX_COUNT] * 5)}, "do not agree"),
                 (lambda t: {"supports": vector(t.supports.values() + 1)}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=0), *t.itemsets[1:]]}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=10), *t.itemsets[1:]]}, "do not agree"),

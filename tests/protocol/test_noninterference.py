@@ -26,7 +26,7 @@ from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
 N_ITEMS = 9
 MEMBERS = ("a", "b", "c")
-LAST = m.MOST_SLOTS - 1
+LAST = m.MAX_SLOTS - 1
 
 
 def twins(rng, variant, **settled):
@@ -109,7 +109,7 @@ class Adversary:
     def twisted(self):
         settings = self.rng.choice(
             [
-                {"most_transactions": self.rng.randrange(1, 200)},
+                {"max_transactions": self.rng.randrange(1, 200)},
                 {"max_rounds": self.rng.randrange(1, 9)},
                 {"min_count": 2},
                 {"variant": "so", "masked": False},

@@ -391,7 +391,7 @@ def test_the_bound_of_a_run_says_nothing_about_the_data():
     small = TransactionDatabase.from_transactions([["a"]])
     for named in ({"c1": small, "c2": small}, databases(FIGURE)):
         _, _, seen = recorded(named, "x")
-        assert {roster.settings.most_transactions for roster in seen.messages("down", "Roster")} == {MOST}
+        assert {roster.settings.max_transactions for roster in seen.messages("down", "Roster")} == {MOST}
 
 
 @pytest.mark.parametrize("variant", ["x", "sa"])

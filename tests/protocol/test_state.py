@@ -12,7 +12,7 @@ from fedslim.mdl import mine
 from fedslim.protocol import messages as m
 from fedslim.protocol import state as legality
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.server import MOST_LATE
+from fedslim.protocol.server import MAX_LATE
 from fedslim.protocol.state import AT_CLIENT, AT_SERVER, AWAITING, ClientState, MemberState
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, table_of
 
@@ -189,7 +189,7 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
             # It says that it has heard, or it was on its way when the run ended; which is so only a few times.
             before = vars_of(line.server)
             line.server.receive(name, FROM_CLIENT[m.Join], 0.0)
-            for _ in range(MOST_LATE):
+            for _ in range(MAX_LATE):
                 assert line.server.receive(name, message, 0.0) == []
             with pytest.raises(ProtocolError, match=f"sent {kind.__name__} long after the end; it is refused"):
                 line.server.receive(name, message, 0.0)

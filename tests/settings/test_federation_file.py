@@ -76,7 +76,7 @@ def test_the_smallest_file_has_sensible_defaults():
     assert (file.log.file, file.metrics.port, file.metrics.host) == (None, None, "127.0.0.1")
     settings = file.settings()
     assert settings == Settings(
-        "x", masked=True, most_transactions=1 << 40, max_rounds=20_000, min_count=5, min_members_with=2
+        "x", masked=True, max_transactions=1 << 40, max_rounds=20_000, min_count=5, min_members_with=2
     )
     assert policy_of(settings) == Policy(min_count=5)
 
@@ -84,7 +84,7 @@ def test_the_smallest_file_has_sensible_defaults():
 def test_what_the_file_says_reaches_the_protocol():
     tables = smallest()
     tables["items"]["share_vocabulary"] = True
-    limits = {"most_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
+    limits = {"max_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
     limits |= {"min_members_with": 1, "max_rounds": 9}
     tables["limits"] = limits
     settings = parsed(tables).settings()
@@ -176,7 +176,7 @@ KEYS = {
     "items.vocabulary_digest": "hex",
     "items.secret_fingerprint": "hex",
     "items.share_vocabulary": "switch",
-    "limits.most_transactions": "count",
+    "limits.max_transactions": "count",
     "limits.max_time": "seconds",
     "limits.max_rounds": "count",
     "limits.pruning": "switch",
@@ -427,7 +427,7 @@ OTHER = {
     "items.vocabulary_digest": "a" * 64,
     "items.secret_fingerprint": "a" * 16,
     "items.share_vocabulary": True,
-    "limits.most_transactions": 1000,
+    "limits.max_transactions": 1000,
     "limits.max_time": 60,
     "limits.max_rounds": 60,
     "limits.pruning": False,

@@ -172,7 +172,7 @@ def test_a_long_list_in_the_folder_counts_for_a_new_certificate(trial):
     """Lists may be longer than keys and certificates."""
     folder = trial.folder / "north"
     listed = folder / "crl.pem"
-    listed.write_bytes(b"# a comment\n" * (key_files.MOST_BYTES // 12 + 1) + listed.read_bytes())
+    listed.write_bytes(b"# a comment\n" * (key_files.MAX_BYTES // 12 + 1) + listed.read_bytes())
     signed = trial.authority.sign((folder / "north.csr").read_bytes(), now=NOW)
     assert install(folder, signed.certificate, now=NOW).name == "north"
 

@@ -25,7 +25,7 @@ from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed
 from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round, UnmaskedWords
 from fedslim.secagg import Ring
-from fedslim.secagg.ring import MOST_BITS
+from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -128,7 +128,7 @@ class SaServer:
         return ring.read(summed(replies, ring.words(length)), length=length)
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
-        ring = Ring.for_sums_up_to(self._situation.settings.most_transactions)
+        ring = Ring.for_sums_up_to(self._situation.settings.max_transactions)
         ask = m.AskIndexedUsages(self._situation.number, 0)
         counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
         *self.supports, self.transactions = counts.tolist()
@@ -203,7 +203,7 @@ class SaMember:
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
         self._database = database
-        self._bits = Ring.for_sums_up_to(settings.most_transactions).bits
+        self._bits = Ring.for_sums_up_to(settings.max_transactions).bits
         self._last: type[m.FromServer] | None = None  # what was asked last
         self._local = LocalTable(database)
         self._numbering = Numbering(database.n_items)
@@ -237,8 +237,8 @@ class SaMember:
         return self._answers[kind](message)
 
     def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:
-        if bits > MOST_BITS:
-            msg = f"the server asked for counts of {bits} bits; {MOST_BITS} are the most. It is refused"
+        if bits > MAX_BITS:
+            msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
             raise ProtocolError(msg)
         ring = Ring(bits, (1 << bits) - 1)
         words = np.zeros(ring.words(len(counts)), np.uint64)

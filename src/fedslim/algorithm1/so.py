@@ -129,7 +129,7 @@ class SoServer:
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
         replies = yield Round(m.AskUsages(self._situation.number), m.Usages, "usages", self._situation.items + 1)
-        counts = [reply.counts.values(self._situation.settings.most_transactions) for reply in replies.values()]
+        counts = [reply.counts.values(self._situation.settings.max_transactions) for reply in replies.values()]
         if any(len(own) != self._situation.items + 1 for own in counts):
             msg = f"usages came for another number of items than {self._situation.items}"
             raise ProtocolError(msg)

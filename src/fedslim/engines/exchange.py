@@ -40,7 +40,7 @@ WORKING = b"\0"
 PATIENCE = 5.0
 """Seconds after which a site that is still computing says so."""
 
-LONGEST_CALL = 20.0
+MAX_CALL_SECONDS = 20.0
 """Seconds for a call. Sites answer sooner, if only that they are working: one that does not is not there."""
 
 TRY_EVERY = 1.0
@@ -111,7 +111,7 @@ class Exchange:
     def _step(self) -> None:
         """Deliver what there is to deliver, one frame to each, and take in the replies."""
         frames = {name: queue.popleft() for name, queue in self._outbox.items() if queue}
-        within = min(self._answer, LONGEST_CALL)
+        within = min(self._answer, MAX_CALL_SECONDS)
         if not frames:
             # Everybody waits for those who are away.
             self._sleep(TRY_EVERY)
@@ -139,7 +139,7 @@ class Exchange:
             self._miss(name, f"no answer within {self._answer:g} s")
 
     def _receive(self, name: str, data: bytes) -> None:
-        most = self.session.most_bytes(name)
+        most = self.session.max_bytes(name)
         try:
             if len(data) > framing.PREFIX_BYTES + framing.packed_at_most(most):
                 msg = f"a frame of {len(data)} bytes is longer than what member {name!r} may say now"

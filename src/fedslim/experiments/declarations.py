@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedslim.data import KINDS, data_names, locate, public_sets
-from fedslim.data.generators import MOST_TRANSACTIONS
+from fedslim.data.generators import MAX_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.experiments import paper
 
@@ -254,8 +254,8 @@ def _made(name: str) -> bool:
     kind, colon, size = name.partition(":")
     if not colon:
         return kind in KINDS
-    digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MOST_TRANSACTIONS))
-    return kind in KINDS and digits and 1 <= int(size) <= MOST_TRANSACTIONS
+    digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MAX_TRANSACTIONS))
+    return kind in KINDS and digits and 1 <= int(size) <= MAX_TRANSACTIONS
 
 
 def _at_hand(name: str, folder: str | Path | None) -> bool:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
 
-LEAST_FAREWELL = 5.0
+MIN_FAREWELL = 5.0
 """Seconds after the end that members have at least to say that they have heard of it, however short the grace is."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
@@ -67,7 +67,7 @@ def patience(file: FederationFile) -> Patience:
     return Patience(
         answer=waits.answer,
         grace=waits.grace,
-        farewell=max(waits.grace, LEAST_FAREWELL),
+        farewell=max(waits.grace, MIN_FAREWELL),
         connect=waits.connect,
         keepalive=waits.keepalive,
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 TRANSACTION, ITEM = "transaction", "item"
-LONGEST = 600.0
+MAX_SECONDS = 600.0
 NOTHING_LEFT_OUT = MappingProxyType({"min_count": 1, "min_members_with": 1})
 """Limits with which x finds the table of all data in one place, to the last rare item."""
 
@@ -160,8 +160,8 @@ class Loopback:
                     if process.returncode:
                         msg = f"{who} ended with {process.returncode}: {(self.said(who).splitlines() or [''])[-1]}"
                         raise RunError(msg)
-                if time.monotonic() - began > LONGEST:
-                    msg = f"{', '.join(waiting)} did not end within {LONGEST:.0f} s"
+                if time.monotonic() - began > MAX_SECONDS:
+                    msg = f"{', '.join(waiting)} did not end within {MAX_SECONDS:.0f} s"
                     raise RunError(msg)
                 time.sleep(0.02)
         finally:

@@ -44,7 +44,7 @@ RUN = "run.json"
 FAILED = ".failed.txt"
 """What ends the name of a file that says why there is no record."""
 
-MOST_BYTES = 1 << 29
+MAX_BYTES = 1 << 29
 
 SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with")
 """What is chosen about a simulation."""
@@ -316,7 +316,7 @@ def load_run(path: str | Path) -> RunRecord:
     if path.is_dir():
         path /= RUN
     try:
-        data = FILES.read(path, MOST_BYTES)
+        data = FILES.read(path, MAX_BYTES)
     except OSError as error:
         msg = f"{path}: the record of the run cannot be read: {error.strerror or error}; check the path"
         raise InputError(msg) from error
@@ -332,10 +332,10 @@ NUMBERS = (
 )
 """Figures that are numbers wherever they are known."""
 
-MOST_FIGURE = 1e18
+MAX_FIGURE = 1e18
 """No figure is larger: not the bits nor the bytes of any run."""
 
-MOST_PERCENT = 1e6
+MAX_PERCENT = 1e6
 """No table makes the data so much longer."""
 
 
@@ -353,13 +353,13 @@ def _check(record: RunRecord, path: Path) -> None:
     dealt = record.settings.get("partition")
     if dealt is not None and not (isinstance(dealt, dict) and isinstance(dealt.get("parameters", {}), dict)):
         raise _bad(path, "settings.partition does not say how the data were dealt out")
-    if any(not 0 <= step.L_percent <= MOST_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
+    if any(not 0 <= step.L_percent <= MAX_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
         raise _bad(path, "its history has a step with an impossible L_percent or time")
     _check_lengths(record, path)
 
 
 def _check_figure(path: Path, name: str, value: Any) -> None:
-    if not abs(value) <= MOST_FIGURE:  # nor is what is no number at all
+    if not abs(value) <= MAX_FIGURE:  # nor is what is no number at all
         shown = f"{value!r:.40}" if isinstance(value, float) else "too large"
         raise _bad(path, f"{name} is {shown}, which no run comes to")
 

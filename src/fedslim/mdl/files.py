@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = "fedslim-code-table"
 VERSION = 2
 """2: tables may have a smallest count, with what was merged for it. Those that have none are still written as 1."""
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """A hundred times the largest table that we know of."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -126,7 +126,7 @@ def load_code_table(path: str | Path) -> CodeTable:
     """See `CodeTable.load`."""
     path = Path(path)
     try:
-        data = FILES.read(path, MOST_BYTES)
+        data = FILES.read(path, MAX_BYTES)
     except OSError as error:
         msg = f"{path}: the code table cannot be read: {error.strerror or error}; check the path"
         raise CodeTableError(msg) from error

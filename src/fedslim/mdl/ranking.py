@@ -23,7 +23,7 @@ ANY_SIZE = 1 << 30
 NEVER = int(kernel.NEVER)
 SHORT_ROW = 64
 PAIRS_FOR_EACH_OCCURRENCE = 8
-MOST_ROWS = 1024
+MAX_ROWS = 1024
 """Rows in one question: on wide data there are many, and somebody may want to stop in between."""
 
 MARGIN = 32.0
@@ -153,8 +153,8 @@ class CandidateRanking:
         """The unknown rows that may hold something as good as this; if there are many, the most promising of them."""
         n = kernel.unknown(self._limit, above, self._rows, self._found)
         slots = self._found[:n]
-        if n > MOST_ROWS:
-            slots = np.sort(slots[np.argsort(-self._rows.upper[slots], kind="stable")[:MOST_ROWS]])
+        if n > MAX_ROWS:
+            slots = np.sort(slots[np.argsort(-self._rows.upper[slots], kind="stable")[:MAX_ROWS]])
         return tuple(slots.tolist())
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts, ...]) -> None:

@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 FAIR_LUCK = 0.7
 """An eager search is eager as long as at least so many candidates are accepted."""
 
-MOST_AT_ONCE = 3
+MAX_AT_ONCE = 3
 """Candidates that an eager search asks about at once while most of them fail."""
 
-MOST_TRIALS = 8
+MAX_TRIALS = 8
 """Removals tried in one question: after one that succeeds the others have to be asked about again."""
 
 
@@ -201,7 +201,7 @@ class SlimSearch:
         """The same where most candidates fail: ask about several at once, those that come next if the others fail."""
         while True:
             several: list[Aside] = []
-            while len(several) < MOST_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
+            while len(several) < MAX_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
                 several.append(self.ranking.put_aside(candidate))
             if not several:
                 return False
@@ -360,7 +360,7 @@ class SlimSearch:
             s for s in pending if s in self._table.itemsets and (self.policy.pruning or self._usage[s] < least)
         }:
             rank = self._table.elements.rank
-            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MOST_TRIALS]
+            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MAX_TRIALS]
             trials = yield from self._try_removals(tuple(queue))
             # One after the other, as if each had been asked for when its turn came: until one goes, nothing changes.
             for slot, trial in zip(queue, trials, strict=True):
@@ -421,7 +421,7 @@ class SlimSearch:
         self.ranking.changed(change.slots, self._total, self._in_use)
         return net
 
-    def most_uses(self, itemset: Itemset, entry: int) -> int:
+    def max_uses(self, itemset: Itemset, entry: int) -> int:
         """The itemset cannot be used more often than this if it enters: a bound that is proven, not estimated.
 
         Where it is used, each of its items is covered by an element that comes after it, in the table without it. Any

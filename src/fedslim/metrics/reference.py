@@ -17,7 +17,7 @@ import msgspec
 
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
-from fedslim.mdl.files import FORMAT, MOST_BYTES
+from fedslim.mdl.files import FORMAT, MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def load_reference(path: str | Path) -> ReferenceTable | CodeTable:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
+        if path.stat().st_size > MAX_BYTES:
+            raise _bad(path, f"it is larger than {MAX_BYTES:,} bytes")
         return path.read_bytes()
     except OSError as error:
         msg = f"{path}: the reference table cannot be read: {error.strerror or error}; check the path"

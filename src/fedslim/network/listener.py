@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 HANDSHAKE = 10.0
 """Seconds for a handshake."""
 
-MOST_STRANGERS = 128
+MAX_STRANGERS = 128
 """Lines whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""
 
 SWEEP_EVERY = 64
 """Strangers that leave between two collections of garbage. A line that ends is a cycle with its buffer in it, and the
 collector counts objects, not bytes: beside a large heap of old objects it would leave a thousand lines lying about."""
 
-LEAST_TIME = 1.0
+MIN_TIME = 1.0
 """Seconds that a stranger has even if others are waiting."""
 
 BACKLOG = 512
@@ -77,7 +77,7 @@ class Door:
         *,
         refused: Callable[[str], None],
         handshake: float = HANDSHAKE,
-        strangers: int = MOST_STRANGERS,
+        strangers: int = MAX_STRANGERS,
         before: Callable[[], None] | None = None,
     ) -> None:
         self._address = (host, port)
@@ -157,7 +157,7 @@ class Door:
     async def _make_room(self) -> None:
         while len(self._strangers) >= self._most:
             oldest, since = next(iter(self._strangers.items()))
-            left = since + LEAST_TIME - time.monotonic()
+            left = since + MIN_TIME - time.monotonic()
             if left > 0:
                 await asyncio.wait(list(self._strangers), timeout=left, return_when=asyncio.FIRST_COMPLETED)
             else:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import Received
     from fedslim.protocol.member import MemberSession
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 
 QUICK = 0.005
 """Seconds. Whoever answered the last question within them answers the next one without a thread, which costs more."""
@@ -95,7 +95,7 @@ class NetworkMember:
                     reached = False
                 # Not all at the same time: the server may have to take many back.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE)
                 continue
             connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
             reached, self._heard = True, False
@@ -116,7 +116,7 @@ class NetworkMember:
                     )
                     raise RunError(msg)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE)
         return self.session.received
 
     async def _converse(self, connection: Connection) -> None:

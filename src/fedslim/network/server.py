@@ -19,7 +19,7 @@ from fedslim.network import status
 from fedslim.network.connection import Connection, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.network.journal_records import NOTHING, Figures, Sum, back_record, epoch_record, heard_record, round_record
-from fedslim.network.listener import HANDSHAKE, MOST_STRANGERS, Door
+from fedslim.network.listener import HANDSHAKE, MAX_STRANGERS, Door
 from fedslim.network.telling import RefusedConnections, tell_nobody
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.server import ServerSession
     from fedslim.trust import RevocationWatch
 
-MOST_WAITING = 16
+MAX_WAITING = 16
 """Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
 
 PARTING = 30.0
@@ -75,7 +75,7 @@ class MemberConnection:
 
     name: str
     connection: Connection
-    outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
+    outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MAX_WAITING))
 
 
 class NetworkServer:
@@ -92,7 +92,7 @@ class NetworkServer:
         begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
         tell: Tell = tell_nobody,
-        strangers: int = MOST_STRANGERS,
+        strangers: int = MAX_STRANGERS,
         returns: int = RETURNS,
         so_far: Figures = NOTHING,
         heard: Iterable[str] = (),
@@ -113,7 +113,7 @@ class NetworkServer:
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
         self._returned: Counter[str] = Counter()  # how often it did since the last round ended
         self._replaced: Counter[str] = Counter()  # how often it had a new one before the old one had ended
-        self._most_strangers, self._most_returns = strangers, returns
+        self._max_strangers, self._max_returns = strangers, returns
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
@@ -141,7 +141,7 @@ class NetworkServer:
             self._accept,
             refused=self._refusals.add,
             handshake=self._patience.handshake,
-            strangers=self._most_strangers,
+            strangers=self._max_strangers,
             before=None if self._listed is None else self._listed.look,
         )
         watch = asyncio.create_task(self._watch())
@@ -250,8 +250,8 @@ class NetworkServer:
     def _may_return(self, name: str) -> bool:
         """Whether a member may have a new line: each costs everybody a new roster, so not all the time."""
         now = time.monotonic()
-        times = self._returns.setdefault(name, deque(maxlen=self._most_returns))
-        if len(times) == self._most_returns and now - times[0] < RETURNS_WITHIN:
+        times = self._returns.setdefault(name, deque(maxlen=self._max_returns))
+        if len(times) == self._max_returns and now - times[0] < RETURNS_WITHIN:
             return False
         times.append(now)
         self._returned[name] += 1
@@ -261,7 +261,7 @@ class NetworkServer:
         """Take in what a member says, for as long as this is its line; why it is not any more."""
 
         def most() -> int:
-            return framing.packed_at_most(self.session.most_bytes(line.name))
+            return framing.packed_at_most(self.session.max_bytes(line.name))
 
         while self._lines.get(line.name) is line:
             try:
@@ -269,7 +269,7 @@ class NetworkServer:
                 if self._lines.get(line.name) is not line:
                     break  # it has a new line, and speaks there
                 message = framing.from_member(
-                    memoryview(data)[framing.PREFIX_BYTES :], self.session.most_bytes(line.name)
+                    memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(line.name)
                 )
                 self._account(type(message).__name__, "up", line.name, data)
                 self._act(self.session.receive(line.name, message, time.monotonic()))

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 TAKING_PART, ASKING = "fedslim/1", "fedslim-status/1"
 PREFIX_BYTES = 4
-MOST_STATUS = 1 << 20
-MOST_REQUEST = 4096
+MAX_STATUS = 1 << 20
+MAX_REQUEST = 4096
 WITHIN = 5.0
 
 
@@ -75,7 +75,7 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
             reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 length = int.from_bytes(await reader.readexactly(PREFIX_BYTES), "big")
-                if length > MOST_STATUS:
+                if length > MAX_STATUS:
                     msg = f"{where} answers with {length} bytes, which is no status"
                     raise RunError(msg)
                 status = json.loads(await reader.readexactly(length))
@@ -112,7 +112,7 @@ async def watched(host: str, port: int | None, status: Status) -> AsyncIterator[
         finally:
             await hang_up(writer)
 
-    server = await asyncio.start_server(answer, host, port, limit=MOST_REQUEST)
+    server = await asyncio.start_server(answer, host, port, limit=MAX_REQUEST)
     async with server:
         yield server.sockets[0].getsockname()[1]
 

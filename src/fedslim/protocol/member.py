@@ -67,10 +67,10 @@ class MemberInput:
 
     def __post_init__(self) -> None:
         """What a member can find out about its own data, it finds out before anybody hears of it."""
-        if self.database.transactions * len(self.members) > self.settings.most_transactions:
+        if self.database.transactions * len(self.members) > self.settings.max_transactions:
             msg = (
-                f"the run is for {self.settings.most_transactions} transactions of {len(self.members)} members, and "
-                f"this site has {self.database.transactions}, which is more than its part; raise most_transactions"
+                f"the run is for {self.settings.max_transactions} transactions of {len(self.members)} members, and "
+                f"this site has {self.database.transactions}, which is more than its part; raise max_transactions"
             )
             raise ParameterError(msg)
 

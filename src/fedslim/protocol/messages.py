@@ -25,29 +25,29 @@ ROUNDS_TO_FINISH = 16
 """Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
 
 ID_BYTES = 16
-MOST_ITEMS = 1 << 20
-MOST_SLOTS = 1 << 22
-MOST_MEMBERS = 4096
-MOST_COUNT = 1 << 53
-MOST_PARTS = 4096
-MOST_VECTOR = 1 << 26
+MAX_ITEMS = 1 << 20
+MAX_SLOTS = 1 << 22
+MAX_MEMBERS = 4096
+MAX_COUNT = 1 << 53
+MAX_PARTS = 4096
+MAX_VECTOR = 1 << 26
 """Bytes in one vector."""
 
-Number = Annotated[int, Meta(ge=0, lt=MOST_SLOTS)]
-Item = Annotated[int, Meta(ge=0, lt=MOST_ITEMS)]
-Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+Number = Annotated[int, Meta(ge=0, lt=MAX_SLOTS)]
+Item = Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 RoundNumber = Annotated[int, Meta(ge=0, lt=1 << 47)]
 Attempt = Annotated[int, Meta(ge=0, lt=1 << 16)]
-Limit = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
+Limit = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Bits = Annotated[int, Meta(ge=1, le=64)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(max_length=2000)]
-Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MOST_ITEMS)]
+Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MAX_ITEMS)]
 Key = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Certificate = Annotated[bytes, Meta(max_length=8192)]
 Signature = Annotated[bytes, Meta(max_length=1024)]
 Pair = tuple[Number, Number]
-Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MOST_PARTS)]
+Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -64,9 +64,9 @@ class Message(Piece, frozen=True, tag=True):
 class Vector(Piece, frozen=True):
     """Numbers as a raw little-endian buffer: `length` of them, `bits` each (8, 16, 32 or 64)."""
 
-    length: Annotated[int, Meta(ge=0, le=MOST_VECTOR)]
+    length: Annotated[int, Meta(ge=0, le=MAX_VECTOR)]
     bits: Bits
-    data: Annotated[bytes, Meta(max_length=MOST_VECTOR)]
+    data: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
 
     WIDTHS: ClassVar = (8, 16, 32, 64)
 
@@ -77,7 +77,7 @@ class Vector(Piece, frozen=True):
         bits = next(width for width in cls.WIDTHS if most >> width == 0)
         return cls(len(values), bits, values.astype(f"<u{bits // 8}").tobytes())
 
-    def values(self, most: int = MOST_COUNT) -> NDArray[np.int64]:
+    def values(self, most: int = MAX_COUNT) -> NDArray[np.int64]:
         """The numbers; none of them above `most`."""
         if self.bits not in self.WIDTHS or len(self.data) * 8 != self.length * self.bits:
             msg = f"a vector says {self.length} numbers of {self.bits} bits and has {len(self.data)} bytes"
@@ -97,7 +97,7 @@ class Settings(Piece, frozen=True):
 
     variant: Annotated[str, Meta(max_length=20)]
     masked: bool
-    most_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
+    max_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
     """All members together have no more: the proven bound of every sum until better ones are known."""
     share_vocabulary: bool = False
     max_rounds: Limit | None = None
@@ -123,8 +123,8 @@ class Join(Message, frozen=True):
     fingerprint: Annotated[bytes, Meta(max_length=16)]  # of the secret that ids are made with
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty: there is none
     ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
-    items: Annotated[int, Meta(ge=0, le=MOST_ITEMS)]  # how many there are
-    labels: Annotated[list[Text], Meta(max_length=MOST_ITEMS)]  # only where the vocabulary is shared with the server
+    items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # how many there are
+    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only where the vocabulary is shared with the server
     certificate: Certificate  # where there is an authority to make one
     signature: Signature  # of the key
     run: Annotated[bytes, Meta(max_length=16)]  # empty for whoever comes for the first time
@@ -137,18 +137,18 @@ class Roster(Message, frozen=True):
 
     run: Annotated[bytes, Meta(min_length=16, max_length=16)]
     settings: Settings
-    members: Annotated[list[Name], Meta(min_length=1, max_length=MOST_MEMBERS)]
-    keys: Annotated[list[Key], Meta(max_length=MOST_MEMBERS)]
+    members: Annotated[list[Name], Meta(min_length=1, max_length=MAX_MEMBERS)]
+    keys: Annotated[list[Key], Meta(max_length=MAX_MEMBERS)]
     ids: Ids  # the union of what members know, in ascending order; empty if a vocabulary was agreed on
     epoch: Attempt
-    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]
+    certificates: Annotated[list[Certificate], Meta(max_length=MAX_MEMBERS)]
     next_round: RoundNumber  # with which the run goes on: whoever is further goes back to it
 
 
 class Seat(Piece, frozen=True):
     """A member's place in the roster, its key and certificate."""
 
-    place: Annotated[int, Meta(ge=0, lt=MOST_MEMBERS)]
+    place: Annotated[int, Meta(ge=0, lt=MAX_MEMBERS)]
     key: Key
     certificate: Certificate
 
@@ -160,7 +160,7 @@ class RosterUpdate(Message, frozen=True):
     """
 
     epoch: Attempt
-    seats: Annotated[list[Seat], Meta(max_length=MOST_MEMBERS)]
+    seats: Annotated[list[Seat], Meta(max_length=MAX_MEMBERS)]
     next_round: RoundNumber
 
 
@@ -175,13 +175,13 @@ class Confirmed(Message, frozen=True):
     """Server: this is what every member signed, in the order of the roster; check that all saw what you saw."""
 
     epoch: Attempt
-    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]
+    signatures: Annotated[list[Signature], Meta(max_length=MAX_MEMBERS)]
 
 
 class PackedElement(Piece, frozen=True):
     """An element of the table found."""
 
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
     usage: Count
     support: Count
     entry: Count
@@ -190,7 +190,7 @@ class PackedElement(Piece, frozen=True):
 class PackedTable(Piece, frozen=True):
     """A code table: itemsets in cover order, and for each item its usage and support."""
 
-    itemsets: Annotated[list[PackedElement], Meta(max_length=MOST_SLOTS)]
+    itemsets: Annotated[list[PackedElement], Meta(max_length=MAX_SLOTS)]
     usages: Vector
     supports: Vector
     transactions: Count
@@ -262,8 +262,8 @@ class WantUnionSupport(Message, frozen=True):
 class WantRows(Message, frozen=True):
     """How often each element is used together with these: for each of these a count of so many bits for every slot."""
 
-    slots: Annotated[list[Number], Meta(min_length=1, max_length=MOST_PARTS)]
-    bits: Annotated[bytes, Meta(min_length=1, max_length=MOST_PARTS)]
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_PARTS)]
+    bits: Annotated[bytes, Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class WantSparseRow(Message, frozen=True):
@@ -314,8 +314,8 @@ class Ask(Message, frozen=True):
 
     round: RoundNumber
     attempt: Attempt
-    moves: Annotated[list[Move], Meta(max_length=MOST_PARTS)]
-    wants: Annotated[list[Want], Meta(min_length=1, max_length=MOST_PARTS)]
+    moves: Annotated[list[Move], Meta(max_length=MAX_PARTS)]
+    wants: Annotated[list[Want], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class Masked(Message, frozen=True):

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 WORD_BYTES = 8
-MOST_LATE = 3
+MAX_LATE = 3
 """Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
 
-MOST_LOST_ROUNDS = 1 << 16
+MAX_LOST_ROUNDS = 1 << 16
 """By how many rounds members may be ahead of a server that was killed: its last records may be lost with the disk."""
 
-MOST_RETREATS = 16
+MAX_RETREATS = 16
 """How often members may lose records: each time, everybody answers again what was answered before."""
 
 
@@ -135,7 +135,7 @@ class ServerSession:
         """Whether everybody has been here at once."""
         return self.gathering.epoch >= 0
 
-    def most_bytes(self, member: str) -> int:
+    def max_bytes(self, member: str) -> int:
         """How long a message of this member's can be before compression, if it is one that it may send now.
 
         What is asked for bounds an answer; before a member has joined, the ids of the items that it knows. Only answers
@@ -144,12 +144,12 @@ class ServerSession:
         most = framing.SMALL
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
             if self.settings.share_vocabulary:
-                return framing.MOST_PLAIN
-            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else m.MOST_ITEMS
+                return framing.MAX_PLAIN
+            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else m.MAX_ITEMS
             return most + m.ID_BYTES * items
         if self._round is not None:  # the answer may also be on its way when the round is asked again
             words = self._round.words
-            most = framing.MOST_PLAIN if words is None else most + WORD_BYTES * words
+            most = framing.MAX_PLAIN if words is None else most + WORD_BYTES * words
         return most
 
     def best(self) -> Outcome | None:
@@ -219,7 +219,7 @@ class ServerSession:
     def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
         """What was on its way when the run ended; that `Heard` came matters to whoever carries messages."""
         self._late[member] += 1
-        if self._late[member] > MOST_LATE:
+        if self._late[member] > MAX_LATE:
             msg = f"member {member!r} sent {type(message).__name__} long after the end; it is refused"
             raise ProtocolError(msg)
         return []
@@ -270,7 +270,7 @@ class ServerSession:
         self._retreats = retreats
         self.furthest, self._endings = furthest, dict(endings or {})
         self.gathering.resume(items, epoch)
-        self._lost_rounds = MOST_LOST_ROUNDS
+        self._lost_rounds = MAX_LOST_ROUNDS
         self._start(now)
         if not self._play(rounds, passed):
             self._states = dict.fromkeys(self.members, MemberState.AWAY)
@@ -340,7 +340,7 @@ class ServerSession:
         self.furthest = max(self.furthest, self._situation.number)
         self._behind = {}
         self._retreats += 1
-        if self._retreats > MOST_RETREATS:
+        if self._retreats > MAX_RETREATS:
             return self._fail(f"members have lost records {self._retreats} times, {member!r} the last", member)
         rounds = iter(self._history())
         before = list(islice(rounds, number))
@@ -420,7 +420,7 @@ class ServerSession:
         except FedslimError as error:
             return self._fail(f"the round cannot be used: {error}", None)
         except MemoryError:
-            # What is kept grows with the counts, and a member can say large ones, up to `most_transactions`.
+            # What is kept grows with the counts, and a member can say large ones, up to `max_transactions`.
             return self._fail("the round cannot be used: its counts are too large for the server's memory", None)
         self._round = current
         situation.number += 1

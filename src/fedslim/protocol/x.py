@@ -156,7 +156,7 @@ class XServer:
             case q.Presume(move, removals, rows):
                 return self._presumed(move, removals, rows)
             case q.Supports():
-                return [Supports(self._situation.items, self._situation.settings.most_transactions)]
+                return [Supports(self._situation.items, self._situation.settings.max_transactions)]
             case q.Support(_, parents):
                 return [UnionSupport(parents, self.transactions)]
             case q.CoUsages(slots):
@@ -173,7 +173,7 @@ class XServer:
         The two parents, whose rows are asked for, are used less than before: where the new one is, they are not.
         """
         self._length = length = max(self._length, move.slot + 1)
-        most = min(self.search.most_uses(move.itemset, move.entry), self._most)
+        most = min(self.search.max_uses(move.itemset, move.entry), self._most)
         usages = [most if s == move.slot else int(self.search.usages[s]) for s in rows]
         wants: list[Any] = [Insertion(move, length, self._sizes, keep=True)]
         if removals:

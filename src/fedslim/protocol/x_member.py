@@ -17,7 +17,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
 from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ class XMember:
     def _rows(self, want: m.WantRows) -> Words:
         for slot in want.slots:
             self._alive(slot)
-        if len(want.bits) != len(want.slots) or not all(1 <= bits <= MOST_BITS for bits in want.bits):
+        if len(want.bits) != len(want.slots) or not all(1 <= bits <= MAX_BITS for bits in want.bits):
             msg = f"the server asked for {len(want.slots)} rows with {len(want.bits)} widths; it is refused"
             raise ProtocolError(msg)
         length = self._length
@@ -204,7 +204,7 @@ class XMember:
 
     def _supports(self, _want: m.WantSupports) -> Words:
         counts = np.append(self._state.supports(), self._state.database.transactions)
-        return _packed(counts, Ring.for_sums_up_to(self._settings.most_transactions).bits)
+        return _packed(counts, Ring.for_sums_up_to(self._settings.max_transactions).bits)
 
     def _union_support(self, want: m.WantUnionSupport) -> Words:
         if self._settings.min_support == 1 and self._settings.order == "usage":
@@ -275,8 +275,8 @@ def _sketch(cells: int, universe: int, seed: int) -> Sketch:
 
 
 def _packed(counts: NDArray[np.int64], bits: int) -> Words:
-    if bits > MOST_BITS:
-        msg = f"the server asked for counts of {bits} bits; {MOST_BITS} are the most. It is refused"
+    if bits > MAX_BITS:
+        msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
         raise ProtocolError(msg)
     ring = _ring(bits)
     words = _zeros(ring.words(len(counts)))

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from fedslim.federated.records import Agreement, GapRow, HistoryStep, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Points of a curve: more than there are pixels for."""
 
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 """Itemsets of one run."""
 
 ALL_ROWS = 60_000
@@ -169,7 +169,7 @@ def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Seq
         msg = "there is no run to report; name a folder that `fedslim simulate --out` has written"
         raise InputError(msg)
     records = _in_order(records)
-    most = max(FEWEST_ROWS, min(MOST_ROWS, ALL_ROWS // len(records)))
+    most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
     called = names(records)
     tables = [record.code_table for record in records]
     return ReportView(
@@ -255,9 +255,9 @@ def _curve(history: Sequence[HistoryStep]) -> Curve:
 def _thinned(steps: list[HistoryStep]) -> list[HistoryStep]:
     """Steps at even distances, the first and the last among them."""
     last = len(steps) - 1
-    if last < MOST_POINTS:
+    if last < MAX_POINTS:
         return steps
-    return [steps[round(k * last / (MOST_POINTS - 1))] for k in range(MOST_POINTS)]
+    return [steps[round(k * last / (MAX_POINTS - 1))] for k in range(MAX_POINTS)]
 
 
 def _table(

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
 VERSION = 1
-MOST_LINE = 4096
+MAX_LINE = 4096
 """Bytes of a line; one of ours has a few hundred."""
-MOST_PEERS = 20
-MOST_RUNS = 20
+MAX_PEERS = 20
+MAX_RUNS = 20
 """How many of them a summary names; however long the log is, it fits into memory."""
 
 KINDS = tuple(kind.__name__ for kind in get_args(m.FromMember))
@@ -169,9 +169,9 @@ class AuditLog:
         """Write the first line; or check that of a log that is there, and mark where it was cut off."""
         with told_as_data_errors(self.path):
             size = os.fstat(file).st_size
-            start = os.read(file, MOST_LINE)
-            os.lseek(file, max(0, size - MOST_LINE), os.SEEK_SET)
-            tail = os.read(file, MOST_LINE)
+            start = os.read(file, MAX_LINE)
+            os.lseek(file, max(0, size - MAX_LINE), os.SEEK_SET)
+            tail = os.read(file, MAX_LINE)
         if not size:
             try:
                 self._write(_encoder.encode(self._header) + b"\n")
@@ -188,7 +188,7 @@ class AuditLog:
             )
             raise DataError(msg)
         rest = tail.rpartition(b"\n")[2]
-        if len(rest) > MOST_LINE // 2:
+        if len(rest) > MAX_LINE // 2:
             msg = f"{self.path}: its end is no line of an audit log; keep it as it is and name another file"
             raise DataError(msg)
         if rest:
@@ -356,7 +356,7 @@ class Summary:
     peers: list[str] = field(default_factory=list)
     more_peers: bool = False
     runs: int = 0
-    latest_runs: deque[RunAmount] = field(default_factory=lambda: deque(maxlen=MOST_RUNS))
+    latest_runs: deque[RunAmount] = field(default_factory=lambda: deque(maxlen=MAX_RUNS))
     torn_lines: int = 0
     torn_end: bool = False
 
@@ -371,7 +371,7 @@ class Summary:
         ):
             amount.add(line)
         if line.peer not in self.peers:
-            if len(self.peers) < MOST_PEERS:
+            if len(self.peers) < MAX_PEERS:
                 self.peers.append(line.peer)
             else:
                 self.more_peers = True
@@ -413,7 +413,7 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
     """Lines with their ends; what is too long to be one is cut, and then is none of ours."""
     while True:
         with told_as_data_errors(path):
-            line = stream.readline(MOST_LINE + 1)
+            line = stream.readline(MAX_LINE + 1)
         if not line:
             return
         yield line
@@ -428,7 +428,7 @@ def _summed(path: Path, lines: Iterator[bytes]) -> Summary:
         except _UNREADABLE:
             if data.endswith(TORN + b"\n"):
                 made.torn_lines += 1
-            elif data.endswith(b"\n") or len(data) > MOST_LINE:
+            elif data.endswith(b"\n") or len(data) > MAX_LINE:
                 msg = (
                     f"{path}: line {number} is none that fedslim writes, so this audit log was changed or damaged; "
                     "look at that line, and at a copy"

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 FILE = "refusals.json"
 FORMAT, VERSION = "fedslim-refusals", 1
-FIRST_WAIT, LONGEST_WAIT = 30.0, 3600.0
+FIRST_WAIT, MAX_WAIT = 30.0, 3600.0
 """Seconds. The first wait doubles with each refusal, up to the longest."""
 
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 1000
-_MOST_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 
 
 class RefusalCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class Refusals:
         if found.last > now:  # the clock was put back: nobody waits for longer than a pause
             found = RefusalCount(found.count, now)
             self._change(lambda _found: found)
-        pause = min(self._first * 2.0 ** min(found.count - 1, _MOST_DOUBLINGS), LONGEST_WAIT)
+        pause = min(self._first * 2.0 ** min(found.count - 1, _MAX_DOUBLINGS), MAX_WAIT)
         left = found.last + timedelta(seconds=pause) - now
         return max(left.total_seconds(), 0.0)
 

@@ -27,7 +27,7 @@ from msgspec import Meta
 from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
-from fedslim.protocol.messages import MOST_MEMBERS
+from fedslim.protocol.messages import MAX_MEMBERS
 from fedslim.trust.keys import read_trusted
 from fedslim.trust.register import alone_with
 from fedslim.trust.times import shown, whole
@@ -46,12 +46,12 @@ MAX_REASON = 500
 FEWEST_APART = 2
 """Members by which two sets must differ, on each side on which they differ at all."""
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 _SNAPSHOT, _LABEL = b"fedslim data 1", b"fedslim label 1"
 
 Time = Annotated[datetime, Meta(tz=True)]
 Member = Annotated[str, Meta(max_length=63)]
-Members = Annotated[list[Member], Meta(min_length=1, max_length=MOST_MEMBERS)]
+Members = Annotated[list[Member], Meta(min_length=1, max_length=MAX_MEMBERS)]
 Name = Annotated[str, Meta(max_length=100)]
 Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,32}$")]
 
@@ -229,8 +229,8 @@ class AnswerLedger:
             allow += f" --identity {self.path.parent}"
         return LedgerError(
             f"{self.path}: this member answered {member_list(before.members)} on the same data on {shown(before.last)}"
-            f", and {file.path} has {member_list(file.federation.members)}: sums and differences of the results would be "
-            f"{why}, so it does not take part; if everybody agrees to that, allow it with `{allow}`"
+            f", and {file.path} has {member_list(file.federation.members)}: sums and differences of the results would "
+            f"be {why}, so it does not take part; if everybody agrees to that, allow it with `{allow}`"
         )
 
 
@@ -280,8 +280,8 @@ def _subtract(row: dict[str, Fraction], other: dict[str, Fraction], times: Fract
 def member_list(members: list[str] | tuple[str, ...]) -> str:
     """Some members for a sentence."""
     listed = sorted(members)
-    more = f" and {len(listed) - _MOST_NAMED} others" if len(listed) > _MOST_NAMED else ""
-    return ", ".join(map(repr, listed[:_MOST_NAMED])) + more
+    more = f" and {len(listed) - _MAX_NAMED} others" if len(listed) > _MAX_NAMED else ""
+    return ", ".join(map(repr, listed[:_MAX_NAMED])) + more
 
 
 def _warnings(entries: Entries, file: FederationFile, snapshot: Snapshot) -> list[str]:

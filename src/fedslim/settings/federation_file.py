@@ -23,7 +23,7 @@ from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.errors import ConfigurationError
-from fedslim.protocol.messages import MOST_MEMBERS, Settings
+from fedslim.protocol.messages import MAX_MEMBERS, Settings
 from fedslim.protocol.variant import VARIANTS
 from fedslim.settings import toml_values as values
 from fedslim.settings.toml_schema import key, parsed, read, template, unknown
@@ -40,8 +40,8 @@ FEWEST_MEMBERS = 2
 """A federation of one has nothing to hide among: what it calls sums would be its counts."""
 
 DEFAULT_PORT = 7443
-LONGEST_NAME = 100
-MOST_TRANSACTIONS = 1 << 48
+MAX_NAME_LENGTH = 100
+MAX_TRANSACTIONS = 1 << 48
 LARGEST = 2**31 - 1
 MAX_ROUNDS = 20_000
 MIN_COUNT = 5
@@ -72,7 +72,7 @@ class Federation:
 
     HEADING: ClassVar = "Who mines together, and how. Everybody must have the same here."
 
-    name: str = key(values.title(LONGEST_NAME), "What people call this federation.")
+    name: str = key(values.title(MAX_NAME_LENGTH), "What people call this federation.")
     id: str = key(
         values.hexadecimal(2 * ID_BYTES, "as `fedslim federation init` makes them"),
         "Made at random, once. Keys and certificates are bound to it, so those of another federation are of no use.",
@@ -84,7 +84,7 @@ class Federation:
         "sees every member's counts.",
     )
     members: tuple[str, ...] = key(
-        values.member_names(FEWEST_MEMBERS, MOST_MEMBERS),
+        values.member_names(FEWEST_MEMBERS, MAX_MEMBERS),
         "The members, by the names in their certificates: 1 to 63 of a-z, 0-9 and -. A member talks to nobody else.",
     )
 
@@ -96,7 +96,7 @@ class ServerAddress:
     HEADING: ClassVar = "Where the server is. A site may have another way to it, and other folders."
 
     host: str = key(values.host, "The server's host name, as in its certificate, or its IP address.")
-    port: int = key(values.whole(1, values.MOST_PORT), "And its port.", default=DEFAULT_PORT)
+    port: int = key(values.whole(1, values.MAX_PORT), "And its port.", default=DEFAULT_PORT)
     certificates: Path = key(  # noqa: RUF009  # a declaration, and nobody changes paths
         values.place,
         "The folder of keys and certificates. A relative path is taken from the folder of this file.",
@@ -136,8 +136,8 @@ class Limits:
 
     HEADING: ClassVar = "What a run may take, and what it may look for. Everybody must have the same here."
 
-    most_transactions: int = key(
-        values.whole(1, MOST_TRANSACTIONS),
+    max_transactions: int = key(
+        values.whole(1, MAX_TRANSACTIONS),
         "All members together have no more transactions than this: every sum is proven to fit its ring by it. A member "
         "with more than its part of it does not take part. Large is safe, and costs a few bytes at the start only.",
         default=1 << 40,
@@ -173,7 +173,7 @@ class Limits:
         default=MIN_COUNT,
     )
     min_members_with: int = key(
-        values.whole(1, MOST_MEMBERS),
+        values.whole(1, MAX_MEMBERS),
         "An itemset that fewer members have is removed at the end. At most the number of members. For x only; sa and "
         "so know none: write 1.",
         default=MIN_MEMBERS_WITH,
@@ -242,7 +242,7 @@ class Metrics:
 
     HEADING: ClassVar = "Figures for monitoring, over HTTP. Off as long as no port is given."
 
-    port: int | None = key(values.whole(1, values.MOST_PORT), "The port to serve them at.", default=None, example=9464)
+    port: int | None = key(values.whole(1, values.MAX_PORT), "The port to serve them at.", default=None, example=9464)
     host: str = key(values.host, "And the address; by default this machine's own only.", default="127.0.0.1")
 
 
@@ -337,7 +337,7 @@ class FederationFile:
         return Settings(
             self.federation.variant,
             masked=self.masked,
-            most_transactions=limits.most_transactions,
+            max_transactions=limits.max_transactions,
             share_vocabulary=self.items.share_vocabulary,
             max_rounds=limits.max_rounds,
             pruning=limits.pruning,

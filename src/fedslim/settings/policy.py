@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.errors import PolicyError
-from fedslim.protocol.messages import MOST_MEMBERS
+from fedslim.protocol.messages import MAX_MEMBERS
 from fedslim.protocol.variant import VARIANTS
 from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
@@ -51,7 +51,7 @@ class Allowed:
     HEADING: ClassVar = "In which federations this member takes part. It takes part in no others."
 
     min_members: int = key(
-        values.whole(FEWEST_MEMBERS, MOST_MEMBERS),
+        values.whole(FEWEST_MEMBERS, MAX_MEMBERS),
         "At least so many members (federation.members): with two, each can work out the other's counts.",
         default=SAFE_MEMBERS,
     )
@@ -67,7 +67,7 @@ class Allowed:
         default=MIN_COUNT,
     )
     min_members_with: int = key(
-        values.whole(1, MOST_MEMBERS),
+        values.whole(1, MAX_MEMBERS),
         "The federation's limits.min_members_with must be this or more. For sa and so write 1.",
         default=MIN_MEMBERS_WITH,
     )

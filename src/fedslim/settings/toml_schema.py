@@ -28,16 +28,16 @@ from fedslim.settings.toml_values import Check, Wrong, described, spelled
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOST_BYTES = 1 << 19
+MAX_BYTES = 1 << 19
 """Room for the longest list of members, and comments."""
 
-MOST_DOTS = 100
+MAX_DOTS = 100
 """In a line. The time that Python's reader of TOML takes grows with the square of the parts of a key."""
 
 _WIDTH = 118
 _CLOSE = 0.6
-_LONGEST_GUESS = 100
-_MOST_NAMED = 20
+_MAX_GUESS = 100
+_MAX_NAMED = 20
 
 
 def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = None) -> Any:
@@ -63,7 +63,7 @@ def read(
         ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
     """
     with told_as_data_errors(path), path.open("rb") as stream:
-        data = stream.read(MOST_BYTES + 1)
+        data = stream.read(MAX_BYTES + 1)
     return parsed(data, path, kinds, what, begin, gone)
 
 
@@ -94,12 +94,12 @@ def parsed(  # noqa: PLR0913, PLR0917  # what a kind of file is
 
 
 def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
-    if len(data) > MOST_BYTES:
-        msg = f"{path}: it is larger than {MOST_BYTES:,} bytes, so it is not {what}; name another"
+    if len(data) > MAX_BYTES:
+        msg = f"{path}: it is larger than {MAX_BYTES:,} bytes, so it is not {what}; name another"
         raise ConfigurationError(msg)
     for number, line in enumerate(data.split(b"\n"), 1):
-        if line.count(b".") > MOST_DOTS and not line.lstrip().startswith(b"#"):
-            msg = f"{path}: line {number} has more than {MOST_DOTS} dots, and no key of {what} has two"
+        if line.count(b".") > MAX_DOTS and not line.lstrip().startswith(b"#"):
+            msg = f"{path}: line {number} has more than {MAX_DOTS} dots, and no key of {what} has two"
             raise ConfigurationError(msg)
     try:
         return tomllib.loads(data.decode().removeprefix("\ufeff"))
@@ -154,9 +154,9 @@ def _complete(value: Any, path: Path) -> Any:
 
 def unknown(path: Path, what: str, name: str, known: list[str]) -> ConfigurationError:
     """About a name that is none: those it is close to, or some that there are."""
-    close = difflib.get_close_matches(name[:_LONGEST_GUESS], known, n=3, cutoff=_CLOSE)
-    more = ", …" if len(known) > _MOST_NAMED else ""
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known[:_MOST_NAMED])}{more}"
+    close = difflib.get_close_matches(name[:_MAX_GUESS], known, n=3, cutoff=_CLOSE)
+    more = ", …" if len(known) > _MAX_NAMED else ""
+    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known[:_MAX_NAMED])}{more}"
     return ConfigurationError(f"{path}: {what}; {hint}")
 
 

@@ -18,18 +18,18 @@ from fedslim.data.database import first_repeat
 
 Check = Callable[[Any], Any]
 
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 """Characters of a wrong value that are quoted."""
 
-MOST_WIDE = 1 << 64
+MAX_WIDE = 1 << 64
 """Numbers beyond this are not written out: Python itself refuses to write very long ones."""
 
 GROUPED = 1_000_000
 """From here on a person would have to count digits."""
 
 MEMBER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-LONGEST_HOST = 253
-MOST_PORT = 65535
+MAX_HOST_LENGTH = 253
+MAX_PORT = 65535
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _DIGITS = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 
@@ -49,11 +49,11 @@ def described(value: object) -> str:  # noqa: PLR0911  # one for each kind of va
         case bool():
             return "true" if value else "false"
         case int():
-            return str(value) if abs(value) < MOST_WIDE else "a number of more than 64 bits"
+            return str(value) if abs(value) < MAX_WIDE else "a number of more than 64 bits"
         case float():
             return str(value)
         case str():
-            return repr(value) if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]!r}…"
+            return repr(value) if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]!r}…"
         case list():
             return "an empty list" if not value else f"a list of {len(value)}"
         case dict():
@@ -186,7 +186,7 @@ def _is_address(text: str) -> bool:
 def _is_host_name(text: str) -> bool:
     labels = text.split(".")
     numeric = _DIGITS.fullmatch(labels[-1])  # an address with a mistake in it, which a resolver may still take for one
-    return len(text) <= LONGEST_HOST and not numeric and all(map(_LABEL.fullmatch, labels))
+    return len(text) <= MAX_HOST_LENGTH and not numeric and all(map(_LABEL.fullmatch, labels))
 
 
 def place(value: Any) -> Path:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from fedslim.trust.statements import Statement
 
-MOST_CERTIFICATE = 4096
+MAX_CERTIFICATE = 4096
 """Bytes of a certificate in a message; ours have some 400, and a server's with all its hosts travels in TLS only."""
 
 
@@ -132,7 +132,7 @@ class TrustStore:
         if statement.name not in members:
             msg = f"{statement.name!r} is not a member of this federation; what it signed does not count"
             raise UntrustedError(msg)
-        if len(certificate) > MOST_CERTIFICATE:
+        if len(certificate) > MAX_CERTIFICATE:
             msg = (
                 f"the certificate sent for {statement.name!r} has {len(certificate):,} bytes; none of ours is so large"
             )

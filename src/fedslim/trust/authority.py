@@ -35,7 +35,7 @@ from fedslim.trust.certificates import (
     read_request,
 )
 from fedslim.trust.keys import (
-    MOST_LIST,
+    MAX_LIST,
     fingerprint,
     make_private_folder,
     new_key,
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 CERTIFICATE, KEY, REVOCATIONS, LEDGER = "ca.pem", "ca.key", "crl.pem", "ledger.json"
 
-CA_DAYS, MOST_CA_DAYS = 5 * 365, 20 * 365
-DAYS, MOST_DAYS = 90, 398
+CA_DAYS, MAX_CA_DAYS = 5 * 365, 20 * 365
+DAYS, MAX_DAYS = 90, 398
 _TICK = timedelta(seconds=1)
 LIST_DAYS = 90
 """How long a revocation list is believed: as long as a certificate, with each of which comes a new list."""
@@ -108,7 +108,7 @@ class Authority:
             DataError: There is one; nothing of it is changed.
         """
         folder, start = real_path(folder), whole(now)
-        name, lifetime = checked_ca_name(name), lasting(days, MOST_CA_DAYS)
+        name, lifetime = checked_ca_name(name), lasting(days, MAX_CA_DAYS)
         for file in (CERTIFICATE, KEY, REVOCATIONS, LEDGER):
             if is_file(folder / file):
                 msg = f"{folder / file}: there is a CA in this folder already, and it is kept; name another folder"
@@ -152,7 +152,7 @@ class Authority:
     @property
     def trust(self) -> TrustStore:
         """What members trust: its certificate and its newest revocation list."""
-        return TrustStore.of(pem(self.certificate), read_public(self.folder / REVOCATIONS, MOST_LIST))
+        return TrustStore.of(pem(self.certificate), read_public(self.folder / REVOCATIONS, MAX_LIST))
 
     def sign(  # noqa: PLR0913  # by keyword, and most are left out
         self,
@@ -181,7 +181,7 @@ class Authority:
             ParameterError: Hosts or days make no sense.
         """
         asked, moment = read_request(request, where), whole(now)
-        end = min(moment + lasting(days, MOST_DAYS), self.certificate.not_valid_after_utc)
+        end = min(moment + lasting(days, MAX_DAYS), self.certificate.not_valid_after_utc)
         if moment >= end:
             msg = f"{self.folder}: this CA has expired on {shown(end)}; make a new one and enrol everybody again"
             raise CertificateError(msg)
@@ -275,7 +275,7 @@ class Authority:
             start = ledger.listed + _TICK  # TLS takes the list that begins later, and so this one
         number = ledger.list_number + 1
         entries = filter(None, (record.revocation() for record in ledger.records))
-        end = now + lasting(days, MOST_DAYS)
+        end = now + lasting(days, MAX_DAYS)
         newest = pem(make_list(self.certificate, self._key, number, entries, (start, end)))
         msgspec.structs.replace(ledger, list_number=number, listed=start).write(self.folder / LEDGER)
         write_public(self.folder / REVOCATIONS, newest)

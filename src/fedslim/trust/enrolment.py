@@ -31,7 +31,7 @@ from fedslim.trust.certificates import (
 )
 from fedslim.trust.identity import AUTHORITY, CERTIFICATE, KEY, REVOCATIONS, Identity, read_trust
 from fedslim.trust.keys import (
-    MOST_LIST,
+    MAX_LIST,
     fingerprint,
     make_private_folder,
     new_key,
@@ -230,7 +230,7 @@ def _list(folder: Path, certificate: bytes, named: bytes | None, where: object) 
     if named is not None:
         return named, "the revocation list"
     if not has_list(certificate) and is_file(folder / REVOCATIONS):
-        return read_public(folder / REVOCATIONS, MOST_LIST), folder / REVOCATIONS
+        return read_public(folder / REVOCATIONS, MAX_LIST), folder / REVOCATIONS
     if not has_list(certificate):
         msg = f"{where}: there is no revocation list in this file; name the crl.pem of the CA (--crl)"
         raise CertificateError(msg)

@@ -20,7 +20,7 @@ from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError
 from fedslim.trust.anchor import TrustStore, ends, public_key, signed_by
 from fedslim.trust.certificates import hosts_of, name_of, read_certificate, read_list, role_of
-from fedslim.trust.keys import MOST_LIST, read_key, read_public, read_trusted
+from fedslim.trust.keys import MAX_LIST, read_key, read_public, read_trusted
 from fedslim.trust.times import shown, whole
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def read_trust(source: str | os.PathLike[str] | Files) -> TrustStore:
     """
     files = source if isinstance(source, Files) else Files.within(source)
     authority = read_certificate(read_trusted(files.authority, "whom you trust"), files.authority)
-    revocations = read_list(read_public(files.revocations, MOST_LIST), files.revocations)
+    revocations = read_list(read_public(files.revocations, MAX_LIST), files.revocations)
     try:
         return TrustStore(authority, revocations)
     except CertificateError as error:

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHORTEST_PASSPHRASE = 12
-LONGEST_PASSPHRASE = 1000
+MAX_PASSPHRASE_LENGTH = 1000
 """OpenSSL, which reads the key for TLS, takes no more than 1,024 bytes."""
 
 ROUNDS = 600_000
 """Of PBKDF2: what OWASP asks for. `cryptography` would write 2,048, which a graphics card laughs at."""
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """No key or certificate is larger."""
 
-MOST_LIST = 1 << 26
+MAX_LIST = 1 << 26
 """Bytes of a revocation list or a ledger: room for some hundred thousand entries."""
 
 FOLDER_MODE = 0o700
@@ -56,8 +56,8 @@ def checked_passphrase(passphrase: str) -> str:
     Raises:
         ParameterError: It is too short or too long.
     """
-    if len(passphrase) < SHORTEST_PASSPHRASE or len(_bytes(passphrase)) > LONGEST_PASSPHRASE:
-        msg = f"passphrase: it needs {SHORTEST_PASSPHRASE} characters or more (at most {LONGEST_PASSPHRASE} bytes); "
+    if len(passphrase) < SHORTEST_PASSPHRASE or len(_bytes(passphrase)) > MAX_PASSPHRASE_LENGTH:
+        msg = f"passphrase: it needs {SHORTEST_PASSPHRASE} characters or more (at most {MAX_PASSPHRASE_LENGTH} bytes); "
         msg += "take a few words that do not belong together"
         raise ParameterError(msg)
     return passphrase
@@ -126,7 +126,7 @@ def has_passphrase(path: Path) -> bool:
     """Whether a key needs a passphrase; False also where there is no key, which is told by those who read it."""
     try:
         with path.open("rb") as stream:
-            return _ENCRYPTED in stream.read(MOST_BYTES)
+            return _ENCRYPTED in stream.read(MAX_BYTES)
     except OSError:
         return False
 
@@ -151,7 +151,7 @@ def make_private_folder(folder: Path) -> None:
         raise CertificateError(msg) from None
 
 
-def read_private(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+def read_private(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """The content of a secret file, if nobody but its owner may read or change it."""
     data, mode = _read(path, most)
     if os.name == "posix" and mode & 0o077:
@@ -163,7 +163,7 @@ def read_private(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_trusted(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+def read_trusted(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """The content of a file that anybody may read, but only its owner change: whoever changes it decides on trust."""
     data, mode = _read(path, most)
     if os.name == "posix" and mode & 0o022:
@@ -175,7 +175,7 @@ def read_trusted(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_public(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_public(path: Path, most: int = MAX_BYTES) -> bytes:
     """The content of a file that came from elsewhere."""
     return _read(path, most)[0]
 

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from fedslim.errors import ParameterError
 
-LONGEST_NAME = 63
-LONGEST_HOST = 253
-MOST_HOSTS = 100
-LONGEST_CA_NAME = 64
+MAX_NAME_LENGTH = 63
+MAX_HOST_LENGTH = 253
+MAX_HOSTS = 100
+MAX_CA_NAME_LENGTH = 64
 """What X.509 allows for a common name."""
 
 Host: TypeAlias = str | IPv4Address | IPv6Address
@@ -43,8 +43,8 @@ def checked_name(name: str, what: str = "name") -> str:
     """
     if not _NAME.fullmatch(name):
         msg = (
-            f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {LONGEST_NAME} small letters (a-z), digits "
-            "and hyphens, with no hyphen at the ends, such as hospital-a"
+            f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {MAX_NAME_LENGTH} small letters (a-z), "
+            "digits and hyphens, with no hyphen at the ends, such as hospital-a"
         )
         raise ParameterError(msg)
     return name
@@ -52,10 +52,10 @@ def checked_name(name: str, what: str = "name") -> str:
 
 def checked_ca_name(name: str) -> str:
     """The name of a certificate authority: words for people, but nothing that a terminal obeys."""
-    if not name.strip() or len(name) > LONGEST_CA_NAME or not (name.isascii() and name.isprintable()):
+    if not name.strip() or len(name) > MAX_CA_NAME_LENGTH or not (name.isascii() and name.isprintable()):
         msg = (
-            f"name: {name!r:.80} cannot be the name of a certificate authority; use 1 to {LONGEST_CA_NAME} printable "
-            "ASCII characters, such as 'Heart Study CA'"
+            f"name: {name!r:.80} cannot be the name of a certificate authority; use 1 to {MAX_CA_NAME_LENGTH} "
+            "printable ASCII characters, such as 'Heart Study CA'"
         )
         raise ParameterError(msg)
     return name
@@ -64,8 +64,8 @@ def checked_ca_name(name: str) -> str:
 def checked_hosts(hosts: Hosts) -> tuple[Host, ...]:
     """Host names and addresses of a server, as they go into its certificate; each once, in the order given."""
     found = dict.fromkeys(map(_host, hosts))
-    if len(found) > MOST_HOSTS:
-        msg = f"host: there are {len(found)}, and a certificate has at most {MOST_HOSTS}; name fewer"
+    if len(found) > MAX_HOSTS:
+        msg = f"host: there are {len(found)}, and a certificate has at most {MAX_HOSTS}; name fewer"
         raise ParameterError(msg)
     return tuple(found)
 
@@ -84,7 +84,7 @@ def _host(host: str | IPv4Address | IPv6Address) -> Host:
         return address
     name = host.lower()
     last = name.rpartition(".")[2]
-    if len(name) > LONGEST_HOST or not _HOST.fullmatch(name) or last.isdigit():  # 10.0.0.256 is no name either
+    if len(name) > MAX_HOST_LENGTH or not _HOST.fullmatch(name) or last.isdigit():  # 10.0.0.256 is no name either
         msg = (
             f"host: {host!r:.80} is neither a host name nor an address; give one such as fed.example.org or 10.0.0.7, "
             "without scheme, port or wildcard, and international names in their xn-- form"

@@ -16,7 +16,7 @@ import msgspec
 from fedslim.data.atomic import creating, write_whole
 from fedslim.errors import CertificateError
 from fedslim.trust.certificates import Revocation
-from fedslim.trust.keys import MOST_LIST, read_private
+from fedslim.trust.keys import MAX_LIST, read_private
 from fedslim.trust.names import Role  # noqa: TC001  # msgspec looks at it
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             CertificateError: It is something else, or damaged, or others may change it.
         """
-        data = read_private(path, "the ledger of this CA", MOST_LIST)
+        data = read_private(path, "the ledger of this CA", MAX_LIST)
         try:
             ledger = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from fedslim.errors import FedslimError
-from fedslim.trust.keys import MOST_LIST, read_public
+from fedslim.trust.keys import MAX_LIST, read_public
 from fedslim.trust.names import Role
 from fedslim.trust.tls import refresh
 
@@ -49,7 +49,7 @@ class RevocationWatch:
             return
         self._seen = stamp
         try:
-            newer = self.trust.renewed(read_public(self._path, MOST_LIST), self._path)
+            newer = self.trust.renewed(read_public(self._path, MAX_LIST), self._path)
         except FedslimError as error:
             self._tell(f"the new revocation list is not used, and list {self.trust.number} stays: {error}", WARNING)
             return

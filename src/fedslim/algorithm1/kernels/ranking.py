@@ -382,12 +382,12 @@ def _go_through(
     best = NOT
     upper = -np.inf
     most = NONE
-    most_pairs = NONE
+    max_pairs = NONE
     for g in range(b * BLOCK, min((b + 1) * BLOCK, unions.sizes[2])):
         if unions.first[g] < 0 or unions.rejected[g] != 0:
             continue
         most = max(most, unions.together[g])
-        most_pairs = max(most_pairs, unions.pairs[g])
+        max_pairs = max(max_pairs, unions.pairs[g])
         gain = _gain(g, unions, pairs, elements, logs, now)
         if gain > upper or (gain == upper and _prefer(g, best, unions, pairs, elements)):
             upper = gain
@@ -395,7 +395,7 @@ def _go_through(
     blocks.upper[b] = upper
     blocks.best[b] = best
     blocks.most[b] = most
-    blocks.pairs[b] = most_pairs
+    blocks.pairs[b] = max_pairs
     blocks.exact[b] = now.version
 
 

@@ -85,10 +85,10 @@ def install(
     """
     from fedslim.trust import install as put, install_list  # noqa: I001  # see fedslim.cli
     from fedslim.trust.enrolment import name_in
-    from fedslim.trust.keys import MOST_LIST, read_public
+    from fedslim.trust.keys import MAX_LIST, read_public
     from fedslim.trust.names import checked_name
 
-    data = read_public(file, MOST_LIST)
+    data = read_public(file, MAX_LIST)
     name = name_in(data, file)
     if name is None:
         trust = install_list(out, data, where=file)
@@ -99,7 +99,7 @@ def install(
         out,
         data,
         None if ca is None else read_public(ca),
-        None if crl is None else read_public(crl, MOST_LIST),
+        None if crl is None else read_public(crl, MAX_LIST),
         fingerprint=fingerprint,
         passphrase=passphrases.for_key(out / "key.pem", passphrase_file),
         where=file,

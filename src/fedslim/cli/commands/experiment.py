@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fedslim.experiments.running import CellState
     from fedslim.experiments.tables import ResultTable
 
-MOST_JOBS = 256
-MOST_SEEDS = 1000
+MAX_JOBS = 256
+MAX_SEEDS = 1000
 SAY_EVERY = 30.0
 """Seconds between two lines about how far it is, in a log."""
 
@@ -55,7 +55,7 @@ Datasets = Annotated[
 ]
 Variants = Annotated[str | None, typer.Option(metavar="x,sa,so", help="Only these variants.")]
 Seeds = Annotated[
-    int, typer.Option(metavar="N", callback=whole(1, MOST_SEEDS), help="Seeds 0 to N-1; the mean is shown.")
+    int, typer.Option(metavar="N", callback=whole(1, MAX_SEEDS), help="Seeds 0 to N-1; the mean is shown.")
 ]
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where the records are kept.")]
 RESULTS = Path("results")
@@ -81,7 +81,7 @@ def run(
     *,
     datasets: Datasets = None,
     variants: Variants = None,
-    jobs: Annotated[int, typer.Option(metavar="N", callback=whole(1, MOST_JOBS), help="Processes at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", callback=whole(1, MAX_JOBS), help="Processes at a time.")] = 1,
     seeds: Seeds = 1,
     results: Results = RESULTS,
     references: Annotated[

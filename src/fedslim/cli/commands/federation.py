@@ -22,7 +22,7 @@ app = typer.Typer(help="Write and check the file of a federation.", rich_markup_
 FILE = Path("federation.toml")
 DEFAULT_PORT = 7443
 """As the transport has it, which is not loaded for `--help`; a test sees that they agree."""
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 TWO = 2
 
 
@@ -149,7 +149,7 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
     from fedslim.protocol.variant import VARIANTS
 
     agreed, server, items, limits, timeouts = file.federation, file.server, file.items, file.limits, file.timeouts
-    shown = ", ".join(agreed.members[:MOST_SHOWN]) + (", …" if len(agreed.members) > MOST_SHOWN else "")
+    shown = ", ".join(agreed.members[:MAX_SHOWN]) + (", …" if len(agreed.members) > MAX_SHOWN else "")
     vocabulary = f"agreed, digest {items.vocabulary_digest}" if items.vocabulary_digest else "the union, by the server"
     log, metrics = file.log, file.metrics
     return [
@@ -162,7 +162,7 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
         ("vocabulary", vocabulary),
         ("secret", f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "that of the vocabulary"),
         ("labels", "told to the server" if items.share_vocabulary else "stay with the members"),
-        ("transactions", f"up to {limits.most_transactions:,}"),
+        ("transactions", f"up to {limits.max_transactions:,}"),
         ("budgets", _budgets(limits)),
         *([("itemsets", _itemsets(limits)), ("published", _published(limits))] if agreed.variant == "x" else []),
         ("time-outs", _waits(timeouts)),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="See what a member has answered, and allow more.", rich_markup_mode=None, add_completion=False)
 
 CERTIFICATES = Path("certificates")
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 IdentityOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The member's keys and certificates, with its policy and ledger.")
 ]
@@ -110,7 +110,7 @@ def _answers(entries: "Entries") -> Any:
             printable(each.federation),
             ", ".join(each.members),
         )
-        for each in entries.answers[-MOST_SHOWN:]
+        for each in entries.answers[-MAX_SHOWN:]
     )
     return grid(("transactions", "runs", "data", "first", "last", "federation", "members"), rows, right=2)
 
@@ -142,7 +142,7 @@ def _reveals(entries: "Entries") -> list[tuple[str, str]]:
         ("", "with one member more or fewer, it reveals that member's counts: refused"),
         ("", "of other data, it reveals the counts of the transactions that changed: you are warned"),
     ]
-    answers = entries.answers[-MOST_SHOWN:]
+    answers = entries.answers[-MAX_SHOWN:]
     for place, one in enumerate(answers):
         for other in reversed(answers[:place]):
             if one.snapshot == other.snapshot:

@@ -19,7 +19,7 @@ from fedslim.cli.console.text import count, duration, shown_label
 if TYPE_CHECKING:
     from fedslim.mdl.mining import Mined
 
-MOST_THREADS = 256
+MAX_THREADS = 256
 
 HIGHEST_EFFORT = 4
 """As the engine has it, which is not loaded for `--help`; a test sees that they agree."""
@@ -65,7 +65,7 @@ def mine(
     threads: Annotated[
         int | None,
         typer.Option(
-            metavar="N", callback=whole(1, MOST_THREADS), help="Threads to use; the result is the same with any."
+            metavar="N", callback=whole(1, MAX_THREADS), help="Threads to use; the result is the same with any."
         ),
     ] = None,
     format: options.Format = None,  # noqa: A002  # the word that users type

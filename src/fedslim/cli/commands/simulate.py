@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import ReferenceTable
 
-MOST_CLIENTS = 4096
+MAX_MEMBERS = 4096
 """As the protocol has it, which is not loaded for `--help`; a test sees that they agree."""
 
 CODE_TABLE, RUN = "codetable.json", "run.json"
@@ -81,7 +81,7 @@ def simulate(
     ] = Variant.x,
     clients: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(1, MOST_CLIENTS), help="How many sites the data are dealt out to."),
+        typer.Option(metavar="N", callback=whole(1, MAX_MEMBERS), help="How many sites the data are dealt out to."),
     ] = 10,
     partition: Annotated[
         Scheme, typer.Option(metavar="P", help="How: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WORTH_TELLING = 1.5
 """Seconds that something must last before a line is written about it where lines stay."""
 
-FIRST_LINE, SHORTEST_PAUSE, LONGEST_PAUSE = 5.0, 10.0, 600.0
+FIRST_LINE, SHORTEST_PAUSE, MAX_PAUSE = 5.0, 10.0, 600.0
 """When the first line about mining is written, and the bounds of the pauses after it, in seconds."""
 
 RATE_SPAN = 10.0
@@ -115,7 +115,7 @@ class Plain:
             nonlocal due
             facts.learn(progress, aside)
             if progress.seconds >= due:
-                due = progress.seconds + min(max(SHORTEST_PAUSE, progress.seconds / 2), LONGEST_PAUSE)
+                due = progress.seconds + min(max(SHORTEST_PAUSE, progress.seconds / 2), MAX_PAUSE)
                 told = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.aside, *facts.outlook()]
                 say(f"fedslim: {doing} {shown_label(name)}: {', '.join(told)}")
 

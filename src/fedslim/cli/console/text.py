@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fedslim.format import brief, count, duration, number, printable, size
 
-__all__ = ["MOST_SHOWN", "brief", "count", "duration", "number", "printable", "shown_items", "shown_label", "size"]
+__all__ = ["MAX_SHOWN", "brief", "count", "duration", "number", "printable", "shown_items", "shown_label", "size"]
 
-MOST_SHOWN = 500
+MAX_SHOWN = 500
 """Characters of one label that a table shows; no label that was meant to be read is longer."""
 
 
 def shown_label(label: str) -> str:
     """A label for a table."""
-    return printable(label if len(label) <= MOST_SHOWN else label[: MOST_SHOWN - 1] + "…")
+    return printable(label if len(label) <= MAX_SHOWN else label[: MAX_SHOWN - 1] + "…")
 
 
 def shown_items(labels: tuple[str, ...]) -> str:
