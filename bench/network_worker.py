@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.partition import iid
 from fedslim.federated.simulation import prepare
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.network.in_process import FrameSent, MemoryFederation
+from fedslim.network.member import NetworkMember
+from fedslim.network.server import NetworkServer
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.transport.connecting import NetworkClient
-from fedslim.transport.memory import FrameSent, MemoryFederation
-from fedslim.transport.serving import NetworkServer
-from fedslim.transport.trust import client_context, make_trial, peer_name, server_context
+from fedslim.trust import client_context, make_demo_ca, peer_name, server_context
 from warm import every_kernel
 from wire import Clock, Teller, Values, serve
 from worker import loaded
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.transport.memory import Trace
+    from fedslim.network.in_process import Trace
 
 HOST = "127.0.0.1"
-SETTINGS = Settings("x", masked=True, most_transactions=1 << 40)
+SETTINGS = Settings("x", masked=True, max_transactions=1 << 40)
 
 
 class Sites:
@@ -53,10 +53,11 @@ class Sites:
         parts = iid(self.database, clients, seed=0).parts
         members = tuple(f"s{k:03}" for k in range(clients))
         self.sites = {
-            name: Site(part, members, SETTINGS, secret, vocabulary) for name, part in zip(members, parts, strict=True)
+            name: MemberInput(part, members, SETTINGS, secret, vocabulary)
+            for name, part in zip(members, parts, strict=True)
         }
         now = datetime.now(UTC)
-        trial = make_trial(folder / "trial", members, now=now)
+        trial = make_demo_ca(folder / "trial", members, now=now)
         self.server: SSLContext = server_context(trial.server, now=now)
         self.clients = {one.name: client_context(one, now=now) for one in trial.members}
 
@@ -92,7 +93,7 @@ class Sites:
             await asyncio.sleep(0.001)
         clients = [
             asyncio.create_task(
-                NetworkClient(ClientSession(name, site), self.clients[name], entropy=os.urandom).run(HOST, server.port)
+                NetworkMember(MemberSession(name, site), self.clients[name], entropy=os.urandom).run(HOST, server.port)
             )
             for name, site in self.sites.items()
         ]

@@ -23,7 +23,7 @@ FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.p
 
 WAITING = (
     *("test_processes", "test_hostile", "test_folder", "test_disk", "test_liveness", "test_chaos", "test_running"),
-    *("test_03_differencing", "test_network", "test_deployed", "test_interrupts", "test_simulate"),
+    *("test_03_differencing", "test_network", "test_deployment", "test_interrupts", "test_simulate"),
 )
 """Files whose tests start processes or wait for each other, and leave cores idle."""
 

@@ -9,12 +9,14 @@ import pytest
 from numba.core.caching import NullCache
 
 from fedslim import _jit
-from fedslim.cli import progress
-from fedslim.cli.progress import Plain
-from fedslim.cli.running import compiled
+from fedslim.algorithm1 import precompile as beside
+from fedslim.algorithm1.kernels import pairs
+from fedslim.algorithm1.kernels import ranking as merging
+from fedslim.cli.console import progress
+from fedslim.cli.console.progress import Plain
+from fedslim.cli.console.running import compiled
 from fedslim.federated.simulation import prepare
-from fedslim.mdl import beside
-from fedslim.mdl.kernels import book, merging, pairs
+from fedslim.mdl.kernels import array_table as book
 
 SOURCE = "def one(x):\n    return x + 1\n\n\ndef two(x):\n    return x + 2\n"
 
@@ -188,5 +190,5 @@ def test_the_second_process_compiles_what_the_first_one_asks_for():
     for group in beside.GROUPS.values():
         group()
     assert {(k.__module__, k.__name__): list(k.signatures) for k in kept} == before
-    assert before["fedslim.mdl.kernels.book", "try_remove"]
-    assert before["fedslim.mdl.kernels.merging", "take_in"]
+    assert before["fedslim.mdl.kernels.array_table", "try_remove"]
+    assert before["fedslim.algorithm1.kernels.ranking", "take_in"]

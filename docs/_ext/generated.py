@@ -25,9 +25,9 @@ COMMANDS = re.compile(r"^<!-- commands: (.+?) -->$", re.MULTILINE)
 KEYS = re.compile(r"^<!-- keys: (\w+) -->$", re.MULTILINE)
 
 DECLARATIONS = {
-    "federation": "fedslim.transport.config",
-    "policy": "fedslim.transport.policy",
-    "site": "fedslim.engines.sitefile",
+    "federation": "fedslim.settings.federation_file",
+    "policy": "fedslim.settings.policy",
+    "site": "fedslim.settings.site_file",
 }
 """The modules whose SECTIONS declare the keys of our TOML files."""
 

@@ -18,24 +18,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def _drop_stale_cache() -> None:
-    """Remove compiled kernels that are older than any source they may contain.
-
-    numba compares a cached function with the file it stands in, not with the files of the functions it calls. That is
-    enough for an installed package, whose files all change at once, and a trap for whoever edits one of them.
-    """
+def _newest_source() -> float:
+    """When any source was last changed that a compiled kernel may contain."""
     here = Path(__file__).parent
-    folders = (here / "mdl" / "kernels", here / "secagg")
-    sources = [here / "_jit.py", here / "mdl" / "objective.py", *(p for folder in folders for p in folder.glob("*.py"))]
-    newest = max(path.stat().st_mtime for path in sources)
-    for cached in (path for folder in folders for path in (folder / "__pycache__").glob("*.nb[ci]")):
+    sources = [here / "_jit.py", here / "mdl/objective.py", *here.glob("*/kernels.py"), *here.glob("*/kernels/*.py")]
+    return max(path.stat().st_mtime for path in sources)
+
+
+_NEWEST = _newest_source()
+_checked: set[Path] = set()
+
+
+def _drop_stale(folder: Path) -> None:
+    """Remove compiled kernels from a cache that are older than any source they may contain.
+
+    numba compares a cached function with the file it stands in, not with the files of the functions it calls, and
+    cannot even read an index that speaks of a class which has been renamed since.
+    """
+    if folder in _checked:
+        return
+    _checked.add(folder)
+    for cached in folder.glob("*.nb[ci]"):
         # Another process may be doing the same, and the folder may not be ours: then it is not ours to edit either.
         with suppress(OSError):
-            if cached.stat().st_mtime < newest:
+            if cached.stat().st_mtime < _NEWEST:
                 cached.unlink()
 
-
-_drop_stale_cache()
 
 # No parallel=True (it does not go with the cache: two cores are used by two databases in two threads) and no
 # fastmath: results must be the same to the last bit on every machine. Without numba's runtime (_nrt) a kernel can
@@ -49,6 +57,7 @@ def njit(function: Callable[..., Any]) -> Any:
     """Compile a kernel, and keep it for the next process where there is a place to keep it."""
     try:
         kernel = numba.njit(cache=True, **OPTIONS)(function)
+        _drop_stale(Path(kernel._cache.cache_path))  # noqa: SLF001  # beside the source, or among the user's files
     except RuntimeError:  # numba found no folder that it may write to
         kernel = numba.njit(**OPTIONS)(function)
     _kernels.append(kernel)
@@ -94,8 +103,8 @@ def at_first_compilation(act: Callable[[bool], None]) -> Iterator[None]:
 
 # -- a second process ------------------------------------------------------------------------------------------------
 
-HELPER = "fedslim.mdl.beside"
-LONGEST = 120.0
+HELPER = "fedslim.algorithm1.precompile"
+MAX_SECONDS = 120.0
 """Seconds to wait for it."""
 
 
@@ -122,7 +131,9 @@ class _Helper:
         with self._reading:
             if self._process is None or self._process.stdout is None:
                 return
-            patience = threading.Timer(LONGEST, self._process.kill)  # one that hangs is not waited for: we compile then
+            patience = threading.Timer(
+                MAX_SECONDS, self._process.kill
+            )  # one that hangs is not waited for: we compile then
             patience.start()
             try:
                 while group in self._groups and group not in self._done and (line := self._process.stdout.readline()):
@@ -152,7 +163,7 @@ _helper: _Helper | None = None
 
 @contextmanager
 def helped_with(*groups: str) -> Iterator[None]:
-    """Have a second process compile these groups of `mdl/beside.py`, should the block have anything to compile.
+    """Have a second process compile these groups of `precompile.py`, should the block have anything to compile.
 
     Numba compiles one function at a time in a process, and cores are many. Inside another such block, its process is
     the one.

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.partition import iid
-from fedslim.federated.deployed import Member, MemberTrust, Server
+from fedslim.federated.deployment import DeployedMember, DeployedServer, MemberTrust
 from fedslim.federated.loopback import HOST, Loopback
-from fedslim.protocol.client import ClientSession, Site
-from fedslim.transport.config import FederationFile
-from fedslim.transport.status import TAKING_PART
-from fedslim.transport.trust import Identity, client_context
+from fedslim.network.status import TAKING_PART
+from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.settings.federation_file import FederationFile
+from fedslim.trust import Identity, client_context
 
 MEMBERS = ("north", "south", "west")
 PATIENCE = 90.0
@@ -55,7 +55,7 @@ class Deployment:
         """A member's session, for an attacker who is that member."""
         trust = MemberTrust(self.file, self.identity(name))
         own = (self.files.sites[name], MEMBERS, self.file.settings(), self.secret, self.vocabulary)
-        return ClientSession(name, Site(*own, trust=trust))
+        return MemberSession(name, MemberInput(*own, trust=trust))
 
     def listening(self):
         """Start the server as a process and wait until it listens."""
@@ -75,13 +75,13 @@ class Deployment:
         file = self.file
         for who in ("server", *MEMBERS):
             self.files.out(who).mkdir(mode=0o700, exist_ok=True)
-        server = Server(file, self.identity("server"), self.files.out("server"), tell=lambda *_: None)
+        server = DeployedServer(file, self.identity("server"), self.files.out("server"), tell=lambda *_: None)
         tasks = [asyncio.create_task(server.run(host=HOST))]
         while not tasks[0].done() and (server.network is None or not server.network.port):  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # it is made within the task
         for name in MEMBERS:
             mine = (self.identity(name), self.files.sites[name], self.secret, self.vocabulary, self.files.out(name))
-            member = Member(file, *mine, audit=None, tell=lambda *_: None)
+            member = DeployedMember(file, *mine, audit=None, tell=lambda *_: None)
             tasks.append(asyncio.create_task(member.run(host=HOST)))
         try:
             yield server, tasks

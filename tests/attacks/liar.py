@@ -18,10 +18,10 @@ from typing import Self
 from loopback import BRISK, Loopback
 
 from fedslim.errors import FedslimError, LineError
+from fedslim.network.connection import hang_up, read_frame
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.trust import peer_name, server_context
-from fedslim.transport.wire import hang_up, read_frame
+from fedslim.trust import peer_name, server_context
 
 MEMBERS = ("a", "b", "c")
 RUN = b"the run of liars"
@@ -33,7 +33,7 @@ class Liar:
     def __init__(self, federation: Loopback) -> None:
         self.federation = federation
         self.joins: dict[str, m.Join] = {}
-        self.said: list[tuple[str, m.FromClient]] = []  # everything that members said
+        self.said: list[tuple[str, m.FromMember]] = []  # everything that members said
         self._lines = {}
         self._inbox = {name: asyncio.Queue() for name in federation.members}
         self._members: dict[str, asyncio.Task] = {}
@@ -59,7 +59,7 @@ class Liar:
         try:
             while True:
                 data = await read_frame(reader, within=BRISK.frame)
-                message = framing.from_client(data[framing.PREFIX_BYTES :])
+                message = framing.from_member(data[framing.PREFIX_BYTES :])
                 self.said.append((name, message))
                 await self._inbox[name].put(message)
         except (LineError, FedslimError, OSError):
@@ -83,7 +83,7 @@ class Liar:
             self._lines[name].write(framing.to_bytes(message).data)
         await self._lines[name].drain()
 
-    async def hear(self, name: str, within: float = 10.0) -> m.FromClient | None:
+    async def hear(self, name: str, within: float = 10.0) -> m.FromMember | None:
         """What a member says next; None when it hangs up."""
         async with asyncio.timeout(within):
             return await self._inbox[name].get()
@@ -110,7 +110,7 @@ class Liar:
         }
         return m.Roster(**made | chosen)
 
-    def answers(self) -> list[m.FromClient]:
+    def answers(self) -> list[m.FromMember]:
         """All that members said after joining and confirming: what an attacker is after."""
         polite = (m.Join, m.Confirm, m.Abort)
         return [message for _, message in self.said if not isinstance(message, polite)]

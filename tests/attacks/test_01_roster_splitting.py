@@ -128,7 +128,7 @@ def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(varia
         client.receive(m.Confirmed(0, [digest] * 3))
         ask = m.Ask(0, 0, [], [m.WantSupports()]) if variant == "x" else m.AskIndexedUsages(0, 0)
         replies[name] = client.receive(ask)
-    ring = Ring.for_sums_up_to(sites["a"].settings.most_transactions)
+    ring = Ring.for_sums_up_to(sites["a"].settings.max_transactions)
     length = 2 * len(union) + 1
     words = summed(replies, ring.words(length))
     with pytest.raises(RingError):
@@ -158,7 +158,7 @@ def test_the_same_run_with_one_roster_for_all_is_answered(federation):
             return {name: await liar.hear(name) for name in MEMBERS}, len(ids) // m.ID_BYTES
 
     replies, items = asyncio.run(attack())
-    ring = Ring.for_sums_up_to(federation.file.limits.most_transactions)
+    ring = Ring.for_sums_up_to(federation.file.limits.max_transactions)
     sums = ring.read(summed(replies, ring.words(items + 1)), length=items + 1)
     assert int(sums[-1]) == federation.database.transactions
 

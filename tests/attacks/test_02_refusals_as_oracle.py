@@ -1,6 +1,6 @@
 """Attack 2, high, by the server: refusals are an oracle.
 
-With the other members absent, the server replayed their old signed keys to one member, varied `most_transactions`, and
+With the other members absent, the server replayed their old signed keys to one member, varied `max_transactions`, and
 learned from refusals the exact number of its transactions in 16 connections. `bits` bracketed the support of any
 itemset; a short `length` told whether co-occurrences exist.
 """
@@ -58,7 +58,7 @@ def refusal(session, settings, joins):
     try:
         return type(session.receive(roster)).__name__
     except FedslimError as error:
-        return str(error).replace(str(settings.most_transactions), "N")
+        return str(error).replace(str(settings.max_transactions), "N")
 
 
 def test_what_a_member_says_to_other_settings_does_not_depend_on_how_many_transactions_it_has(federation):
@@ -67,7 +67,7 @@ def test_what_a_member_says_to_other_settings_does_not_depend_on_how_many_transa
     size = federation.parts["a"].transactions
     said = set()
     for most in (3, 3 * size - 1, 3 * size, 3 * size + 1, 1 << 47):
-        said.add(refusal(federation.session("a"), msgspec.structs.replace(agreed, most_transactions=most), joins))
+        said.add(refusal(federation.session("a"), msgspec.structs.replace(agreed, max_transactions=most), joins))
     assert len(said) == 1
     assert refusal(federation.session("a"), agreed, joins) == "Confirm"
 

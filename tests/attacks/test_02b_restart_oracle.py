@@ -24,20 +24,20 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError
-from fedslim.federated.deployed import Member, MemberTrust
+from fedslim.federated.deployment import DeployedMember, MemberTrust
 from fedslim.federated.simulation import prepare
+from fedslim.network.connection import hang_up, read_frame
+from fedslim.network.status import TAKING_PART
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.events import Send
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
-from fedslim.transport import guard as guarding
-from fedslim.transport.config import write_template
-from fedslim.transport.guard import Guard
-from fedslim.transport.policy import SitePolicy
-from fedslim.transport.status import TAKING_PART
-from fedslim.transport.trust import make_trial, server_context
-from fedslim.transport.wire import hang_up, read_frame
+from fedslim.safeguards import guard as guarding
+from fedslim.safeguards.guard import Guard
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import SitePolicy
+from fedslim.trust import make_demo_ca, server_context
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -68,15 +68,15 @@ class LyingServer:
         self.most, self.answers = 1 << 40, []
 
     async def talk(self, reader, writer):
-        join = framing.from_client((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
-        settings = msgspec.structs.replace(self.file.settings(), most_transactions=self.most)
+        join = framing.from_member((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
+        settings = msgspec.structs.replace(self.file.settings(), max_transactions=self.most)
         session = ServerSession(MEMBERS, settings, run=os.urandom(16))
         for name, message in {"north": join, **self.old}.items():
             for output in session.receive(name, message, 0.0):
                 if isinstance(output, Send) and "north" in output.to:
                     writer.write(framing.to_bytes(output.message).data)
         await writer.drain()
-        answer = framing.from_client((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
+        answer = framing.from_member((await read_frame(reader, within=5.0))[framing.PREFIX_BYTES :])
         self.answers.append(type(answer))
         writer.write(framing.to_bytes(m.Abort("come again")).data)
         await hang_up(writer)
@@ -86,7 +86,7 @@ class LyingServer:
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("oracle")
     prepare("x")
-    trial = make_trial(folder / "trust", MEMBERS, now=datetime.now(UTC))
+    trial = make_demo_ca(folder / "trust", MEMBERS, now=datetime.now(UTC))
     chosen = {"items.vocabulary_digest": AGREED.digest.hex()}
     file = write_template(folder / "federation.toml", "oracle", MEMBERS, chosen=chosen)
     sites = dict(zip(MEMBERS, iid(load("encounters").take(range(300)), 3, seed=0).parts, strict=True))
@@ -104,8 +104,8 @@ def probed(place, folder, clock, monkeypatch, choose):
     old = {}
     for name in MEMBERS[1:]:
         trust = MemberTrust(file, identity(place, name))
-        site = Site(place.sites[name], MEMBERS, file.settings(), SECRET, AGREED, trust=trust)
-        old[name] = ClientSession(name, site).join(os.urandom(32))
+        site = MemberInput(place.sites[name], MEMBERS, file.settings(), SECRET, AGREED, trust=trust)
+        old[name] = MemberSession(name, site).join(os.urandom(32))
     server = LyingServer(file, old)
     when = []
 
@@ -122,7 +122,7 @@ def probed(place, folder, clock, monkeypatch, choose):
                 out = folder / f"out-{number}"  # what counts is beside the ledger, wherever results go
                 out.mkdir()
                 mine = (identity(place, "north"), place.sites["north"], SECRET, AGREED, out)
-                member = Member(file, *mine, audit=None, tell=lambda _text: None, guard=guard)
+                member = DeployedMember(file, *mine, audit=None, tell=lambda _text: None, guard=guard)
                 with pytest.raises(FedslimError):
                     await member.run(host="localhost", port=port)
                 when.append(clock.passed)

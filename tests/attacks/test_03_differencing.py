@@ -22,14 +22,14 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import LedgerError
 from fedslim.federated import simulate
-from fedslim.federated.deployed import Member
+from fedslim.federated.deployment import DeployedMember
 from fedslim.federated.loopback import HOST, Loopback
 from fedslim.federated.simulation import prepare
-from fedslim.transport.answered import Snapshot
-from fedslim.transport.config import FederationFile, write_template
-from fedslim.transport.guard import Guard
-from fedslim.transport.policy import SitePolicy
-from fedslim.transport.trust import Identity
+from fedslim.safeguards.guard import Guard
+from fedslim.safeguards.ledger import Snapshot
+from fedslim.settings.federation_file import FederationFile, write_template
+from fedslim.settings.policy import SitePolicy
+from fedslim.trust import Identity
 
 FOUR, THREE = ("a", "b", "c", "d"), ("a", "b", "c")
 PATIENCE = 120.0
@@ -114,7 +114,9 @@ def test_so_does_a_member_in_a_program_of_its_own(answered, sites, tmp_path):
     own = identity_of(answered, "a")
     guard = Guard(SitePolicy.find(answered.folder / "trust" / "a"), file, tell=lambda _text: None)
     with pytest.raises(LedgerError, match="the counts of 'd' alone"):
-        Member(file, own, sites["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard)
+        DeployedMember(
+            file, own, sites["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard
+        )
 
 
 def test_another_order_of_the_rows_is_no_way_around_it(sites):

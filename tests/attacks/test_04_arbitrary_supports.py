@@ -51,7 +51,7 @@ def test_supports_of_the_table_are_told_once_and_end_the_search():
         [
             ([m.WantRows([0], b"\x08")], ()),
             ([m.WantInsertion(ITEMS, (0, 1), 5, 9, 0, keep=True)], ()),
-            ([m.WantFinal(40)], [m.Insert(ITEMS, (0, 1), 5)]),
+            ([m.WantFinal(40)], [m.InsertUnion(ITEMS, (0, 1), 5)]),
             ([m.WantSupports()], ()),
         ],
         2,

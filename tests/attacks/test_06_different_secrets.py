@@ -15,7 +15,7 @@ from fedslim.cli import main
 from fedslim.data import ItemSecret
 from fedslim.errors import ConfigurationError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
-from fedslim.transport.config import FederationFile, write_template
+from fedslim.settings.federation_file import FederationFile, write_template
 from wire import SECRET, Line, databases, sites_of
 
 OTHER = ItemSecret.from_random(bytes(32))

@@ -17,8 +17,8 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.federated.simulation import simulate
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.protocol.wants import FinalCounts
-from fedslim.protocol.x import ServerVariant
+from fedslim.protocol.x import XServer
+from fedslim.protocol.x_queries import FinalCounts
 
 SMALLEST = 5
 NETWORK = {"min_count": SMALLEST, "min_members_with": 2}
@@ -46,14 +46,14 @@ def counts_in(value):
 def sums_seen(monkeypatch, database, **chosen):
     """The table of a run, and the sums other than 0 that the server saw on the way to it."""
     seen = []
-    read = ServerVariant._round
+    read = XServer._round
 
     def watched(self, wants):
         readings = yield from read(self, wants)
         seen.extend(count for reading in readings for count in counts_in(reading))
         return readings
 
-    monkeypatch.setattr(ServerVariant, "_round", watched)
+    monkeypatch.setattr(XServer, "_round", watched)
     table = simulate(iid(database, 3, seed=0), **chosen).table
     return table, np.array([count for count in seen if count])
 
@@ -71,14 +71,14 @@ def test_no_published_count_is_below_the_smallest():
 
 def test_no_row_of_an_element_that_is_used_too_rarely_is_asked_for(monkeypatch):
     asked = []
-    rows = ServerVariant._wants
+    rows = XServer._wants
 
     def watched(self, question):
         if type(question).__name__ == "CoUsages":
             asked.extend(self.search.usages[list(question.slots)].tolist())
         return rows(self, question)
 
-    monkeypatch.setattr(ServerVariant, "_wants", watched)
+    monkeypatch.setattr(XServer, "_wants", watched)
     simulate(iid(load("encounters"), 3, seed=0), **NETWORK)
     assert min(asked) >= SMALLEST
 

@@ -15,9 +15,9 @@ import json
 import pytest
 
 from fedslim.cli import main
-from fedslim.transport.config import FederationFile, write_template
-from fedslim.transport.policy import SitePolicy, write_policy
-from fedslim.transport.weaknesses import weaknesses
+from fedslim.settings.federation_file import FederationFile, write_template
+from fedslim.settings.policy import SitePolicy, write_policy
+from fedslim.settings.weaknesses import weaknesses
 
 PRINT = "0123456789abcdef"
 ITEMS = {"items.secret_fingerprint": PRINT}

@@ -14,22 +14,19 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import pytest
+from deployment import PATIENCE, Deployment
 
-from fedslim.cli.logs import teller
+from fedslim.cli.console.logs import teller
 from fedslim.errors import FrameError
 from fedslim.federated.loopback import HOST
+from fedslim.network.status import ASKING, PREFIX_BYTES
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.config import Log
-from fedslim.transport.status import ASKING, PREFIX_BYTES
-from fedslim.transport.trust import server_context
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deployment import PATIENCE, Deployment
+from fedslim.settings.federation_file import Log
+from fedslim.trust import server_context
 
 FORGED = "2026-01-01 00:00:00,000 INFO all is ok"
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ \S.*")
@@ -74,10 +71,10 @@ def test_a_version_is_letters_digits_dots_and_signs(deployment, software):
     join = deployment.session("west").join(bytes(32))
     forged = framing.to_bytes(msgspec.structs.replace(join, software=software)).data
     with pytest.raises(FrameError, match="no message we know: Expected `str` "):
-        framing.from_client(forged[framing.PREFIX_BYTES :])
+        framing.from_member(forged[framing.PREFIX_BYTES :])
     for good in (join.software, "0.2.dev1+g1a2B3c", "1.0-rc1", ""):
         data = framing.to_bytes(msgspec.structs.replace(join, software=good)).data
-        assert framing.from_client(data[framing.PREFIX_BYTES :]).software == good
+        assert framing.from_member(data[framing.PREFIX_BYTES :]).software == good
 
 
 def test_whatever_is_told_is_one_harmless_line(tmp_path, capsys):

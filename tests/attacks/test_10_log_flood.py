@@ -8,17 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from deployment import PATIENCE, Deployment
 
 from fedslim.federated.loopback import HOST
-from fedslim.transport import serving
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deployment import PATIENCE, Deployment
+from fedslim.network import server as serving
 
 SECONDS = 2.0
 GARBAGE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -10,18 +10,15 @@ import asyncio
 import json
 import sys
 import zlib
-from pathlib import Path
 
 import msgspec
 import pytest
-
-from fedslim.federated.deployed import MEMBER_JOURNAL
-from fedslim.protocol import messages as m
-from fedslim.transport.journal import Journal
-from fedslim.transport.recording import told, told_record
-
-sys.path.insert(0, str(Path(__file__).parent))
 from deployment import PATIENCE, Deployment
+
+from fedslim.federated.deployment import MEMBER_JOURNAL
+from fedslim.network.journal import Journal
+from fedslim.network.journal_records import told, told_record
+from fedslim.protocol import messages as m
 
 EXTRA = 1000
 """Transactions that the forged table has more than the true one."""

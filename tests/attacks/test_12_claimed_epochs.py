@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from fedslim.errors import ProtocolError
-from fedslim.protocol.client import ClientSession
-from fedslim.protocol.gathering import MOST_LOST_EPOCHS
+from fedslim.protocol.gathering import MAX_LOST_EPOCHS
+from fedslim.protocol.member import MemberSession
 from wire import databases, entropy_of, server_for, sites_of
 
 NAMED = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5, "c": ["cd"] * 2})
@@ -25,17 +25,17 @@ def restarted(epoch):
 
 
 def join(name, epoch):
-    session = ClientSession(name, sites_of(NAMED)[name])
+    session = MemberSession(name, sites_of(NAMED)[name])
     return msgspec.structs.replace(session.join(entropy_of(name)(32)), run=b"the run of tests", epoch=epoch, position=1)
 
 
-@pytest.mark.parametrize("epoch", [65_535, 60_000, 3 + MOST_LOST_EPOCHS + 2])
+@pytest.mark.parametrize("epoch", [65_535, 60_000, 3 + MAX_LOST_EPOCHS + 2])
 def test_an_epoch_far_ahead_is_refused_after_a_restart(epoch):
     with pytest.raises(ProtocolError, match="there was none after 3"):
         restarted(3).receive("a", join("a", epoch), 0.0)
 
 
-@pytest.mark.parametrize("epoch", [1, 3, 4, 3 + MOST_LOST_EPOCHS + 1])
+@pytest.mark.parametrize("epoch", [1, 3, 4, 3 + MAX_LOST_EPOCHS + 1])
 def test_the_epochs_that_a_killed_server_may_have_begun_are_believed(epoch):
     """The records of the last ones can be lost with the disk."""
     server = restarted(3)

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
+from deployment import PATIENCE, Deployment
 
 from fedslim.federated.loopback import HOST
-from fedslim.transport import status
-from fedslim.transport.trust import client_context
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deployment import PATIENCE, Deployment
+from fedslim.network import status
+from fedslim.trust import client_context
 
 
 @pytest.fixture

@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from pathlib import Path
 
 import pytest
+from deployment import MEMBERS, Deployment
 
 from fedslim.mdl.codetable import CodeTable
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deployment import MEMBERS, Deployment
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of POSIX")
 

@@ -15,10 +15,10 @@ import pytest
 from liar import MEMBERS, Liar, Loopback
 
 from fedslim.errors import ProtocolError
+from fedslim.network.journal import Journal
+from fedslim.network.journal_records import told
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession
-from fedslim.transport.journal import Journal
-from fedslim.transport.recording import told
+from fedslim.protocol.member import MemberSession
 from wire import Line, of_numbers, sprinkled
 
 KEY = bytes(32)
@@ -36,7 +36,7 @@ def test_a_member_that_comes_back_answers_nothing_before_it_has_confirmed(varian
 
     while not line.clients["s000"].position:
         line.step(down=record)
-    back = ClientSession("s000", line.clients["s000"]._site)
+    back = MemberSession("s000", line.clients["s000"]._site)
     back.replay(heard)
     assert back.position == 1
     back.join(os.urandom(32))

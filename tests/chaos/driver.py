@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "transport"))  # for whoever runs this as a program
+sys.path.insert(0, str(Path(__file__).parents[1] / "network"))  # for whoever runs this as a program
 from faults import ANY_TIME, ANYBODY, BEAT, DELAY, KINDS, MEMBER, NOBODY, SERVER, Faults, records_in
 from processes import PATIENCE, Federation
 
@@ -31,7 +31,7 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.federated.folder import FINISHED
 from fedslim.federated.simulation import prepare, simulate
-from fedslim.transport import recording
+from fedslim.network import journal_records as recording
 
 NAMES = ("north", "south", "west", "east", "centre")
 GRACE = 40.0  # for four processes to start on a machine that does other things as well

@@ -17,7 +17,7 @@ from processes import CRAWLING, PATIENCE, WHOLE
 
 from fedslim.federated.folder import LOCK
 from fedslim.federated.loopback import HOST, free_port
-from fedslim.transport.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC
+from fedslim.network.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC
 
 BEAT = 0.7  # seconds
 DELAY = 0.02  # of the relay, a round: so that there are rounds left when somebody has started again

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedslim.cli import main, progress
+from fedslim.cli import main
+from fedslim.cli.console import progress
 
 COMMAND = (sys.executable, "-m", "fedslim")
 PATIENCE = 180.0
@@ -77,7 +78,8 @@ def loaded_by():
     """The names of the packages that a successful command loads, in a process of its own."""
     code = """
 import sys
-from fedslim.cli import main, progress
+from fedslim.cli import main
+from fedslim.cli.console import progress
 code = main(sys.argv[1:])
 print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 sys.exit(code)

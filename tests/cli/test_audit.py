@@ -8,7 +8,7 @@ import pytest
 
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.audit import AuditLog
+from fedslim.safeguards.audit import AuditLog
 
 
 @pytest.fixture

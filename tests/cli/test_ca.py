@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fedslim.cli import ca, passphrases
-from fedslim.transport.config import FederationFile
-from fedslim.transport.trust import Identity, client_context, read_trust, server_context
+from fedslim.cli.commands import ca
+from fedslim.cli.console import passphrases
+from fedslim.settings.federation_file import FederationFile
+from fedslim.trust import Identity, client_context, read_trust, server_context
 
 WORDS = "seven purple hedgehogs"
 DIGITS = "[0-9a-f]{64}"
@@ -54,7 +55,7 @@ def later(monkeypatch):
     def pass_by(days):
         now = datetime.now(UTC) + timedelta(days=days, hours=1)
         monkeypatch.setattr(ca, "moment", lambda: now)
-        monkeypatch.setattr("fedslim.cli.enroll.moment", lambda: now)
+        monkeypatch.setattr("fedslim.cli.commands.enroll.moment", lambda: now)
 
     return pass_by
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from fedslim.cli import federation
+from fedslim.cli.commands import federation
 from fedslim.data import ItemSecret, Vocabulary
-from fedslim.transport import config
-from fedslim.transport.config import FederationFile
+from fedslim.settings import federation_file as config
+from fedslim.settings.federation_file import FederationFile
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fedslim import __version__
-from fedslim.cli import mine
+from fedslim.cli.commands import mine
 from fedslim.mdl import effort
 
 MINE_OPTIONS = (

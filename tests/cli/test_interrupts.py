@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from fedslim.cli.interrupts import interrupts_kept
+from fedslim.cli.console.interrupts import interrupts_kept
 from fedslim.mdl.codetable import CodeTable
 
 LONG = "accidents-like:40000"

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fedslim.transport.answered import AnswerLedger, Snapshot
-from fedslim.transport.config import write_template
-from fedslim.transport.policy import write_policy
+from fedslim.safeguards.ledger import AnswerLedger, Snapshot
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import write_policy
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 DATA, OTHER = Snapshot("ab" * 32, 850), Snapshot("cd" * 32, 851)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from fedslim.cli import logs
-from fedslim.cli.logs import teller
+from fedslim.cli.console import logs
+from fedslim.cli.console.logs import teller
 from fedslim.errors import ParameterError
-from fedslim.transport.config import FederationFile, Log, write_template
+from fedslim.settings.federation_file import FederationFile, Log, write_template
 
 
 @pytest.fixture(autouse=True)

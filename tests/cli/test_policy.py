@@ -5,8 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from fedslim.transport.config import write_template
-from fedslim.transport.policy import SECTIONS, SitePolicy, write_policy
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import SECTIONS, SitePolicy, write_policy
 
 ITEMS = {"items.vocabulary_digest": "0" * 64}
 

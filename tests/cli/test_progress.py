@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
-from fedslim.cli import progress as shown
-from fedslim.cli.progress import Facts, Lively, Plain, Silent, reporter
+from fedslim.cli.console import progress as shown
+from fedslim.cli.console.progress import Lively, Plain, ProgressFacts, Silent, reporter
 from fedslim.mdl.driver import Progress, Stop
 
 
@@ -28,7 +28,7 @@ def screen():
 
 
 def test_a_report_becomes_phrases():
-    facts = Facts()
+    facts = ProgressFacts()
     facts.learn(at(1.0))
     facts.learn(at(2.0, accepted=114, itemsets=90))
     assert facts.policy() == []
@@ -37,7 +37,7 @@ def test_a_report_becomes_phrases():
 
 
 def test_what_comes_beside_a_report_has_a_line_of_its_own():
-    facts = Facts()
+    facts = ProgressFacts()
     facts.learn(at(1.0), ["384 rounds", "1.65 MB sent"])
     assert [line[0] for line in facts.lines()] == ["12 itemsets", "384 rounds", "best candidate now 1,234.6 bits"]
     facts.learn(at(2.0))
@@ -45,26 +45,26 @@ def test_what_comes_beside_a_report_has_a_line_of_its_own():
 
 
 def test_nothing_is_said_before_the_first_report():
-    facts = Facts()
+    facts = ProgressFacts()
     assert (facts.policy(), facts.found(), facts.outlook()) == ([], [], [])
 
 
 def test_what_is_not_known_is_left_out():
-    facts = Facts()
+    facts = ProgressFacts()
     facts.learn(at(1.0, best_gain=math.inf, remaining=None))
     assert facts.outlook() == []
     assert facts.found() == ["12 itemsets", "1,500 candidates tried", "L% 31.82"]
 
 
 def test_the_rate_is_the_present_one():
-    facts = Facts()
+    facts = ProgressFacts()
     for second in range(101):
         facts.learn(at(float(second), accepted=100 * min(second, 50) + max(0, second - 50)))
     assert "1.0 a second" in facts.found()
 
 
 def test_each_policy_has_a_rate_of_its_own():
-    facts = Facts()
+    facts = ProgressFacts()
     facts.learn(at(1.0, policies=4, accepted=1000))
     facts.learn(at(2.0, policies=4, policy=2, accepted=0))
     facts.learn(at(3.0, policies=4, policy=2, accepted=20))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import sys
 from pathlib import Path
 
 import pytest
+from deployment import Deployment
 
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.policy import write_policy
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attacks"))
-from deployment import Deployment
+from fedslim.settings.policy import write_policy
 
 
 @pytest.fixture(scope="module")

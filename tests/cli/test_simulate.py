@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedslim.cli import demo
-from fedslim.cli.simulate import Variant
+from fedslim.cli.commands import demo
+from fedslim.cli.commands.simulate import Variant
 from fedslim.errors import WriteError
 from fedslim.federated import SCHEMES
 from fedslim.federated.records import load_run

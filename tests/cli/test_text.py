@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedslim.cli.text import MOST_SHOWN, brief, count, duration, number, printable, shown_items, shown_label, size
+from fedslim.cli.console.text import (
+    MAX_SHOWN,
+    brief,
+    count,
+    duration,
+    number,
+    printable,
+    shown_items,
+    shown_label,
+    size,
+)
 
 
 @given(st.text(st.characters(codec=None)))
@@ -34,8 +44,8 @@ def test_marks_of_direction_are_replaced(mark):
 
 
 def test_a_label_without_end_is_cut():
-    assert len(shown_label("x" * 10**7)) == MOST_SHOWN
-    assert shown_label("x" * MOST_SHOWN) == "x" * MOST_SHOWN
+    assert len(shown_label("x" * 10**7)) == MAX_SHOWN
+    assert shown_label("x" * MAX_SHOWN) == "x" * MAX_SHOWN
 
 
 def test_items_with_commas_are_told_apart():

@@ -285,14 +285,14 @@ def test_the_secret_is_not_taken_for_a_vocabulary(tmp_path):
 
 def test_a_file_that_is_too_large_is_not_decoded(write, monkeypatch):
     path = write("v.json", content(items=range(20)))
-    monkeypatch.setattr(vocabulary, "MOST_ITEMS", 20)
+    monkeypatch.setattr(vocabulary, "MAX_ITEMS", 20)
     assert len(Vocabulary.read(path)) == 20
     with pytest.raises(DataError, match="items: there are 21, and a vocabulary has at most 20"):
         Vocabulary.of(list(map(str, range(21))), SECRET)
-    monkeypatch.setattr(vocabulary, "MOST_ITEMS", 10)
+    monkeypatch.setattr(vocabulary, "MAX_ITEMS", 10)
     with pytest.raises(DataError, match="more than 10 items"):
         Vocabulary.read(path)
-    monkeypatch.setattr(vocabulary, "MOST_BYTES", 300)
+    monkeypatch.setattr(vocabulary, "MAX_BYTES", 300)
     with pytest.raises(DataError, match="larger than 300 bytes"):
         Vocabulary.read(path)
 

@@ -12,17 +12,17 @@ import pytest
 
 from fedslim.engines import exchange as room
 from fedslim.engines.exchange import WORKING, Broken, Collected
-from fedslim.engines.serving import STOP, Serving
+from fedslim.engines.member import SiteMember
+from fedslim.engines.server import STOP, Serving
 from fedslim.engines.simulator import prepare_folder
-from fedslim.engines.site import SiteMember
 from fedslim.errors import RunError
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.answered import AnswerLedger
+from fedslim.safeguards.ledger import AnswerLedger
 
-MOST_CALLS = 5_000
+MAX_CALLS = 5_000
 """Many times what a run takes."""
 
 
@@ -43,7 +43,7 @@ class Sites:
     def call(self, frames, within):
         assert within > 0
         self.calls += 1
-        assert self.calls < MOST_CALLS, "it does not come to an end"
+        assert self.calls < MAX_CALLS, "it does not come to an end"
         replies, failures = {}, {}
         for name, frame in frames.items():
             try:
@@ -110,7 +110,7 @@ def test_a_site_writes_down_what_it_answers_before_the_first_answer(tmp_path, ho
 
     def watch(frame, answer):
         reply = answer(frame)
-        if reply and isinstance(framing.from_client(reply[framing.PREFIX_BYTES :]), m.Masked):
+        if reply and isinstance(framing.from_member(reply[framing.PREFIX_BYTES :]), m.Masked):
             seen.append(len(ledger.entries().answers))
         return reply
 
@@ -130,7 +130,7 @@ def test_a_site_that_cannot_write_its_ledger_answers_nothing(tmp_path, hospitals
         if frame:
             (tmp_path / "sites" / "west" / "policy.toml").parent.joinpath("ledger.json").mkdir(exist_ok=True)
         reply = answer(frame)
-        said.append(framing.from_client(reply[framing.PREFIX_BYTES :]) if reply else None)
+        said.append(framing.from_member(reply[framing.PREFIX_BYTES :]) if reply else None)
         return reply
 
     sites.meddle["west"] = full

@@ -8,10 +8,10 @@ import pytest
 
 from fedslim.cli import main
 from fedslim.engines.job import AT_SITE, allow, write_job
-from fedslim.engines.sitefile import SiteFile
 from fedslim.errors import ConfigurationError, DataError
-from fedslim.transport.config import write_template
-from fedslim.transport.policy import SitePolicy
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import SitePolicy
+from fedslim.settings.site_file import SiteFile
 
 ITEMS = {"items.secret_fingerprint": "0" * 16}
 

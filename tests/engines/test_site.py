@@ -14,15 +14,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fedslim.engines.exchange import JOIN, WORKING
-from fedslim.engines.kit import KitCheck, KitTrust
+from fedslim.engines.member import SiteMember
 from fedslim.engines.simulator import prepare_folder
-from fedslim.engines.site import SiteMember
-from fedslim.engines.sitefile import SiteFile, write_site_file
+from fedslim.engines.startup_kit import KitCheck, KitTrust
 from fedslim.errors import CertificateError, ConfigurationError, DataError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.transport.answered import AnswerLedger, Snapshot
-from fedslim.transport.trust import Statement
+from fedslim.safeguards.ledger import AnswerLedger, Snapshot
+from fedslim.settings.site_file import SiteFile, write_site_file
+from fedslim.trust import Statement
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def place(tmp_path, hospitals):
         def joined(self, **more):
             member = self.member(**more)
             try:
-                return framing.from_client(member.answer(JOIN)[4:])
+                return framing.from_member(member.answer(JOIN)[4:])
             finally:
                 member.close()
 
@@ -123,7 +123,7 @@ def test_what_the_server_says_forges_no_line_in_the_log_of_a_site(place):
 
 def test_nothing_is_answered_before_the_site_was_asked_to_join(place):
     member = place.member()
-    said = framing.from_client(member.answer(framing.to_bytes(m.AskUsages(1)).data)[4:])
+    said = framing.from_member(member.answer(framing.to_bytes(m.AskUsages(1)).data)[4:])
     end = member.answer(framing.to_bytes(m.Abort("over")).data)
     member.close()
     assert isinstance(said, m.Abort)
@@ -137,7 +137,7 @@ def test_bytes_that_are_no_frame_are_refused(place, frame):
     member.answer(JOIN)
     said = member.answer(frame)
     member.close()
-    assert isinstance(framing.from_client(said[4:]), m.Join if frame == WORKING else m.Abort)
+    assert isinstance(framing.from_member(said[4:]), m.Join if frame == WORKING else m.Abort)
 
 
 def test_a_sites_file_has_every_key_and_reads_back(tmp_path):
@@ -164,11 +164,11 @@ def test_a_file_of_an_older_release_says_where_its_permissions_go(tmp_path):
 def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
     """Also in the same job: a server could otherwise try one roster after the other, and learn from each refusal."""
     member = place.member()
-    join = framing.from_client(member.answer(JOIN)[4:])
+    join = framing.from_member(member.answer(JOIN)[4:])
     assert isinstance(join, m.Join)
     keys = [join.key, bytes(32)]
     roster = m.Roster(bytes(16), place.federation.settings(), ["north", "nobody"], keys, b"", 0, [b""] * 2, 0)
-    said = [framing.from_client(member.answer(frame)[4:]) for frame in (framing.to_bytes(roster).data, JOIN, JOIN)]
+    said = [framing.from_member(member.answer(frame)[4:]) for frame in (framing.to_bytes(roster).data, JOIN, JOIN)]
     member.close()
     assert "with others it shares nothing" in said[0].reason
     for again in (*said[1:], place.joined()):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedslim.cli.experiment import Name
+from fedslim.cli.commands.experiment import Name
 from fedslim.errors import ParameterError
 from fedslim.experiments import EXPERIMENTS, Cell, Setting, resolve
 from fedslim.experiments.declarations import STAND_INS, VARIANTS

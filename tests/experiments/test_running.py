@@ -15,10 +15,10 @@ import pytest
 
 from fedslim.errors import InputError
 from fedslim.experiments import EXPERIMENTS, Cell, Setting, Store
-from fedslim.experiments.declarations import Column
-from fedslim.experiments.running import Runner, State
+from fedslim.experiments.declarations import FigureColumn
+from fedslim.experiments.running import CellState, Runner
 from fedslim.experiments.tables import (
-    Outcome,
+    CellOutcome,
     ResultTable,
     _difference,
     as_markdown,
@@ -295,7 +295,7 @@ def test_one_place_comes_first_whichever_variant_was_run(ran):
 def test_a_difference_is_that_of_the_figures_shown(ran, monkeypatch):
     """Two seeds may have 259 and 260 itemsets; what is shown is 260, and the paper's 255 from that is 5."""
     store = ran[0]
-    monkeypatch.setattr(Outcome, "mean", lambda _self, name: 259.5 if name == "itemsets" else 1.0)
+    monkeypatch.setattr(CellOutcome, "mean", lambda _self, name: 259.5 if name == "itemsets" else 1.0)
     cell = Cell("ionosphere", Setting(), 0, "sa")
     monkeypatch.setattr(Store, "look", lambda _self, _cell: ran[0].load(CELLS[1]))
     rows = tabulate(EXPERIMENTS["iid"], [cell], store).rows
@@ -375,18 +375,18 @@ def test_a_budget_is_a_part_of_the_seconds_of_the_run():
 
 def test_the_time_left_is_that_of_the_cells_that_are_to_be_run():
     """Ten cells, four of them kept: two were run in ten seconds, and four are left."""
-    state = State(10, done=1, kept=4, failed=1, began=time.monotonic() - 10.0)
+    state = CellState(10, done=1, kept=4, failed=1, began=time.monotonic() - 10.0)
     assert 1.5 < state.remaining / state.seconds < 2.5
-    assert State(10, kept=4).remaining is None
+    assert CellState(10, kept=4).remaining is None
 
 
 def test_bytes_are_compared_by_how_many_times():
-    column = Column("bytes_total", "BT", 0, "bytes")
+    column = FigureColumn("bytes_total", "BT", 0, "bytes")
     found = [
         _difference(column, ours, papers) for ours, papers in ((10.0, 40.0), (400.0, 10.0), (5.0, 5.0), (0.0, 5.0))
     ]
     assert found == ["4.0× less", "40× more", "1.0× less", ""]
-    assert _difference(Column("f1", "F1", 2), 0.5, 0.75) == "−0.25"
+    assert _difference(FigureColumn("f1", "F1", 2), 0.5, 0.75) == "−0.25"
 
 
 def test_a_bar_in_a_cell_is_no_end_of_it():

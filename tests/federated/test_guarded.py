@@ -15,17 +15,17 @@ from fedslim.data import Vocabulary, load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import ProtocolError, RunError, WriteError
-from fedslim.federated.deployed import MEMBER_JOURNAL, Member, Server
+from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember, DeployedServer
 from fedslim.federated.loopback import Loopback
 from fedslim.federated.simulation import prepare, simulate
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import messages as m
-from fedslim.transport.answered import AnswerLedger
-from fedslim.transport.config import FederationFile, write_template
-from fedslim.transport.guard import Guard
-from fedslim.transport.policy import SitePolicy, write_policy
-from fedslim.transport.refusals import Refusals
-from fedslim.transport.trust import make_trial
+from fedslim.safeguards.backoff import Refusals
+from fedslim.safeguards.guard import Guard
+from fedslim.safeguards.ledger import AnswerLedger
+from fedslim.settings.federation_file import FederationFile, write_template
+from fedslim.settings.policy import SitePolicy, write_policy
+from fedslim.trust import make_demo_ca
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -36,7 +36,7 @@ PATIENCE = 120.0
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
     prepare("x")
-    return make_trial(tmp_path_factory.mktemp("trust") / "trial", MEMBERS, now=datetime.now(UTC))
+    return make_demo_ca(tmp_path_factory.mktemp("trust") / "trial", MEMBERS, now=datetime.now(UTC))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ class Run:
         guard = Guard(SitePolicy.find(out), self.file, tell=self.told.append, first_wait=1.0)
         identity = next(one for one in self.trial.members if one.name == name)
         mine = (identity, self.sites[name], SECRET, AGREED, out)
-        return Member(self.file, *mine, audit=None, tell=self.told.append, guard=guard)
+        return DeployedMember(self.file, *mine, audit=None, tell=self.told.append, guard=guard)
 
     def ledger(self, name):
         return AnswerLedger(self.folder / name / "ledger.json")
@@ -74,7 +74,7 @@ class Run:
     async def play(self, *members):
         out = self.folder / "server"
         out.mkdir(exist_ok=True)
-        self.server = server = Server(self.file, self.trial.server, out, tell=lambda _text: None)
+        self.server = server = DeployedServer(self.file, self.trial.server, out, tell=lambda _text: None)
         serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
         while server.network is None or not server.network.port:  # it is made within the task
             await asyncio.sleep(0.005)

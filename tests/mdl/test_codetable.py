@@ -162,7 +162,7 @@ def test_a_file_of_a_later_version_is_told_apart_from_a_damaged_one(saved):
 
 
 def test_a_file_without_end_is_not_read_to_its_end(saved, monkeypatch):
-    monkeypatch.setattr("fedslim.mdl.files.MOST_BYTES", 100)
+    monkeypatch.setattr("fedslim.mdl.files.MAX_BYTES", 100)
     for path in ("/dev/zero", saved):
         with pytest.raises(CodeTableError, match="larger than 100 bytes"):
             CodeTable.load(path)

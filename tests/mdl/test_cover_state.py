@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from twin import cover
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.itemsets import order_key
-
-sys.path.insert(0, str(Path(__file__).parent))
-from twin import cover
 
 N_ITEMS = 7
 ROWS = st.lists(st.frozensets(st.integers(0, N_ITEMS - 1), min_size=1), min_size=1, max_size=20)

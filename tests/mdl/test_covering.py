@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from twin import cover
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
 from fedslim.mdl import mine
 from fedslim.mdl.covering import Covering
-
-sys.path.insert(0, str(Path(__file__).parent))
-from twin import cover
 
 
 def random_rows(seed, n_items, n):

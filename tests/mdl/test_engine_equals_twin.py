@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from twin import Twin, cover
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
@@ -19,9 +18,6 @@ from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Insert
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
-
-sys.path.insert(0, str(Path(__file__).parent))
-from twin import Twin, cover
 
 PLAIN = Policy()
 

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedslim.mdl.kernels.ranking import Rows, drift
+from fedslim.mdl.kernels.ranking import PairRows, drift
 
 
 def rows_of(upper, dropped, most):
     """One row of which these three are known."""
     empty = np.zeros(1, np.int64)
-    return Rows(
+    return PairRows(
         upper=np.array([upper]),
         exact=empty.copy(),
         partner=np.zeros(1, np.int32),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_engine_equals_twin import database, databases
 
 from fedslim import Slim
 from fedslim.errors import CodeTableError, ParameterError
@@ -16,9 +14,6 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.covering import Covering
 from fedslim.mdl.mining import mine
 from fedslim.mdl.release import merge_rare
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_engine_equals_twin import database, databases
 
 
 def counts_of(table):

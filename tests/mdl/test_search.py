@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import random
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+from twin import cover
 
 from fedslim.data import TransactionDatabase, generate
 from fedslim.mdl import CodeTable, mine
@@ -16,9 +15,6 @@ from fedslim.mdl.effort import FREE
 from fedslim.mdl.objective import EXACT, estimated_gain
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from twin import cover
 
 
 def rows_of(seed, n_items=14, n=80):

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twin import Twin
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl import mine
 from fedslim.mdl.worth import worth
-
-sys.path.insert(0, str(Path(__file__).parent))
-from twin import Twin
 
 ROWS = st.lists(st.frozensets(st.integers(0, 6), min_size=1), min_size=1, max_size=25)
 

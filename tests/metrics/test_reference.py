@@ -108,6 +108,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_refused(write, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_BYTES", 10)
     with pytest.raises(CodeTableError, match="larger than 10 bytes"):
         load_reference(write(GOOD))

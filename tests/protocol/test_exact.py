@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from federation import Federation, dense, rows, skewed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fedslim.algorithm1.search import MergedSearch
 from fedslim.data import PAPER_UNEVEN_SIZES, TransactionDatabase, Vocabulary, load
 from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
-from fedslim.mdl.merged import MergedSearch
 from fedslim.mdl.policy import Policy
 from fedslim.protocol import messages as m
-from fedslim.protocol import wants
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
-sys.path.insert(0, str(Path(__file__).parent))
-from federation import Federation, dense, rows, skewed
-
+from fedslim.protocol import x_queries as wants
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")
@@ -162,7 +156,7 @@ TAKEN_BACK = [(67, 2), (67, 3), (67, 5), (85, 3), (85, 5), (53, 5), (8, 8), (76,
 def test_x_finds_it_where_steps_are_taken_back(seed, least):
     """By all members, too: what had to go comes back into its slot."""
     seen = check_x(dealt(dense(seed, 14, 120), 3, seed), 14, Policy(min_count=least))
-    assert any(isinstance(move, m.Restore) for ask in seen.messages("down", "Ask", "s000") for move in ask.moves)
+    assert any(isinstance(move, m.RestoreElement) for ask in seen.messages("down", "Ask", "s000") for move in ask.moves)
 
 
 @pytest.mark.parametrize("least", [2, 3, 5])
@@ -176,7 +170,7 @@ def test_x_drops_rare_items_at_all_members_before_anything_else(least):
     _, second, *later = seen.messages("down", "Ask", "s000")
     (drop,) = second.moves
     assert drop.items.values().tolist() == rare
-    assert not any(isinstance(move, m.Drop) for ask in later for move in ask.moves)
+    assert not any(isinstance(move, m.DropItems) for ask in later for move in ask.moves)
 
 
 @given(policy=policies, seed=st.integers(0, 1 << 30), clients=st.integers(1, 4))
@@ -354,7 +348,7 @@ def test_an_itemset_that_one_member_uses_is_not_published():
     # What is left is asked about once more: usages may have changed.
     *_, last, again = seen.messages("down", "Ask", "s000")
     assert [type(want) for ask in (last, again) for want in ask.wants] == [m.WantFinal] * 2
-    assert [type(move) for move in again.moves] == [m.Remove] * 2
+    assert [type(move) for move in again.moves] == [m.RemoveElement] * 2
 
 
 def test_what_stays_is_covered_anew_with_what_is_left():

@@ -12,16 +12,8 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import ProtocolError, RingError
-from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
-from fedslim.protocol.gathering import MOST_EPOCHS, MOST_LOST_EPOCHS
-from fedslim.protocol.legality import ClientState, MemberState
-from fedslim.protocol.roster import updated
-from fedslim.protocol.server import MOST_LOST_ROUNDS, MOST_RETREATS, ServerSession
-from fedslim.secagg import Ring
-from fedslim.transport.journal import Journal
-from fedslim.transport.recording import (
+from fedslim.network.journal import Journal
+from fedslim.network.journal_records import (
     back_record,
     endings_in,
     epoch_record,
@@ -32,6 +24,14 @@ from fedslim.transport.recording import (
     told,
     told_record,
 )
+from fedslim.protocol import messages as m
+from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
+from fedslim.protocol.gathering import MAX_EPOCHS, MAX_LOST_EPOCHS
+from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.roster import updated
+from fedslim.protocol.server import MAX_LOST_ROUNDS, MAX_RETREATS, ServerSession
+from fedslim.protocol.state import ClientState, MemberState
+from fedslim.secagg import Ring
 
 MEMBERS = ("a", "b", "c")
 SECRET = ItemSecret.from_random(bytes(32))
@@ -46,15 +46,15 @@ class Weather:
         database = load("encounters").take(range(rows))
         self.vocabulary = Vocabulary.of(database.vocabulary, SECRET)
         parts = iid(database, len(MEMBERS), seed=1).parts
-        self.settings = m.Settings(variant, masked=variant != "so", most_transactions=MOST, **settled)
+        self.settings = m.Settings(variant, masked=variant != "so", max_transactions=MOST, **settled)
         self.sites = {
-            name: Site(part, MEMBERS, self.settings, SECRET, self.vocabulary)
+            name: MemberInput(part, MEMBERS, self.settings, SECRET, self.vocabulary)
             for name, part in zip(MEMBERS, parts, strict=True)
         }
         self.max_time, self.now = max_time, 0.0
         self.lives = 0  # of servers that had to begin anew
         self.server = self.new_server()
-        self.clients = {name: ClientSession(name, site) for name, site in self.sites.items()}
+        self.clients = {name: MemberSession(name, site) for name, site in self.sites.items()}
         self.journal = None  # the server's, from the moment that the run has begun
         self.heard = {name: [] for name in MEMBERS}  # the clients' journals
         self.sent = []  # every masked answer that ever left a client
@@ -93,7 +93,7 @@ class Weather:
         if what == "quit" and not self.clients[name].position:
             self.heard[name] = []  # whoever has not answered anything has nothing to go on with
         if what in {"kill", "quit"}:
-            self.clients[name] = ClientSession(name, self.sites[name])
+            self.clients[name] = MemberSession(name, self.sites[name])
             self.clients[name].replay(told(self.heard[name], "journal"))
         self.join(name)
 
@@ -400,7 +400,7 @@ def restarted():
     return federation
 
 
-@pytest.mark.parametrize("epoch", [65_535, 1000, 3 + MOST_LOST_EPOCHS + 2])
+@pytest.mark.parametrize("epoch", [65_535, 1000, 3 + MAX_LOST_EPOCHS + 2])
 def test_a_restarted_server_refuses_a_member_from_far_ahead(epoch):
     """There are so many epochs and no more: one member could use them up for all."""
     federation = restarted()
@@ -413,7 +413,7 @@ def test_a_restarted_server_refuses_a_member_from_far_ahead(epoch):
     assert federation.outcome.ending == "converged"
 
 
-@pytest.mark.parametrize("epoch", [4, 5, 3 + MOST_LOST_EPOCHS + 1])
+@pytest.mark.parametrize("epoch", [4, 5, 3 + MAX_LOST_EPOCHS + 1])
 def test_a_restarted_server_takes_its_own_epoch_and_those_that_its_disk_may_have_lost(epoch):
     """The next roster is of an epoch that no member has been in."""
     federation = restarted()
@@ -444,7 +444,7 @@ def test_epochs_come_to_an_end():
     federation = Weather("x", 6, rows=150).until(lambda f: f.server.rounds > 3)
     federation.cut("b")
     federation.until(lambda f: not f.up and not f.down)
-    federation.server.gathering.epoch = MOST_EPOCHS - 1
+    federation.server.gathering.epoch = MAX_EPOCHS - 1
     federation.join("b")
     with pytest.raises(pytest.fail.Exception, match="member 'b' came back once too often"):
         federation.run()
@@ -460,7 +460,7 @@ def test_a_member_without_its_journal_cannot_go_on_where_the_server_keeps_none()
         federation.step()
     federation.cut("b")
     federation.server._history = None
-    federation.clients["b"] = ClientSession("b", federation.sites["b"])
+    federation.clients["b"] = MemberSession("b", federation.sites["b"])
     with pytest.raises(ProtocolError, match="'b' comes back from round 0, and was in round"):
         federation.server.receive("b", federation.clients["b"].join(bytes(32)), 0.0)
 
@@ -483,7 +483,7 @@ def test_a_member_without_its_journal_makes_everybody_begin_again(calm, variant)
 
 def test_a_member_that_loses_its_records_again_and_again_ends_the_run():
     federation = Weather("x", 2)
-    for epoch in range(1, MOST_RETREATS + 1):
+    for epoch in range(1, MAX_RETREATS + 1):
         federation.until(lambda f: f.server.rounds > 2)
         lose_everything(federation, "b")
         federation.until(lambda f, epoch=epoch: f.server.gathering.epoch == epoch)
@@ -573,7 +573,7 @@ def test_an_earlier_question_does_not_get_the_last_answer():
 def test_how_far_a_member_says_it_was_does_not_keep_a_run_from_stopping_for_ever():
     """A server that was killed believes it once, and no more than the run may take."""
     federation = restarted()
-    far = federation.server.rounds + MOST_LOST_ROUNDS
+    far = federation.server.rounds + MAX_LOST_ROUNDS
     federation.act(federation.server.receive("b", claims(federation, "b", position=far), 0.0))
     federation.cut("b")
     for name in MEMBERS:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
 import zlib
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,15 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import FrameError, ProtocolError
+from fedslim.network.in_process import FrameSent
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.framing import MOST_FRAME, MOST_PLAIN, from_client, from_server, length_of, to_bytes
-from fedslim.transport.memory import FrameSent
-
-sys.path.insert(0, str(Path(__file__).parent))
+from fedslim.protocol.framing import MAX_FRAME, MAX_PLAIN, from_member, from_server, length_of, to_bytes
 from wire import FIGURE, VARIANTS, databases, decoded, recorded
 
-READERS = [from_client, from_server]
+READERS = [from_member, from_server]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +42,7 @@ def packed(value):
 
 
 def reader(frame):
-    return from_client if frame.direction == "up" else from_server
+    return from_member if frame.direction == "up" else from_server
 
 
 def body(frame):
@@ -65,7 +61,7 @@ def test_every_message_of_a_run_survives_the_line(frames):
         assert length_of(frame.data[:4]) == len(frame.data) - 4
         assert type(message).__name__ == frame.kind
         kinds.add(frame.kind)
-    every = {kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)}
+    every = {kind.__name__ for kind in (*m.FromMember.__args__, *m.FromServer.__args__)}
     assert kinds == every - {"Abort", "Heard"}  # which is said on a network only
 
 
@@ -77,7 +73,7 @@ def test_masked_words_are_not_compressed_in_vain():
 
 def test_a_message_that_is_too_large_is_not_sent():
     with pytest.raises(FrameError, match=r"a Masked message has \d+ bytes, \d+ compressed; at most"):
-        to_bytes(m.Masked(0, 0, m.Vector(MOST_FRAME // 8, 64, bytes(MOST_FRAME))))
+        to_bytes(m.Masked(0, 0, m.Vector(MAX_FRAME // 8, 64, bytes(MAX_FRAME))))
 
 
 # -- lengths ---------------------------------------------------------------------------------------------------------
@@ -87,18 +83,18 @@ def test_a_message_that_is_too_large_is_not_sent():
 @settings(max_examples=500)
 def test_a_length_is_allowed_or_refused(prefix):
     number = int.from_bytes(prefix, "big")
-    if len(prefix) == 4 and 0 < number <= MOST_FRAME:
+    if len(prefix) == 4 and 0 < number <= MAX_FRAME:
         assert length_of(prefix) == number
     else:
         with pytest.raises(FrameError):
             length_of(prefix)
 
 
-@pytest.mark.parametrize("length", [0, MOST_FRAME + 1, 1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("length", [0, MAX_FRAME + 1, 1 << 31, (1 << 32) - 1])
 def test_a_length_that_makes_no_sense_is_refused_before_anything_is_read(length):
-    with pytest.raises(FrameError, match=f"a frame says it has {length} bytes; 1 to {MOST_FRAME} are allowed"):
+    with pytest.raises(FrameError, match=f"a frame says it has {length} bytes; 1 to {MAX_FRAME} are allowed"):
         length_of(length.to_bytes(4, "big"))
-    assert length_of(MOST_FRAME.to_bytes(4, "big")) == MOST_FRAME
+    assert length_of(MAX_FRAME.to_bytes(4, "big")) == MAX_FRAME
 
 
 # -- damage ----------------------------------------------------------------------------------------------------------
@@ -148,7 +144,7 @@ def test_random_bytes_in_a_sound_wrapping_are_refused(data, read):
         read(zlib.compress(data))
 
 
-TAGS = [kind.__name__ for kind in (*m.FromClient.__args__, *m.FromServer.__args__)]
+TAGS = [kind.__name__ for kind in (*m.FromMember.__args__, *m.FromServer.__args__)]
 
 
 def anything(rng, depth=0):  # noqa: PLR0911  # one for each type
@@ -267,7 +263,7 @@ def changed(value, path, new):
 )
 def test_messages_of_clients_out_of_their_bounds_are_refused(value):
     with pytest.raises(FrameError, match="holds no message we know"):
-        from_client(packed(value))
+        from_member(packed(value))
 
 
 def roster(**changes):
@@ -386,14 +382,14 @@ def bomb(size):
 
 @pytest.mark.parametrize("read", READERS)
 def test_what_would_unpack_to_more_than_allowed_is_not_unpacked(read):
-    data = bomb(3 * MOST_PLAIN)
-    assert len(data) < MOST_FRAME / 30
+    data = bomb(3 * MAX_PLAIN)
+    assert len(data) < MAX_FRAME / 30
 
     def refused():
         with pytest.raises(FrameError, match="larger than allowed"):
             read(data)
 
-    assert memory_of(refused) < 2.5 * MOST_PLAIN
+    assert memory_of(refused) < 2.5 * MAX_PLAIN
 
 
 @pytest.mark.parametrize(
@@ -430,7 +426,7 @@ def test_lists_in_lists_are_no_way_to_the_end_of_the_stack(depth, opening, read)
 # -- vectors ---------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, m.MOST_COUNT), max_size=30))
+@given(st.lists(st.integers(0, m.MAX_COUNT), max_size=30))
 def test_a_vector_gives_back_what_was_put_in(numbers):
     vector = m.Vector.of(np.array(numbers, np.int64))
     assert vector.values().tolist() == numbers
@@ -468,6 +464,6 @@ def test_a_message_may_unpack_to_what_its_sender_may_say_and_no_further():
     message = m.Masked(0, 0, m.Vector(1 << 14, 64, bytes(1 << 17)))
     plain = framing.to_bytes(message).plain - framing.PREFIX_BYTES
     data = zlib.compress(msgspec.msgpack.encode(message), 9)
-    assert framing.from_client(data, plain) == message
+    assert framing.from_member(data, plain) == message
     with pytest.raises(FrameError, match="larger than allowed"):
-        framing.from_client(data, plain - 1)
+        framing.from_member(data, plain - 1)

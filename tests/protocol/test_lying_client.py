@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,18 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.protocol import gathering, so
+from fedslim.protocol import gathering
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch
-from fedslim.protocol.legality import MemberState
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.wants import Trial
+from fedslim.protocol.state import MemberState
+from fedslim.protocol.x_queries import Trial
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled
 
 N_ITEMS = 10
@@ -105,12 +102,12 @@ def with_(**fields):
     return lambda _ask, message: msgspec.structs.replace(message, **fields)
 
 
-HUGE = vector([m.MOST_COUNT])
+HUGE = vector([m.MAX_COUNT])
 LIES = [
     ("so", m.Usages, with_(counts=vector([]))),
     ("so", m.Usages, with_(counts=vector([1] * N_ITEMS))),
     ("so", m.Usages, with_(counts=vector([1] * (N_ITEMS + 2)))),
-    ("so", m.Usages, with_(counts=vector([m.MOST_COUNT] * (N_ITEMS + 1)))),
+    ("so", m.Usages, with_(counts=vector([m.MAX_COUNT] * (N_ITEMS + 1)))),
     ("so", m.Usages, with_(counts=vector([99] * N_ITEMS + [0]))),
     ("so", m.Usages, with_(counts=m.Vector(N_ITEMS + 1, 8, b""))),
     ("so", m.Candidates, with_(x=vector([0]))),
@@ -132,11 +129,11 @@ LIES = [
     ("so", m.Evaluated, with_(slots=vector([0]), lost=HUGE, won=vector([0]))),
     ("so", m.Evaluated, with_(slots=vector([0]), lost=vector([0]), won=HUGE)),
     ("so", m.Evaluated, with_(slots=vector([0, 0]), lost=vector([40, 40]), won=vector([0, 0]))),
-    ("so", m.Supports, with_(counts=vector([]))),
-    ("so", m.Supports, with_(slots=vector([0, 1]), counts=vector([1]))),
-    ("so", m.Supports, with_(slots=vector([0, 0]), counts=vector([1, 1]))),
-    ("so", m.Supports, with_(slots=vector([500]), counts=vector([1]))),
-    ("so", m.Supports, with_(slots=vector([0]), counts=HUGE)),
+    ("so", m.SupportCounts, with_(counts=vector([]))),
+    ("so", m.SupportCounts, with_(slots=vector([0, 1]), counts=vector([1]))),
+    ("so", m.SupportCounts, with_(slots=vector([0, 0]), counts=vector([1, 1]))),
+    ("so", m.SupportCounts, with_(slots=vector([500]), counts=vector([1]))),
+    ("so", m.SupportCounts, with_(slots=vector([0]), counts=HUGE)),
     ("sa", m.Structure, with_(x=vector([0]), y=vector([]))),
     ("sa", m.Structure, with_(x=vector([1]), y=vector([0]))),
     ("sa", m.Structure, with_(x=vector([1]), y=vector([1]))),
@@ -164,7 +161,7 @@ LIES = [
 ]
 
 
-ONCE = (m.Usages, m.Supports)
+ONCE = (m.Usages, m.SupportCounts)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +199,7 @@ def test_sa_takes_no_pair_in_the_wrong_order(pair, nth):
 
 
 def test_counts_too_large_for_memory_end_the_run():
-    """As far as `most_transactions` allows; an honest federation does not come near."""
+    """As far as `max_transactions` allows; an honest federation does not come near."""
 
     def lie(_ask, message, _client):
         if isinstance(message, m.Usages):
@@ -218,7 +215,7 @@ def test_counts_too_large_for_memory_end_the_run():
 
 def parts_of(want, client):
     """(words, where a lie can be put in) of one question of X that this client has just answered."""
-    table, most = client._variant._state.table, client._site.settings.most_transactions
+    table, most = client._variant._state.table, client._site.settings.max_transactions
     length = table.fresh_slot
     match want:
         case m.WantSupports():
@@ -335,7 +332,7 @@ def test_sa_comes_to_an_end_whatever_is_added(seed):
             return m.Structure(message.round, vector(x), vector(y))
         if isinstance(message, m.Masked) and message.words.length:
             words = np.frombuffer(message.words.data, "<u8").copy()
-            bits = getattr(ask, "bits", Ring.for_sums_up_to(client._site.settings.most_transactions).bits)
+            bits = getattr(ask, "bits", Ring.for_sums_up_to(client._site.settings.max_transactions).bits)
             step = np.uint64(rng.choice([1, 2, 7])) << np.uint64(bits * rng.randrange(64 // bits))
             k = rng.randrange(len(words))
             words[k] = words[k] + step if rng.random() < 0.6 else words[k] - step
@@ -356,7 +353,7 @@ def test_so_comes_to_an_end_whatever_is_said(seed):
         changed = values.copy()
         for _ in range(rng.choice([1, 1, 3])):
             if len(changed):
-                most = rng.choice([2, 10, 15, 60, m.MOST_COUNT])
+                most = rng.choice([2, 10, 15, 60, m.MAX_COUNT])
                 changed[rng.randrange(len(changed))] = rng.randrange(most)
         if rng.random() < 0.1:
             changed = rng.choice([changed[:-1], np.append(changed, 1), np.append(changed, changed)])
@@ -468,7 +465,7 @@ def test_without_an_agreed_vocabulary_every_item_is_named():
 
 
 def test_more_items_than_possible_end_the_run(monkeypatch):
-    monkeypatch.setattr(gathering.m, "MOST_ITEMS", 7)
+    monkeypatch.setattr(gathering.m, "MAX_ITEMS", 7)
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))
@@ -589,6 +586,6 @@ def test_so_takes_no_more_pairs_than_there_are():
         return m.Candidates(0, vector(x), vector(y), vector([1] * len(pairs)))
 
     pairs = [(0, 1), (0, 2), (1, 2)]
-    assert len(so.Member(3).take_in(reply(pairs), 9).counts) == 3
+    assert len(so.SoMemberState(3).take_in(reply(pairs), 9).counts) == 3
     with pytest.raises(ProtocolError):
-        so.Member(3).take_in(reply([*pairs, (1, 0)]), 9)
+        so.SoMemberState(3).take_in(reply([*pairs, (1, 0)]), 9)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
 from itertools import combinations
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,13 +15,11 @@ from hypothesis import strategies as st
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, ParameterError, ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
-from fedslim.protocol.legality import ClientState
-from fedslim.protocol.variant import client_side
+from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.state import ClientState
+from fedslim.protocol.variant import member_side
 from fedslim.protocol.x_member import MAX_ENTERING
 from fedslim.secagg import AgreementKey, Ring
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import (
     FIGURE,
     MOST,
@@ -39,14 +35,14 @@ from wire import (
     table_of,
 )
 
-LAST = m.MOST_SLOTS - 1
+LAST = m.MAX_SLOTS - 1
 N_ITEMS = 9
 
 
 def side(variant, seed=1, n_items=N_ITEMS, transactions=50, **settled):
     """One client's side, alone with the server."""
     (database,) = of_numbers([sprinkled(seed, n_items, 1, transactions, noise=0.2)[0]], n_items).values()
-    return client_side(settings_for(variant, **settled), database, 2), database
+    return member_side(settings_for(variant, **settled), database, 2), database
 
 
 def check_covers(state, database, dropped=()):
@@ -82,7 +78,7 @@ def searching(seed=1, *, pair=True, **settled):
     variant, database = side("x", seed, **settled)
     variant.answer(asked(m.WantSupports()))
     if pair:
-        variant.answer(asked(ROW, moves=[m.Insert(PAIR, (0, 1), 9)]))
+        variant.answer(asked(ROW, moves=[m.InsertUnion(PAIR, (0, 1), 9)]))
     return variant, database
 
 
@@ -168,44 +164,52 @@ NOT_LAST = "not what was removed last"
 
 
 def dropping(*items):
-    return m.Drop(vector(items))
+    return m.DropItems(vector(items))
 
 
 BAD_MOVES = [
-    ([m.Insert(FREE + 1, (2, 3), 9)], OTHER_SLOT, {}),
-    ([m.Insert(0, (2, 3), 9)], OTHER_SLOT, {}),
-    ([m.Insert(PAIR, (2, 3), 9)], OTHER_SLOT, {}),
-    ([m.Insert(LAST, (2, 3), 9)], OTHER_SLOT, {}),
-    ([m.Insert(FREE, (2, FREE), 9)], NOTHING_THERE, {}),
-    ([m.Insert(FREE, (LAST, 2), 9)], NOTHING_THERE, {}),
-    ([m.Remove(PAIR), m.Insert(PAIR, (PAIR, 2), 9)], NOTHING_THERE, {}),
-    ([m.Insert(FREE, (2, 2), 9)], COMMON, {}),
-    ([m.Insert(FREE, (1, PAIR), 9)], COMMON, {}),
-    ([m.Insert(FREE, (0, 1), 9)], ALREADY, {}),
-    ([m.Insert(FREE, (1, 0), 5)], ALREADY, {}),
+    ([m.InsertUnion(FREE + 1, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(0, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(PAIR, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(LAST, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(FREE, (2, FREE), 9)], NOTHING_THERE, {}),
+    ([m.InsertUnion(FREE, (LAST, 2), 9)], NOTHING_THERE, {}),
+    ([m.RemoveElement(PAIR), m.InsertUnion(PAIR, (PAIR, 2), 9)], NOTHING_THERE, {}),
+    ([m.InsertUnion(FREE, (2, 2), 9)], COMMON, {}),
+    ([m.InsertUnion(FREE, (1, PAIR), 9)], COMMON, {}),
+    ([m.InsertUnion(FREE, (0, 1), 9)], ALREADY, {}),
+    ([m.InsertUnion(FREE, (1, 0), 5)], ALREADY, {}),
     # the same union, of other elements
-    ([m.Insert(FREE, (PAIR, 2), 9), m.Insert(11, (1, 2), 9), m.Insert(12, (11, 0), 8)], ALREADY, {}),
-    ([m.Insert(FREE, (PAIR, 2), 9)], TOO_LONG, {"max_itemset_size": 2}),
-    ([m.Insert(FREE, (2, 3), 4)], TOO_RARE, {"min_count": 5}),
-    ([m.Remove(0)], NOTHING_THERE, {}),
-    ([m.Remove(FREE)], NOTHING_THERE, {}),
-    ([m.Remove(LAST)], NOTHING_THERE, {}),
-    ([m.Remove(PAIR), m.Remove(PAIR)], NOTHING_THERE, {}),
-    ([m.Restore(PAIR)], NOT_LAST, {}),
-    ([m.Restore(0)], NOT_LAST, {}),
-    ([m.Restore(LAST)], NOT_LAST, {}),
-    ([m.Remove(PAIR), m.Restore(FREE)], NOT_LAST, {}),
-    ([m.Remove(PAIR), m.Restore(PAIR), m.Restore(PAIR)], NOT_LAST, {}),
-    ([m.Insert(FREE, (2, 3), 9), m.Remove(FREE), m.Remove(PAIR), m.Restore(FREE)], NOT_LAST, {}),
+    ([m.InsertUnion(FREE, (PAIR, 2), 9), m.InsertUnion(11, (1, 2), 9), m.InsertUnion(12, (11, 0), 8)], ALREADY, {}),
+    ([m.InsertUnion(FREE, (PAIR, 2), 9)], TOO_LONG, {"max_itemset_size": 2}),
+    ([m.InsertUnion(FREE, (2, 3), 4)], TOO_RARE, {"min_count": 5}),
+    ([m.RemoveElement(0)], NOTHING_THERE, {}),
+    ([m.RemoveElement(FREE)], NOTHING_THERE, {}),
+    ([m.RemoveElement(LAST)], NOTHING_THERE, {}),
+    ([m.RemoveElement(PAIR), m.RemoveElement(PAIR)], NOTHING_THERE, {}),
+    ([m.RestoreElement(PAIR)], NOT_LAST, {}),
+    ([m.RestoreElement(0)], NOT_LAST, {}),
+    ([m.RestoreElement(LAST)], NOT_LAST, {}),
+    ([m.RemoveElement(PAIR), m.RestoreElement(FREE)], NOT_LAST, {}),
+    ([m.RemoveElement(PAIR), m.RestoreElement(PAIR), m.RestoreElement(PAIR)], NOT_LAST, {}),
+    (
+        [m.InsertUnion(FREE, (2, 3), 9), m.RemoveElement(FREE), m.RemoveElement(PAIR), m.RestoreElement(FREE)],
+        NOT_LAST,
+        {},
+    ),
     # another element is in the slot, or may be
-    ([m.Remove(PAIR), m.Insert(PAIR, (2, 3), 9), m.Restore(PAIR)], NOT_LAST, {}),
-    ([m.Insert(FREE, (2, 3), 9), m.Remove(PAIR), m.Insert(PAIR, (0, 1), 9), m.Restore(PAIR)], NOT_LAST, {}),
+    ([m.RemoveElement(PAIR), m.InsertUnion(PAIR, (2, 3), 9), m.RestoreElement(PAIR)], NOT_LAST, {}),
+    (
+        [m.InsertUnion(FREE, (2, 3), 9), m.RemoveElement(PAIR), m.InsertUnion(PAIR, (0, 1), 9), m.RestoreElement(PAIR)],
+        NOT_LAST,
+        {},
+    ),
     ([dropping(4)], ONCE, {}),
     ([dropping()], ONCE, {}),
     ([dropping(4)], ONCE, {"min_count": 5}),
-    ([m.Remove(PAIR), dropping(4)], ONCE, {"min_count": 5}),
+    ([m.RemoveElement(PAIR), dropping(4)], ONCE, {"min_count": 5}),
     ([dropping(N_ITEMS)], "at most 8 makes sense", {"min_count": 5}),
-    ([m.Drop(m.Vector(3, 8, b""))], "has 0 bytes", {"min_count": 5}),
+    ([m.DropItems(m.Vector(3, 8, b""))], "has 0 bytes", {"min_count": 5}),
 ]
 
 
@@ -243,7 +247,7 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         variant.answer(asked(ROW, moves=moves[-1:]))
     check_covers(variant._state, database)
     # All in one question are refused as well, if not for that they are too many.
-    if sum(isinstance(move, m.Insert) for move in moves) > MAX_ENTERING:
+    if sum(isinstance(move, m.InsertUnion) for move in moves) > MAX_ENTERING:
         told = "and has 3 enter"
     variant, database = searching(**settled)
     with pytest.raises(ProtocolError, match=told):
@@ -258,16 +262,16 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         ([asked(m.WantUnionSupport((2, 0), 1))], {"order": "support"}),
         ([asked(insertion(parents=(PAIR, 2), keep=True))], {"max_itemset_size": 3}),
         ([asked(insertion(parents=(3, 2), entry=5, keep=False))], {"min_count": 5}),
-        ([asked(ROW, moves=[m.Insert(FREE, (PAIR, 2), 5)])], {"min_count": 5, "max_itemset_size": 3}),
+        ([asked(ROW, moves=[m.InsertUnion(FREE, (PAIR, 2), 5)])], {"min_count": 5, "max_itemset_size": 3}),
         ([asked(m.WantRemovals([PAIR] * 64, 9, 0), m.WantRows([0, PAIR], b"\x01\x38"))], {}),
         ([asked(m.WantRows([0] * 4096, b"\x38" * 4096))], {}),
-        ([asked(ROW, moves=[m.Remove(PAIR)]), asked(ROW, moves=[m.Restore(PAIR)])], {}),
+        ([asked(ROW, moves=[m.RemoveElement(PAIR)]), asked(ROW, moves=[m.RestoreElement(PAIR)])], {}),
         (
             [
-                asked(ROW, moves=[m.Insert(FREE, (2, 3), 9)]),
-                asked(ROW, moves=[m.Remove(PAIR)]),
-                asked(ROW, moves=[m.Remove(FREE), m.Restore(FREE)]),
-                asked(ROW, moves=[m.Restore(PAIR)]),
+                asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)]),
+                asked(ROW, moves=[m.RemoveElement(PAIR)]),
+                asked(ROW, moves=[m.RemoveElement(FREE), m.RestoreElement(FREE)]),
+                asked(ROW, moves=[m.RestoreElement(PAIR)]),
             ],
             {},
         ),
@@ -298,14 +302,16 @@ TOO_MANY = "a search does no more than 3 and 2"
             "tries 3 itemsets in a round and has 3 enter",
         ),
         (
-            asked(insertion(FREE + 2, (6, 7)), moves=[m.Insert(FREE, (2, 3), 9), m.Insert(FREE + 1, (4, 5), 9)]),
+            asked(
+                insertion(FREE + 2, (6, 7)), moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9)]
+            ),
             "tries 1 itemsets in a round and has 3 enter",
         ),
         (
-            asked(m.WantFinal(40), moves=[m.Insert(FREE + k, (2, 3 + k), 9) for k in range(3)]),
+            asked(m.WantFinal(40), moves=[m.InsertUnion(FREE + k, (2, 3 + k), 9) for k in range(3)]),
             "tries 0 itemsets in a round and has 3 enter",
         ),
-        (asked(ROW, moves=[m.Insert(FREE, (2, 3), 9)] * 4096), "has 4096 enter"),
+        (asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)] * 4096), "has 4096 enter"),
     ],
     ids=lambda case: repr(case)[:60],
 )
@@ -323,8 +329,11 @@ def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, told):
     [
         asked(*[insertion(keep=False)] * 3),
         asked(m.WantUnionSupport((2, 3), 40), insertion(keep=False), insertion(parents=(4, 5), keep=False)),
-        asked(insertion(FREE + 1, (4, 5)), ROW, moves=[m.Insert(FREE, (2, 3), 9)]),
-        asked(m.WantFinal(40), moves=[m.Insert(FREE, (2, 3), 9), m.Insert(FREE + 1, (4, 5), 9), m.Remove(PAIR)]),
+        asked(insertion(FREE + 1, (4, 5)), ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)]),
+        asked(
+            m.WantFinal(40),
+            moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9), m.RemoveElement(PAIR)],
+        ),
     ],
     ids=lambda case: repr(case)[:60],
 )
@@ -393,7 +402,7 @@ DURING = "during the search; the search never does"
         *(asked(want, SUPPORTS) for want in (*IN_THE_SEARCH, FINAL)),
         *(
             asked(SUPPORTS, moves=[move])
-            for move in (m.Insert(PAIR, (0, 1), 9), m.Remove(PAIR), m.Restore(PAIR), dropping(2))
+            for move in (m.InsertUnion(PAIR, (0, 1), 9), m.RemoveElement(PAIR), m.RestoreElement(PAIR), dropping(2))
         ),
     ],
     ids=lambda message: repr(message)[:80],
@@ -410,12 +419,12 @@ def test_x_begins_with_supports_alone(message):
     "message",
     [
         asked(SUPPORTS),
-        asked(SUPPORTS, moves=[m.Remove(PAIR)]),
+        asked(SUPPORTS, moves=[m.RemoveElement(PAIR)]),
         *(asked(SUPPORTS, want) for want in (*IN_THE_SEARCH, FINAL)),
         *(asked(want, SUPPORTS) for want in IN_THE_SEARCH),
         *(asked(FINAL, want) for want in (*IN_THE_SEARCH, FINAL)),
         *(asked(want, FINAL) for want in IN_THE_SEARCH),
-        asked(FINAL, FINAL, moves=[m.Remove(PAIR)]),
+        asked(FINAL, FINAL, moves=[m.RemoveElement(PAIR)]),
     ],
     ids=lambda message: repr(message)[:80],
 )
@@ -433,13 +442,13 @@ def test_x_is_asked_for_supports_once_and_for_final_counts_alone(message):
         asked(FINAL),
         asked(SUPPORTS),
         *(asked(want) for want in IN_THE_SEARCH),
-        *(asked(want, moves=[m.Remove(PAIR)]) for want in IN_THE_SEARCH),
-        *(asked(FINAL, want, moves=[m.Remove(PAIR)]) for want in (*IN_THE_SEARCH, FINAL, SUPPORTS)),
-        asked(FINAL, moves=[m.Insert(FREE, (2, 3), 9)]),
-        asked(FINAL, moves=[m.Remove(PAIR), m.Insert(PAIR, (2, 3), 9)]),
-        asked(FINAL, moves=[m.Remove(PAIR), m.Restore(PAIR)]),
+        *(asked(want, moves=[m.RemoveElement(PAIR)]) for want in IN_THE_SEARCH),
+        *(asked(FINAL, want, moves=[m.RemoveElement(PAIR)]) for want in (*IN_THE_SEARCH, FINAL, SUPPORTS)),
+        asked(FINAL, moves=[m.InsertUnion(FREE, (2, 3), 9)]),
+        asked(FINAL, moves=[m.RemoveElement(PAIR), m.InsertUnion(PAIR, (2, 3), 9)]),
+        asked(FINAL, moves=[m.RemoveElement(PAIR), m.RestoreElement(PAIR)]),
         asked(FINAL, moves=[dropping(2)]),
-        asked(FINAL, moves=[dropping(2), m.Remove(PAIR)]),
+        asked(FINAL, moves=[dropping(2), m.RemoveElement(PAIR)]),
     ],
     ids=lambda message: repr(message)[:80],
 )
@@ -451,9 +460,9 @@ def test_x_is_asked_nothing_new_after_the_search(message):
     check_covers(variant._state, database)
     assert variant._state.table.itemsets == {PAIR: (0, 1)}
     # What is left can still leave, each of it once.
-    variant.answer(asked(FINAL, moves=[m.Remove(PAIR)]))
+    variant.answer(asked(FINAL, moves=[m.RemoveElement(PAIR)]))
     with pytest.raises(ProtocolError, match=NOTHING_THERE):
-        variant.answer(asked(FINAL, moves=[m.Remove(PAIR)]))
+        variant.answer(asked(FINAL, moves=[m.RemoveElement(PAIR)]))
     check_covers(variant._state, database)
 
 
@@ -461,7 +470,7 @@ def test_x_is_asked_nothing_new_after_the_search(message):
 def test_x_answers_at_the_end_for_every_itemset_in_cover_order(least):
     """Usage and support; where the settings say how many members must have it, also whether it and each item are."""
     variant, database = searching(min_members_with=least)
-    moves = [m.Insert(FREE, (2, 3), 30), m.Insert(FREE + 1, (PAIR, 2), 20)]
+    moves = [m.InsertUnion(FREE, (2, 3), 30), m.InsertUnion(FREE + 1, (PAIR, 2), 20)]
     words = variant.answer(asked(FINAL, moves=moves)).words
     rows = [set(database.items[a:b].tolist()) for a, b in zip(database.offsets, database.offsets[1:], strict=False)]
     usages, supports = [0, 0, 0], []
@@ -549,7 +558,7 @@ def good_ask(rng, table, longest, number):
         wants.append(m.WantRemovals(rng.choices([*table.itemsets], k=rng.randint(1, 8)), 30, rng.getrandbits(50)))
     if table.itemsets and rng.random() < 0.1:
         slot = rng.choice([*table.itemsets])
-        moves = rng.choice([[m.Remove(slot), m.Restore(slot)], [m.Remove(slot)]])
+        moves = rng.choice([[m.RemoveElement(slot), m.RestoreElement(slot)], [m.RemoveElement(slot)]])
         wants = wants[:1] if slot not in wants[0].slots else [m.WantRows([0], b"\x08")]
     elif pairs:
         parents, entry = rng.choice(pairs), rng.choice([5, 9, 1 << 53])
@@ -562,10 +571,10 @@ def some_move(rng, table):
     slot = rng.choice([*table.itemsets, *table.itemsets, 0, N_ITEMS, table.free_slot, LAST])
     return rng.choice(
         [
-            m.Remove(slot),
-            m.Restore(table.free_slot),
-            m.Restore(slot),
-            m.Insert(rng.choice([table.free_slot, slot]), some_parents(rng, table), rng.choice([0, 9, 1 << 53])),
+            m.RemoveElement(slot),
+            m.RestoreElement(table.free_slot),
+            m.RestoreElement(slot),
+            m.InsertUnion(rng.choice([table.free_slot, slot]), some_parents(rng, table), rng.choice([0, 9, 1 << 53])),
         ]
     )
 
@@ -576,7 +585,7 @@ def test_x_takes_no_itemset_twice():
     for entry in (9, 5):
         for parents in ((0, 1), (1, 0)):
             for message in (
-                asked(ROW, moves=[m.Insert(FREE, parents, entry)]),
+                asked(ROW, moves=[m.InsertUnion(FREE, parents, entry)]),
                 asked(insertion(parents=parents, entry=entry, keep=True)),
                 asked(insertion(parents=parents, entry=entry, keep=False)),
             ):
@@ -616,7 +625,7 @@ def test_x_survives_whatever_is_asked(seed):
     variant.answer(asked(FINAL))
     while table.itemsets:
         gone = rng.sample(sorted(table.itemsets), rng.randint(1, min(4, len(table))))
-        variant.answer(asked(FINAL, moves=[m.Remove(slot) for slot in gone]))
+        variant.answer(asked(FINAL, moves=[m.RemoveElement(slot) for slot in gone]))
         check_covers(variant._state, database, dropped)
 
 
@@ -848,7 +857,7 @@ def seated(variant="x", *, agreed=True, **settled):
     """A client that has joined, and the roster that an honest server sends it."""
     named = databases(FIGURE)
     site = sites_of(named, variant, agreed=agreed, **settled)["c1"]
-    client = ClientSession("c1", site)
+    client = MemberSession("c1", site)
     keys = [client.join(bytes(range(32))).key, PEER.public]
     return client, m.Roster(RUN, site.settings, ["c1", "c2"], keys, b"", 0, [b"", b""], 0)
 
@@ -908,7 +917,7 @@ def test_a_client_takes_no_seat_that_it_did_not_agree_to(change, told):
 AGREED = {
     "variant": ("sa", "so", "y", ""),
     "masked": (False,),
-    "most_transactions": (10, MOST - 1, MOST + 1),
+    "max_transactions": (10, MOST - 1, MOST + 1),
     "share_vocabulary": (True,),
     "max_rounds": (None, 99, 101),
     "pruning": (False,),
@@ -976,14 +985,14 @@ def test_a_site_that_uses_another_secret_does_not_take_part():
     named = databases(FIGURE)
     other = ItemSecret.from_random(bytes(32))
     vocabulary = Vocabulary.of(named["c1"].vocabulary, SECRET)
-    site = Site(named["c1"], ("c1", "c2"), settings_for("x"), other, vocabulary)
+    site = MemberInput(named["c1"], ("c1", "c2"), settings_for("x"), other, vocabulary)
     with pytest.raises(FedslimError, match="secret"):
-        ClientSession("c1", site)
+        MemberSession("c1", site)
 
 
 def test_whoever_is_not_among_its_own_members_cannot_begin():
     with pytest.raises(FedslimError, match="'c9' is not among the members 'c1', 'c2'"):
-        ClientSession("c9", sites_of(databases(FIGURE))["c1"])
+        MemberSession("c9", sites_of(databases(FIGURE))["c1"])
 
 
 # -- a session: what everybody confirmed -----------------------------------------------------------------------------
@@ -1046,7 +1055,7 @@ def test_a_client_shares_no_secret_under_a_key_that_hides_nothing(variant, key, 
 def test_members_that_were_shown_different_rosters_sign_different_things(change):
     """And if signatures prove nothing, the sum of what they answer is noise."""
     named = databases(FIGURE)
-    clients = {name: ClientSession(name, site) for name, site in sites_of(named, agreed=False).items()}
+    clients = {name: MemberSession(name, site) for name, site in sites_of(named, agreed=False).items()}
     keys = [client.join(bytes([k]) * 32).key for k, client in enumerate(clients.values())]
     ids = sorted(SECRET.ids_of("abcde"))
     roster = m.Roster(RUN, settings_for("x"), list(clients), keys, b"".join(ids), 0, [b"", b""], 0)
@@ -1127,7 +1136,7 @@ def test_a_question_that_makes_no_sense_ends_the_session(variant):
     client, roster = seated(variant)
     confirmed(client, roster).receive(FIRST[variant])
     bad = {
-        "x": m.Ask(1, 0, [m.Insert(5, (0, 1), 7)], [m.WantRows([99], b"\x08")]),
+        "x": m.Ask(1, 0, [m.InsertUnion(5, (0, 1), 7)], [m.WantRows([99], b"\x08")]),
         "sa": m.AskStructure(1, m.Entered(99, [(0, 1)], 7), NONE),
         "so": m.AskCandidates(1, m.Accept([(0, 99)])),
     }[variant]
@@ -1192,7 +1201,7 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
                 (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
                 (lambda _: {"transactions": 3}, "do not agree"),
-                (lambda _: {"usages": vector([m.MOST_COUNT] * 5)}, "do not agree"),
+                (lambda _: {"usages": vector([m.MAX_COUNT] * 5)}, "do not agree"),
                 (lambda t: {"supports": vector(t.supports.values() + 1)}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=0), *t.itemsets[1:]]}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=10), *t.itemsets[1:]]}, "do not agree"),
@@ -1204,7 +1213,7 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 lambda _: {"itemsets": []},
                 lambda t: {"itemsets": t.itemsets[1:]},
                 lambda t: {"itemsets": t.itemsets[::-1]},
-                lambda t: {"itemsets": [*t.itemsets, m.Element([0, 1], 0, 0, 0)]},
+                lambda t: {"itemsets": [*t.itemsets, m.PackedElement([0, 1], 0, 0, 0)]},
                 lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]},
                 lambda t: {"itemsets": [replaced(t.itemsets[0], entry=3), *t.itemsets[1:]]},
                 lambda t: {"itemsets": [replaced(t.itemsets[0], items=[0, 2]), *t.itemsets[1:]]},
@@ -1214,12 +1223,12 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
         *(
             ("sa", change, told)
             for change, told in (
-                (lambda _: {"itemsets": [m.Element([0, 5], 1, 1, 1)]}, NO_ITEMSET),
-                (lambda _: {"itemsets": [m.Element([1, 0], 1, 1, 1)]}, NO_ITEMSET),
-                (lambda _: {"itemsets": [m.Element([1, 1], 1, 1, 1)]}, NO_ITEMSET),
-                (lambda _: {"itemsets": [m.Element([1], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.PackedElement([0, 5], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.PackedElement([1, 0], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.PackedElement([1, 1], 1, 1, 1)]}, NO_ITEMSET),
+                (lambda _: {"itemsets": [m.PackedElement([1], 1, 1, 1)]}, NO_ITEMSET),
                 (lambda _: {"itemsets": []}, "usages and supports of the table do not agree"),
-                (lambda t: {"itemsets": [*t.itemsets, m.Element([0, 1], 0, 0, 0)]}, "do not agree"),
+                (lambda t: {"itemsets": [*t.itemsets, m.PackedElement([0, 1], 0, 0, 0)]}, "do not agree"),
                 (lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]}, "do not agree"),
                 (lambda _: {"min_count": 3}, "a count below 3, which it says is its smallest"),
                 (lambda _: {"min_count": 2, "other": 1}, "a count below 2, which it says is its smallest"),

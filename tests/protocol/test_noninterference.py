@@ -19,14 +19,14 @@ from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, Untru
 from fedslim.mdl.table import WorkingTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import roster_digest, updated
 from fedslim.secagg import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
 N_ITEMS = 9
 MEMBERS = ("a", "b", "c")
-LAST = m.MOST_SLOTS - 1
+LAST = m.MAX_SLOTS - 1
 
 
 def twins(rng, variant, **settled):
@@ -38,8 +38,8 @@ def twins(rng, variant, **settled):
         )
         (database,) = of_numbers([rows[0]], N_ITEMS).values()
         vocabulary = Vocabulary.of(database.vocabulary, SECRET)
-        site = Site(database, MEMBERS, settings_for(variant, **settled), SECRET, vocabulary)
-        made.append(ClientSession("a", site))
+        site = MemberInput(database, MEMBERS, settings_for(variant, **settled), SECRET, vocabulary)
+        made.append(MemberSession("a", site))
     return made
 
 
@@ -109,7 +109,7 @@ class Adversary:
     def twisted(self):
         settings = self.rng.choice(
             [
-                {"most_transactions": self.rng.randrange(1, 200)},
+                {"max_transactions": self.rng.randrange(1, 200)},
                 {"max_rounds": self.rng.randrange(1, 9)},
                 {"min_count": 2},
                 {"variant": "so", "masked": False},
@@ -173,9 +173,14 @@ class Adversary:
     def move(self):
         rng, table = self.rng, self.table()
         itemsets = [*table.itemsets] or [self.pick()]
-        odd = [m.Restore(self.pick()), m.Drop(m.Vector.of(np.array([rng.randrange(N_ITEMS + 1)], np.int64)))]
-        legal = [m.Remove(rng.choice(itemsets))] if table.itemsets else []
-        return rng.choice([*legal, m.Insert(self.fresh(), self.parents(), self.entry()), *(odd if self.odd else [])])
+        odd = [
+            m.RestoreElement(self.pick()),
+            m.DropItems(m.Vector.of(np.array([rng.randrange(N_ITEMS + 1)], np.int64))),
+        ]
+        legal = [m.RemoveElement(rng.choice(itemsets))] if table.itemsets else []
+        return rng.choice(
+            [*legal, m.InsertUnion(self.fresh(), self.parents(), self.entry()), *(odd if self.odd else [])]
+        )
 
     def want(self):
         rng, table = self.rng, self.table()

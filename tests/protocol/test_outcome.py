@@ -6,7 +6,7 @@ import pytest
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import code_table, packed_table
-from fedslim.protocol.wants import Final
+from fedslim.protocol.x_queries import Final
 from fedslim.secagg import Ring
 
 SUPPORTS = [5, 4, 3]
@@ -16,7 +16,7 @@ def sent(usage, support, *, transactions=6, min_count=1, other=0):
     """A table with one itemset, as it comes over the line."""
     spelled = [5 - usage, 4 - usage, 3]
     vectors = (m.Vector.of(np.array(counts, np.int64)) for counts in (spelled, SUPPORTS))
-    return m.Table([m.Element([0, 1], usage, support, usage)], *vectors, transactions, min_count, other)
+    return m.PackedTable([m.PackedElement([0, 1], usage, support, usage)], *vectors, transactions, min_count, other)
 
 
 def test_a_table_that_can_be_is_taken():

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from fedslim.mdl.objective import code_length, estimated_gain, standard_lengths
 from fedslim.protocol import messages as m
 from fedslim.secagg import Ring
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import FIGURE, VARIANTS, Line, databases, recorded, table_of
 
 GLOBAL = {"a": 9, "b": 7, "c": 4, "d": 4, "e": 3}

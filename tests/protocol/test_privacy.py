@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 import zlib
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +13,8 @@ import pytest
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.secagg import AgreementKey
-
-sys.path.insert(0, str(Path(__file__).parent))
 from wire import (
     FIGURE,
     MOST,
@@ -113,7 +109,7 @@ def test_labels_are_sent_only_by_a_site_that_shares_them():
     """As its own file says; a server that says otherwise is refused."""
     database = labelled()["c1"]
     for share in (False, True):
-        client = ClientSession("c1", Site(database, ("c1",), settings_for("x", share=share), SECRET))
+        client = MemberSession("c1", MemberInput(database, ("c1",), settings_for("x", share=share), SECRET))
         join = client.join(bytes(32))
         assert join.labels == (list(database.vocabulary) if share else [])
         ids = b"".join(sorted(SECRET.ids_of(database.vocabulary)))
@@ -395,7 +391,7 @@ def test_the_bound_of_a_run_says_nothing_about_the_data():
     small = TransactionDatabase.from_transactions([["a"]])
     for named in ({"c1": small, "c2": small}, databases(FIGURE)):
         _, _, seen = recorded(named, "x")
-        assert {roster.settings.most_transactions for roster in seen.messages("down", "Roster")} == {MOST}
+        assert {roster.settings.max_transactions for roster in seen.messages("down", "Roster")} == {MOST}
 
 
 @pytest.mark.parametrize("variant", ["x", "sa"])

@@ -29,7 +29,7 @@ def other(**fields):
             for name, value in {
                 "variant": "sa",
                 "masked": False,
-                "most_transactions": 1001,
+                "max_transactions": 1001,
                 "share_vocabulary": True,
                 "max_rounds": 9,
                 "pruning": False,

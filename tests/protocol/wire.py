@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import deque
 from hashlib import shake_256
 from itertools import count
-from pathlib import Path
 
 import msgspec
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
+from fedslim.network.in_process import FrameSent, MemoryFederation, RoundPassed
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.client import ClientSession, Site
 from fedslim.protocol.events import Ended, Failed, Send
+from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.transport.memory import FrameSent, MemoryFederation, RoundPassed
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mdl"))
 
 VARIANTS = ("x", "sa", "so")
 SECRET = ItemSecret.from_random(bytes(range(32)))
@@ -50,7 +46,7 @@ def databases(parts, labels=None):
 
 
 def of_numbers(parts, n_items):
-    """Databases of rows of item numbers, as tests/mdl/federation.py makes them."""
+    """Databases of rows of item numbers, as tests/algorithm1/federation.py makes them."""
     from federation import database
 
     return {f"s{k:03}": database(part, n_items) for k, part in enumerate(parts)}
@@ -67,7 +63,7 @@ def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, *
 def sites_of(named, variant="x", *, agreed=True, secret=SECRET, **settled):
     vocabulary = Vocabulary.of(next(iter(named.values())).vocabulary, secret) if agreed else None
     settings = settings_for(variant, **settled)
-    return {name: Site(database, tuple(named), settings, secret, vocabulary) for name, database in named.items()}
+    return {name: MemberInput(database, tuple(named), settings, secret, vocabulary) for name, database in named.items()}
 
 
 SESSION = ("max_time", "keys", "vocabulary")
@@ -105,7 +101,7 @@ class Recorder:
 
 
 def decoded(frame):
-    read = framing.from_client if frame.direction == "up" else framing.from_server
+    read = framing.from_member if frame.direction == "up" else framing.from_server
     return read(frame.data[framing.PREFIX_BYTES :])
 
 
@@ -148,7 +144,7 @@ class Line:
             named, variant, **{name: value for name, value in chosen.items() if name not in SESSION}
         )
         self.draw = draw
-        self.clients = {name: ClientSession(name, site) for name, site in sites.items()}
+        self.clients = {name: MemberSession(name, site) for name, site in sites.items()}
         self.queue = deque()
         self.ended = self.failed = None
         self.sent = []  # (member, message) of everything that the server said
@@ -170,7 +166,7 @@ class Line:
                     self.sent.append((name, message))
                     reply = self.clients[name].receive(message)
                     if reply is not None:
-                        self.queue.append((name, framing.from_client(framing.to_bytes(reply).data[4:])))
+                        self.queue.append((name, framing.from_member(framing.to_bytes(reply).data[4:])))
             elif isinstance(output, Failed):
                 self.failed = output
             elif isinstance(output, Ended):

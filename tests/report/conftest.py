@@ -11,13 +11,13 @@ from fedslim.data import builtin_sites
 from fedslim.federated import compare, simulate
 from fedslim.federated.records import (
     Agreement,
-    Alone,
+    AloneRecord,
     GapRow,
-    Kind,
+    HistoryStep,
+    KindTraffic,
     Missed,
     RunRecord,
     SiteRecord,
-    Step,
     simulation_record,
 )
 from fedslim.mdl.codetable import CodeTable
@@ -70,7 +70,7 @@ def hostile():
             supports[item] += usage
     transactions = max(supports)
     table = CodeTable(labels, transactions, tuple(supports), (0,) * len(labels), tuple(found))
-    sites = [SiteRecord(name, 9, None, Alone(3, 90.0)) for name in HOSTILE]
+    sites = [SiteRecord(name, 9, None, AloneRecord(3, 90.0)) for name in HOSTILE]
     gap = [GapRow([labels[a], labels[b]], 5, [k % 7 for k in range(len(sites))], a % 3 > 0) for a, b in pairs[:300]]
     usages = [None if k % 5 == 0 else usage for k, (_, usage, _, _) in enumerate(found)]
     missed = [Missed([labels[0], f"unknown <b>{k}</b>"], k + 1) for k in range(40)]
@@ -84,8 +84,8 @@ def hostile():
         machine={"cpu": HOSTILE[2], "cores": 2},
         settings={"masked": True, "seed": 0, "<i>": HOSTILE[3]},
         figures={"rounds": 9, "bytes_total": 9000, "seconds": 0.5, "ending": HOSTILE[1]},
-        history=[Step(k, k / 10, k, 100.0 - k, 100.0 - k / 30, 100 * k) for k in range(1, 1500)],
-        traffic=[Kind(HOSTILE[1], "up", 3, 300, 400), Kind("Ask", "down", 3, 30, 40)],
+        history=[HistoryStep(k, k / 10, k, 100.0 - k, 100.0 - k / 30, 100 * k) for k in range(1, 1500)],
+        traffic=[KindTraffic(HOSTILE[1], "up", 3, 300, 400), KindTraffic("Ask", "down", 3, 30, 40)],
         sites=sites,
         table=msgspec.Raw(msgspec.json.encode(code_table_document(table))),
         agreements=[Agreement(HOSTILE[2], {"f1": 0.5}, usages, missed)],

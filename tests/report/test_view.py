@@ -8,7 +8,7 @@ import pytest
 from fedslim.errors import InputError
 from fedslim.protocol import messages
 from fedslim.protocol.variant import VARIANTS
-from fedslim.report import phrases
+from fedslim.report import captions as phrases
 from fedslim.report import view as room
 from fedslim.report.view import view
 
@@ -73,11 +73,11 @@ def test_a_record_with_nothing_in_it_can_be_shown(bare):
 
 
 def test_large_runs_are_cut_and_say_so(hostile, monkeypatch):
-    monkeypatch.setattr(room, "MOST_ROWS", 250)
+    monkeypatch.setattr(room, "MAX_ROWS", 250)
     (run,) = view([hostile]).runs
     assert (len(run.table.items), run.table.total) == (250, 2000)
     assert (len(run.gap.items), run.gap.total) == (250, 300)
-    assert len(run.curve.rounds) == room.MOST_POINTS
+    assert len(run.curve.rounds) == room.MAX_POINTS
     assert (run.curve.rounds[0], run.curve.rounds[-1]) == (1, 1499)
 
 
@@ -113,7 +113,7 @@ def test_runs_are_sorted_by_numbers_not_by_their_words(records):
 
 def test_what_is_counted_is_counted_before_it_is_cut(records, monkeypatch):
     whole = view(records)
-    monkeypatch.setattr(room, "MOST_ROWS", 10)
+    monkeypatch.setattr(room, "MAX_ROWS", 10)
     monkeypatch.setattr(room, "FEWEST_ROWS", 10)
     for full, cut in zip(whole.runs, view(records).runs, strict=True):
         assert len(cut.table.items) == 10
@@ -125,7 +125,7 @@ def test_what_is_counted_is_counted_before_it_is_cut(records, monkeypatch):
 def test_what_was_recovered_is_counted_before_the_list_is_cut(hostile, monkeypatch):
     whole = view([hostile]).runs[0].gap
     assert 10 < whole.recovered < whole.total == len(whole.items)
-    monkeypatch.setattr(room, "MOST_ROWS", 10)
+    monkeypatch.setattr(room, "MAX_ROWS", 10)
     monkeypatch.setattr(room, "FEWEST_ROWS", 10)
     cut = view([hostile]).runs[0].gap
     assert (cut.total, cut.recovered) == (whole.total, whole.recovered)

@@ -17,7 +17,7 @@ from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, R
 from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch
 from fedslim.secagg.masking import counters
 from fedslim.secagg.masking import place as place_of
-from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
 
 RUN = b"run 1"
 
@@ -72,7 +72,7 @@ def test_sums_of_packed_vectors_are_packed_sums(data):
 @given(st.data())
 def test_a_count_that_does_not_fit_wraps_around_in_its_own_bits(data):
     """Nothing is said about it, and no other count is changed; whoever reads the sum reads it modulo 2^bits."""
-    bits = data.draw(st.integers(1, MOST_BITS))
+    bits = data.draw(st.integers(1, MAX_BITS))
     ring = Ring(bits, (1 << bits) - 1)
     counts = data.draw(st.lists(st.integers(-(2**62), 2**62), max_size=12))
     others = data.draw(st.lists(st.integers(0, ring.bound), min_size=len(counts), max_size=len(counts)))
@@ -99,7 +99,7 @@ def test_a_value_beyond_the_bound_is_put_in_and_noticed_by_whoever_reads_the_sum
 def test_rows_are_vectors_after_each_other_and_wrap_around_each_in_its_own_bits(data):
     """The twin of the kernel of several rows: each of them by itself."""
     length = data.draw(st.integers(1, 20))
-    widths = data.draw(st.lists(st.integers(1, MOST_BITS), min_size=1, max_size=5))
+    widths = data.draw(st.lists(st.integers(1, MAX_BITS), min_size=1, max_size=5))
     entries = st.dictionaries(st.integers(0, length - 1), st.integers(0, 2**62), max_size=6)
     rows = [data.draw(entries) for _ in widths]
     words = np.zeros(words_of_rows(widths, length), np.uint64)

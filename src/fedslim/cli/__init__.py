@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give back its exit code; the arguments are the program's if left out."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        from fedslim.cli.app import run  # noqa: PLC0415  # loading takes a moment, and Ctrl-C may fall into it
+        from fedslim.cli.app import run
 
         return run(given)
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from fedslim import __version__
-from fedslim.cli import (
+from fedslim.cli.commands import (
     audit,
     ca,
     data,
@@ -25,8 +25,8 @@ from fedslim.cli import (
     simulate,
     vocabulary,
 )
-from fedslim.cli.failures import exit_code
-from fedslim.cli.stream import forgiving_streams, print_text
+from fedslim.cli.console.failures import exit_code
+from fedslim.cli.console.stream import forgiving_streams, print_text
 
 DEBUG = "--debug"
 

@@ -15,7 +15,7 @@ import numpy as np
 from fedslim.data import textstream
 from fedslim.data.columns import TextColumn, check_names, long_columns, long_to_database
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import Table, encode_table
+from fedslim.data.encoding import EncodedTable, encode_table
 from fedslim.data.fimi import stem
 from fedslim.errors import DataError
 
@@ -155,12 +155,12 @@ def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
     )
 
 
-def delimited_table(path: str | os.PathLike[str], *, delimiter: str = ",", name: str | None = None) -> Table:
+def delimited_table(path: str | os.PathLike[str], *, delimiter: str = ",", name: str | None = None) -> EncodedTable:
     """Read a table with a header that has a transaction in each row."""
     path = Path(path)
     records = _records(path, delimiter)
     names = _header(path, records)
-    return Table(_columns(path, names, records, range(len(names))), name or stem(path), str(path))
+    return EncodedTable(_columns(path, names, records, range(len(names))), name or stem(path), str(path))
 
 
 def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:

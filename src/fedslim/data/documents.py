@@ -36,7 +36,7 @@ class Format:
     bad: Callable[[str | Path, str], FedslimError]
     oldest: int | None = None  # the oldest version that is still read, if not only the newest
 
-    def read(self, path: Path, most_bytes: int) -> bytes:
+    def read(self, path: Path, max_bytes: int) -> bytes:
         """The content of a file.
 
         Raises:
@@ -44,9 +44,9 @@ class Format:
             FedslimError: It is larger than any of ours, and was not read to its end.
         """
         with path.open("rb") as stream:
-            data = stream.read(most_bytes + 1)
-        if len(data) > most_bytes:
-            raise self.bad(path, f"it is larger than {most_bytes:,} bytes")
+            data = stream.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise self.bad(path, f"it is larger than {max_bytes:,} bytes")
         return data
 
     def decode(self, data: bytes, path: str | Path, into: type[Content]) -> Content:

@@ -29,7 +29,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class EncodedTable:
     """Columns of equal length that are not items yet; `source` is what messages call the table."""
 
     columns: Sequence[Column]
@@ -55,7 +55,7 @@ ITEMS = Encoding("items")
 
 
 def encode_table(
-    table: Table, *, bins: int = DEFAULT_BINS, encoding: Encoding | None = None
+    table: EncodedTable, *, bins: int = DEFAULT_BINS, encoding: Encoding | None = None
 ) -> tuple[TransactionDatabase, Encoding]:
     """Make each row a transaction, in a way of the table's own, or as `encoding` says.
 
@@ -86,7 +86,7 @@ def _decided(columns: Sequence[Column], bins: int) -> tuple[list[Coded], Encodin
     return [_prefixed(name, part) for name, part in zip(names, coded, strict=True)], encoding
 
 
-def _applied(table: Table, encoding: Encoding) -> list[Coded]:
+def _applied(table: EncodedTable, encoding: Encoding) -> list[Coded]:
     columns = _matched(table, encoding)
     if encoding.kind == "one-hot":
         return [_flagged(column, table.source) for column in columns]
@@ -96,7 +96,7 @@ def _applied(table: Table, encoding: Encoding) -> list[Coded]:
     ]
 
 
-def _matched(table: Table, encoding: Encoding) -> list[Column]:
+def _matched(table: EncodedTable, encoding: Encoding) -> list[Column]:
     """The table's columns in the order of the encoding, which needs all of them and knows no others."""
     if encoding.kind == "items":
         msg = (

@@ -20,7 +20,7 @@ from fedslim.data.columns import (
     long_to_database,
 )
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import Table, encode_table
+from fedslim.data.encoding import EncodedTable, encode_table
 from fedslim.data.fimi import stem
 from fedslim.data.labels import value_text
 from fedslim.data.textstream import open_bytes
@@ -43,9 +43,9 @@ class _Raw:
     name: str
     source: str
 
-    def table(self) -> Table:
+    def table(self) -> EncodedTable:
         check_names([label for label, _ in self.named], self.source)
-        return Table([self.to_column(*pair) for pair in self.named], self.name, self.source)
+        return EncodedTable([self.to_column(*pair) for pair in self.named], self.name, self.source)
 
 
 def from_dataframe(
@@ -66,7 +66,7 @@ def from_dataframe(
     return _database(raw, transaction_column, item_column, bins)
 
 
-def dataframe_table(df: Any, *, name: str | None = None) -> Table:
+def dataframe_table(df: Any, *, name: str | None = None) -> EncodedTable:
     """The columns of a DataFrame that has a transaction in each row."""
     return _dataframe(df, name).table()
 
@@ -100,7 +100,7 @@ def read_parquet(
     return _database(raw, transaction_column, item_column, bins)
 
 
-def parquet_table(path: str | os.PathLike[str], *, name: str | None = None) -> Table:
+def parquet_table(path: str | os.PathLike[str], *, name: str | None = None) -> EncodedTable:
     """The columns of a Parquet file that has a transaction in each row."""
     return _parquet(Path(path), name, set()).table()
 

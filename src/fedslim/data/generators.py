@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHUNK = 8192
 """Transactions made at a time; part of what a seed means, so it must not change."""
 
-MOST_TRANSACTIONS = 10**8
+MAX_TRANSACTIONS = 10**8
 
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GeneratorKind:
     """A kind of generated data: its shape at full size, and the function that makes one chunk after another."""
 
     name: str
@@ -56,7 +56,7 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
         msg = f"there is no kind of generated data called {kind!r}{did_you_mean(kind, list(KINDS))}"
         raise ParameterError(msg)
     chosen = KINDS[kind]
-    wanted = chosen.transactions if transactions is None else _whole("transactions", transactions, 1, MOST_TRANSACTIONS)
+    wanted = chosen.transactions if transactions is None else _whole("transactions", transactions, 1, MAX_TRANSACTIONS)
     root = _whole("seed", seed, 0, 2**63 - 1)
     make = chosen.prepare(_stream(root, 0))
     lengths, items = [], []
@@ -83,7 +83,7 @@ def _stream(seed: int, number: int) -> np.random.Generator:
 # -- accidents-like: dense and correlated ------------------------------------------------------------------------------
 
 _DENSE_ITEMS = 468
-_SHORTEST, _LONGEST = 18, 51
+_SHORTEST, _MAX_LENGTH = 18, 51
 _CLASSES = 8
 _DENSE_PATTERNS = 600
 _PATTERN_RANKS = 260  # patterns are made of the more frequent items; the rest is noise, as in any real data
@@ -151,10 +151,10 @@ def _dense_patterns(
 
 def _shorten(present: NDArray[np.bool_], draw: NDArray[np.float64]) -> None:
     """Drop items at random from the few transactions that are too long."""
-    rows = np.flatnonzero(present.sum(axis=1) > _LONGEST)
+    rows = np.flatnonzero(present.sum(axis=1) > _MAX_LENGTH)
     order = np.argsort(np.where(present[rows], draw[rows], 2.0), axis=1, kind="stable")
     kept = np.zeros((len(rows), present.shape[1]), bool)
-    np.put_along_axis(kept, order[:, :_LONGEST], values=True, axis=1)
+    np.put_along_axis(kept, order[:, :_MAX_LENGTH], values=True, axis=1)
     present[rows] = kept
 
 
@@ -219,8 +219,10 @@ def _draw(cumulative: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDAr
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("accidents-like", "dense and correlated, shaped like Accidents", 340_183, _DENSE_ITEMS, "18-51", _dense),
-        Kind("wide-sparse", "short transactions over very many items", 100_000, _WIDE_ITEMS, "1-30", _sparse),
+        GeneratorKind(
+            "accidents-like", "dense and correlated, shaped like Accidents", 340_183, _DENSE_ITEMS, "18-51", _dense
+        ),
+        GeneratorKind("wide-sparse", "short transactions over very many items", 100_000, _WIDE_ITEMS, "1-30", _sparse),
     )
 }
 """The kinds of data that `generate` makes, by name."""

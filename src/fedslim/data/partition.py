@@ -314,11 +314,11 @@ def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> 
     items = np.array(sorted({item for hand in hands for itemset in hand for item in itemset}), np.int64)
     column_of = np.full(db.n_items, -1, np.int64)
     column_of[items] = np.arange(len(items))
-    members = np.zeros((len(items), rounds * clients), np.float32)  # a client short of an itemset has an empty one
+    membership = np.zeros((len(items), rounds * clients), np.float32)  # a client short of an itemset has an empty one
     for client, hand in enumerate(hands):
         for number, itemset in enumerate(hand):
-            members[column_of[list(itemset)], number * clients + client] = 1
-    sizes = members.sum(axis=0)
+            membership[column_of[list(itemset)], number * clients + client] = 1
+    sizes = membership.sum(axis=0)
     scores = np.empty((len(db), clients), np.float32)
     for start in range(0, len(db), _ROWS):
         offsets = db.offsets[start : start + _ROWS + 1]
@@ -327,7 +327,7 @@ def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> 
         column = column_of[db.items[offsets[0] : offsets[-1]]]
         present = np.zeros((rows, len(items)), np.float32)
         present[row[column >= 0], column[column >= 0]] = 1
-        overlap = present @ members
+        overlap = present @ membership
         whole = overlap == sizes
         contained = np.where(whole, sizes, 0).reshape(rows, rounds, clients).sum(axis=1)
         part = np.where(whole, 0, overlap / np.maximum(sizes, 1)).reshape(rows, rounds, clients).max(axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 from fedslim.data.coerce import encode, is_matrix
 from fedslim.data.columns import MISSING, NumberColumn, TextColumn
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, Encoding, Table, encode_table
+from fedslim.data.encoding import ITEMS, EncodedTable, Encoding, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.readers import read_table
 from fedslim.data.textstream import is_file
@@ -75,7 +75,7 @@ class _Taken:
     """A member's data, looked at once: what they are, and the table if they are one."""
 
     def __init__(self, X: Any) -> None:  # noqa: N803  # scikit-learn's name
-        self.table: Table | None = None
+        self.table: EncodedTable | None = None
         if isinstance(X, (str, os.PathLike)):
             self.table = read_table(X) if is_file(Path(X)) else None
         elif is_dataframe(X):
@@ -141,7 +141,7 @@ def _tables(taken: Sequence[_Taken], names: Sequence[str]) -> tuple[list[Transac
             lacks, has = (name, names[0]) if odd in columns else (names[0], name)
             msg = f"the table of {lacks} has no column {odd!r}, that of {has} has; give tables with the same columns"
             raise DataError(msg)
-    pooled = Table([_pooled([these[label] for these in own], names) for label in columns], "data", "the tables")
+    pooled = EncodedTable([_pooled([these[label] for these in own], names) for label in columns], "data", "the tables")
     whole, encoding = encode_table(pooled)
     return _split(whole, [_rows(table.columns[0]) for table in tables], names), encoding
 

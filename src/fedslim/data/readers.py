@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import Table
+    from fedslim.data.encoding import EncodedTable
 
 _TABLES: dict[str, Callable[..., TransactionDatabase]] = {
     **{name: partial(read_delimited, delimiter=mark) for name, mark in DELIMITERS.items()},
     "parquet": read_parquet,
 }
-_COLUMNS: dict[str, Callable[..., Table]] = {
+_COLUMNS: dict[str, Callable[..., EncodedTable]] = {
     **{name: partial(delimited_table, delimiter=mark) for name, mark in DELIMITERS.items()},
     "parquet": parquet_table,
 }
@@ -78,7 +78,7 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     return read_fimi(path, name=name)
 
 
-def read_table(path: str | os.PathLike[str], *, name: str | None = None) -> Table | None:
+def read_table(path: str | os.PathLike[str], *, name: str | None = None) -> EncodedTable | None:
     """The columns of a file that holds a table, before they are items; None if it is a FIMI file."""
     kind = _format_of(Path(path))
     return _COLUMNS[kind](path, name=name) if kind in _COLUMNS else None

@@ -49,10 +49,10 @@ DIGEST = b"fedslim vocab 1"
 
 SECRET_FORMAT, SECRET_VERSION = "fedslim-item-secret", "1"
 FORMAT, VERSION = "fedslim-vocabulary", 1
-MOST_ITEMS = 10_000_000
-MOST_BYTES = 1 << 29
+MAX_ITEMS = 10_000_000
+MAX_BYTES = 1 << 29
 """Room for that many ids, one on a line."""
-MOST_SECRET_BYTES = 4096
+MAX_SECRET_BYTES = 4096
 
 _FIELDS = 4
 _SHOWN = 3
@@ -95,7 +95,7 @@ class ItemSecret:
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
-            data = stream.read(MOST_SECRET_BYTES)
+            data = stream.read(MAX_SECRET_BYTES)
         words = data.split()
         if words[:1] != [SECRET_FORMAT.encode()]:
             msg = f"{path}: this is not a secret of fedslim; name the file that `fedslim vocabulary secret` made"
@@ -162,8 +162,8 @@ class Vocabulary:
                 f"fingerprint: {self.fingerprint!r:.60} is not {2 * FINGERPRINT_BYTES} hexadecimal digits in lower case"
             )
             raise DataError(msg)
-        if len(self.ids) > MOST_ITEMS:
-            msg = f"items: there are {len(self.ids):,}, and a vocabulary has at most {MOST_ITEMS:,}"
+        if len(self.ids) > MAX_ITEMS:
+            msg = f"items: there are {len(self.ids):,}, and a vocabulary has at most {MAX_ITEMS:,}"
             raise DataError(msg)
         for number, item in enumerate(self.ids, 1):
             if len(item) != ID_BYTES:
@@ -252,20 +252,20 @@ class Vocabulary:
         """
         path = real_path(path)
         with told_as_data_errors(path):
-            data = FILES.read(path, MOST_BYTES)
-        if data.count(b",") > MOST_ITEMS + _FIELDS:  # decoded, short texts would take many times their room
-            raise _bad(path, f"it has more than {MOST_ITEMS:,} items")
+            data = FILES.read(path, MAX_BYTES)
+        if data.count(b",") > MAX_ITEMS + _FIELDS:  # decoded, short texts would take many times their room
+            raise _bad(path, f"it has more than {MAX_ITEMS:,} items")
         if data.startswith(SECRET_FORMAT.encode()):
             msg = f"{path}: this is the members' secret, not a vocabulary; name what `fedslim vocabulary make` wrote"
             raise DataError(msg)
-        file = FILES.decode(data, path, _File)
+        file = FILES.decode(data, path, _VocabularyFile)
         try:
             return cls(_ids(file.items), file.fingerprint)
         except DataError as error:
             raise _bad(path, str(error)) from None
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _VocabularyFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     format: str
     version: int
     fingerprint: str

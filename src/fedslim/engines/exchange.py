@@ -18,18 +18,18 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedslim.errors import FrameError, ProtocolError, RunError
+from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send
-from fedslim.transport.memory import FrameSent, RoundPassed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from fedslim.network.in_process import Trace
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.transport.memory import Trace
 
 JOIN = b""
 """Delivered in place of a frame: begin, or begin again, by joining."""
@@ -40,7 +40,7 @@ WORKING = b"\0"
 PATIENCE = 5.0
 """Seconds after which a site that is still computing says so."""
 
-LONGEST_CALL = 20.0
+MAX_CALL_SECONDS = 20.0
 """Seconds for a call. Sites answer sooner, if only that they are working: one that does not is not there."""
 
 TRY_EVERY = 1.0
@@ -111,7 +111,7 @@ class Exchange:
     def _step(self) -> None:
         """Deliver what there is to deliver, one frame to each, and take in the replies."""
         frames = {name: queue.popleft() for name, queue in self._outbox.items() if queue}
-        within = min(self._answer, LONGEST_CALL)
+        within = min(self._answer, MAX_CALL_SECONDS)
         if not frames:
             # Everybody waits for those who are away.
             self._sleep(TRY_EVERY)
@@ -139,12 +139,12 @@ class Exchange:
             self._miss(name, f"no answer within {self._answer:g} s")
 
     def _receive(self, name: str, data: bytes) -> None:
-        most = self.session.most_bytes(name)
+        most = self.session.max_bytes(name)
         try:
             if len(data) > framing.PREFIX_BYTES + framing.packed_at_most(most):
                 msg = f"a frame of {len(data)} bytes is longer than what member {name!r} may say now"
                 raise FrameError(msg)
-            message = framing.from_client(memoryview(data)[framing.PREFIX_BYTES :], most)
+            message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], most)
             self._account(type(message).__name__, "up", name, data)
             self._act(self.session.receive(name, message, self._clock()))
         except ProtocolError as error:

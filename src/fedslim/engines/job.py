@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fedslim.transport.config import FederationFile
+    from fedslim.settings.federation_file import FederationFile
 
 SERVER_APP, MEMBER_APP = "fedslim_server", "fedslim_member"
 FEDERATION = "federation.toml"

@@ -21,13 +21,13 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
-from fedslim.engines.kit import KitCheck
-from fedslim.engines.serving import Serving
-from fedslim.engines.site import SiteMember
+from fedslim.engines.member import SiteMember
+from fedslim.engines.server import Serving
+from fedslim.engines.startup_kit import KitCheck
 from fedslim.errors import RunError
-from fedslim.protocol.client import CANNOT
-from fedslim.transport.config import FederationFile
-from fedslim.words import printable
+from fedslim.format import printable
+from fedslim.protocol.member import CANNOT
+from fedslim.settings.federation_file import FederationFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,8 +28,7 @@ from fedslim.data.fimi import write_fimi
 from fedslim.data.partition import Partition
 from fedslim.engines import require_nvflare
 from fedslim.engines.job import ALLOWED, AT_SERVER, AT_SITE, DEFAULT_RESOURCES, FEDERATION, write_job
-from fedslim.engines.serving import STATUS, STOP
-from fedslim.engines.sitefile import write_site_file
+from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
 from fedslim.federated.records import load_run
@@ -38,9 +37,10 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
 from fedslim.metrics import Communication
-from fedslim.transport.config import LARGEST, write_template
-from fedslim.transport.policy import FILE as POLICY
-from fedslim.transport.policy import write_policy
+from fedslim.settings.federation_file import LARGEST, write_template
+from fedslim.settings.policy import FILE as POLICY
+from fedslim.settings.policy import write_policy
+from fedslim.settings.site_file import write_site_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.federated.records import RunRecord
     from fedslim.federated.simulation import OnProgress, Sites
-    from fedslim.transport.config import FederationFile
+    from fedslim.settings.federation_file import FederationFile
 
 SIMULATOR = "nvflare.private.fed.app.simulator.simulator"
 JOB_ID = "simulate_job"

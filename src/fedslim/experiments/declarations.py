@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedslim.data import KINDS, data_names, locate, public_sets
-from fedslim.data.generators import MOST_TRANSACTIONS
+from fedslim.data.generators import MAX_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.experiments import paper
 
@@ -79,7 +79,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FigureColumn:
     """A figure of a table: its name in the records, in the head, and how many digits it is shown with."""
 
     name: str
@@ -89,30 +89,30 @@ class Column:
 
 
 FOUND = (
-    Column("L_percent", "L%", 2),
-    Column("itemsets", "|CT|"),
-    Column("candidates", "|F|"),
-    Column("rounds", "R"),
-    Column("bytes_total", "BT", unit="bytes"),
-    Column("f1", "F1", 3),
-    Column("wr50", "WR@50", 3),
-    Column("rho", "ρ", 3),
+    FigureColumn("L_percent", "L%", 2),
+    FigureColumn("itemsets", "|CT|"),
+    FigureColumn("candidates", "|F|"),
+    FigureColumn("rounds", "R"),
+    FigureColumn("bytes_total", "BT", unit="bytes"),
+    FigureColumn("f1", "F1", 3),
+    FigureColumn("wr50", "WR@50", 3),
+    FigureColumn("rho", "ρ", 3),
 )
 RECOVERED = (
-    Column("centralised_itemsets", "|A|"),
-    Column("gap", "|G|"),
-    Column("gap_recovered", "|G∩B|"),
-    Column("grr", "GRR", 3),
-    Column("wr50", "WR@50", 3),
-    Column("wr100", "WR@100", 3),
-    Column("prediction_precision", "ΔL_i precision", 3),
-    Column("prediction_recall", "ΔL_i recall", 3),
-    Column("prediction_auc", "ΔL_i AUC", 3),
+    FigureColumn("centralised_itemsets", "|A|"),
+    FigureColumn("gap", "|G|"),
+    FigureColumn("gap_recovered", "|G∩B|"),
+    FigureColumn("grr", "GRR", 3),
+    FigureColumn("wr50", "WR@50", 3),
+    FigureColumn("wr100", "WR@100", 3),
+    FigureColumn("prediction_precision", "ΔL_i precision", 3),
+    FigureColumn("prediction_recall", "ΔL_i recall", 3),
+    FigureColumn("prediction_auc", "ΔL_i AUC", 3),
 )
 BUDGETS = (0.01, 0.03, 0.1, 1 / 3, 1.0)
 """Parts of the time to convergence. The paper has 24 h and 72 h, of which the first is a third."""
 
-BUDGET = tuple(Column(f"L_percent_at_{part:.3f}", f"L% at {part:.0%}", 2) for part in BUDGETS)
+BUDGET = tuple(FigureColumn(f"L_percent_at_{part:.3f}", f"L% at {part:.0%}", 2) for part in BUDGETS)
 
 
 def _no_figures(_cell: Cell) -> Mapping[str, float] | None:
@@ -128,7 +128,7 @@ class Experiment:
     asks: str
     datasets: tuple[str, ...]
     settings: tuple[Setting, ...] = (Setting(),)
-    columns: tuple[Column, ...] = FOUND
+    columns: tuple[FigureColumn, ...] = FOUND
     paper: PaperFigures = _no_figures
 
     def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
@@ -254,8 +254,8 @@ def _made(name: str) -> bool:
     kind, colon, size = name.partition(":")
     if not colon:
         return kind in KINDS
-    digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MOST_TRANSACTIONS))
-    return kind in KINDS and digits and 1 <= int(size) <= MOST_TRANSACTIONS
+    digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MAX_TRANSACTIONS))
+    return kind in KINDS and digits and 1 <= int(size) <= MAX_TRANSACTIONS
 
 
 def _at_hand(name: str, folder: str | Path | None) -> bool:

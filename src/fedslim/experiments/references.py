@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from fedslim.experiments.declarations import Cell
     from fedslim.experiments.store import Store
-    from fedslim.metrics.labelled import Table
+    from fedslim.metrics.labelled import LabelledTable
 
 
-def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, Table]:
+def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, LabelledTable]:
     """The tables that other systems found in these data, by system."""
     if folder is None:
         return {}

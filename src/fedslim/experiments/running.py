@@ -35,7 +35,7 @@ LAST_WORDS = 20
 
 
 @dataclass(slots=True)
-class State:
+class CellState:
     """How far everything is."""
 
     total: int
@@ -92,8 +92,8 @@ class Runner:
         self._events: SimpleQueue[tuple[_Job, dict[str, Any] | None]] = SimpleQueue()
 
     def run(
-        self, cells: Iterable[Cell], *, jobs: int = 1, tell: Callable[[State, str | None], None] | None = None
-    ) -> State:
+        self, cells: Iterable[Cell], *, jobs: int = 1, tell: Callable[[CellState, str | None], None] | None = None
+    ) -> CellState:
         """Run the cells.
 
         Args:
@@ -103,7 +103,7 @@ class Runner:
         """
         tell = tell or (lambda _state, _said: None)
         cells = list(dict.fromkeys(cells))
-        state = State(len(cells))
+        state = CellState(len(cells))
         groups: dict[Any, list[Cell]] = {}
         for cell in cells:
             record = self._store.look(cell)
@@ -165,7 +165,9 @@ class Runner:
                 job.said.append(line.rstrip())
         self._events.put((job, None))
 
-    def _listen(self, running: list[_Job], state: State, tell: Callable[[State, str | None], None]) -> list[Cell]:
+    def _listen(
+        self, running: list[_Job], state: CellState, tell: Callable[[CellState, str | None], None]
+    ) -> list[Cell]:
         """Hear one thing; returns cells that have lost their process and are still to be run."""
         try:
             job, event = self._events.get(timeout=0.5)
@@ -191,7 +193,7 @@ class Runner:
         tell(state, said)
         return rest
 
-    def _over(self, job: _Job, state: State) -> tuple[str | None, list[Cell]]:
+    def _over(self, job: _Job, state: CellState) -> tuple[str | None, list[Cell]]:
         """A process has ended. What it was at has failed; what it had not begun is for another."""
         code = job.end()
         left = [cell for cell in job.cells if cell.key in job.open]

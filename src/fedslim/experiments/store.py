@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RESULTS = "results"
 """Where records go if nobody says otherwise."""
 
-_LONGEST_REASON = 10_000
+_MAX_REASON = 10_000
 _PARTS = 4  # of the name of a file after that of the data: setting, seed, variant, json
 
 
@@ -67,7 +67,7 @@ class Store:
 
     def fail(self, cell: Cell, reason: str) -> None:
         """Keep why a cell failed."""
-        write_whole(self._failed(cell), reason[-_LONGEST_REASON:].encode(errors="replace") + b"\n")
+        write_whole(self._failed(cell), reason[-_MAX_REASON:].encode(errors="replace") + b"\n")
 
     def look(self, cell: Cell) -> RunRecord | str | None:
         """The record of a cell; why it failed when it was last tried, or cannot be read; None if it was not run."""
@@ -80,7 +80,7 @@ class Store:
         if not path.is_file():
             return None
         with path.open("rb") as stream:
-            return stream.read(2 * _LONGEST_REASON).decode(errors="replace").strip() or "nobody knows why"
+            return stream.read(2 * _MAX_REASON).decode(errors="replace").strip() or "nobody knows why"
 
     def failed(self, experiment: Experiment) -> list[str]:
         """The cells of an experiment that failed when they were last tried, whatever their data and seeds."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from fedslim import __version__
 from fedslim.experiments import paper
 from fedslim.experiments.declarations import BUDGET, FOUND, STAND_INS, Setting, standing_for
-from fedslim.words import size
+from fedslim.format import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fedslim.experiments.declarations import Cell, Column, Experiment
+    from fedslim.experiments.declarations import Cell, Experiment, FigureColumn
     from fedslim.experiments.store import Store
     from fedslim.federated.records import RunRecord
 
@@ -46,7 +46,7 @@ class ResultTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellOutcome:
     """What the cells of one line came to: the mean over seeds of every figure, or why there is none."""
 
     cells: tuple[Cell, ...]
@@ -73,7 +73,7 @@ class Outcome:
         return f"{cell.data}{setting}, {NAMES[cell.variant]}"
 
 
-def outcomes(cells: Iterable[Cell], store: Store) -> list[Outcome]:
+def outcomes(cells: Iterable[Cell], store: Store) -> list[CellOutcome]:
     """The cells that differ only in their seed, together."""
     lines: dict[tuple[str, Setting, str], list[Cell]] = {}
     for cell in cells:
@@ -83,7 +83,7 @@ def outcomes(cells: Iterable[Cell], store: Store) -> list[Outcome]:
         looked = [store.look(cell) for cell in line]
         records = tuple(each for each in looked if each is not None and not isinstance(each, str))
         failures = tuple(each for each in looked if isinstance(each, str))
-        found.append(Outcome(tuple(line), records, failures))
+        found.append(CellOutcome(tuple(line), records, failures))
     return found
 
 
@@ -112,7 +112,7 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
     return table
 
 
-def _add_centralised(table: ResultTable, outcome: Outcome, *, several: bool) -> None:
+def _add_centralised(table: ResultTable, outcome: CellOutcome, *, several: bool) -> None:
     data = outcome.cells[0].data
     ours = {name: outcome.mean(f"centralised_{name}") for name in ("L_percent", "itemsets")}
     name = [data, *([""] if several else []), "one place"]
@@ -122,7 +122,7 @@ def _add_centralised(table: ResultTable, outcome: Outcome, *, several: bool) -> 
 def _add(
     table: ResultTable,
     name: Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[FigureColumn],
     ours: Mapping[str, float | None],
     papers: Mapping[str, float] | None,
 ) -> None:
@@ -134,7 +134,7 @@ def _add(
     table.rows.append([*same, DIFFERENCE, *(_difference(c, ours.get(c.name), papers.get(c.name)) for c in columns)])
 
 
-def _about(experiment: Experiment, cells: Sequence[Cell], found: Sequence[Outcome]) -> list[str]:
+def _about(experiment: Experiment, cells: Sequence[Cell], found: Sequence[CellOutcome]) -> list[str]:
     """What one must know to read the table."""
     remarks = []
     beside = [cell for cell in cells if experiment.paper(cell) is not None]
@@ -155,7 +155,7 @@ def _about(experiment: Experiment, cells: Sequence[Cell], found: Sequence[Outcom
     return remarks
 
 
-def _remarks(outcome: Outcome) -> list[str]:
+def _remarks(outcome: CellOutcome) -> list[str]:
     remarks = []
     if outcome.records and len(outcome.records) < len(outcome.cells):
         remarks.append(f"{outcome.name}: {len(outcome.records)} of {len(outcome.cells)} seeds")
@@ -202,13 +202,13 @@ def _setting(setting: Setting) -> str:
     return f"{setting.clients} clients" if setting.scheme == "iid" else setting.scheme
 
 
-def _shown(column: Column, value: float | None) -> str:
+def _shown(column: FigureColumn, value: float | None) -> str:
     if value is None:
         return "–"
     return size(round(value)) if column.unit == "bytes" else f"{value:,.{column.digits}f}"
 
 
-def _difference(column: Column, ours: float | None, papers: float | None) -> str:
+def _difference(column: FigureColumn, ours: float | None, papers: float | None) -> str:
     if ours is None or papers is None or (column.unit == "bytes" and min(ours, papers) <= 0):
         return ""
     if column.unit == "bytes":

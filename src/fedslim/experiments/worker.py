@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from fedslim.data import Partition
     from fedslim.federated import Simulation
-    from fedslim.federated.comparison import Alone
+    from fedslim.federated.comparison import MinedAlone
     from fedslim.mdl.codetable import CodeTable
 
     Tell = Callable[[Cell, str, str], None]
@@ -80,7 +80,7 @@ class _Group:
         doing("mining each site alone")
         alone = mine_alone(self._partition.parts, self._centralised)
         assert alone is not None  # noqa: S101  # nobody stopped it
-        self._alone: Alone = alone
+        self._alone: MinedAlone = alone
         doing("weighing the itemsets of the table of all data")
         gains = worth(self._database, self._centralised)
         self._predicted = predict_gap(self._centralised, gains, self._alone.gap).as_dict()

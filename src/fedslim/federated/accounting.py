@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from fedslim.data.atomic import write_whole
 from fedslim.federated.records import save_run, served_record
 from fedslim.metrics import Communication
+from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.protocol.outcome import code_table
-from fedslim.transport.memory import FrameSent, RoundPassed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from fedslim.errors import RunError
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
+    from fedslim.network.in_process import Trace
+    from fedslim.network.journal_records import RoundRecord, Sum
     from fedslim.protocol import messages as m
     from fedslim.protocol.outcome import Ending, Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.transport.config import FederationFile
-    from fedslim.transport.memory import Trace
-    from fedslim.transport.recording import RoundRecord, Sum
+    from fedslim.settings.federation_file import FederationFile
 
 CODE_TABLE, RECORD = "codetable.json", "run.json"
 """What a server leaves in its folder."""
@@ -175,7 +175,7 @@ def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
     return code_table(outcome.table, labels)
 
 
-def _numbers(table: m.Table) -> tuple[str, ...]:
+def _numbers(table: m.PackedTable) -> tuple[str, ...]:
     """What the server calls items whose ids it was never told: the members know which they are."""
     return tuple(f"item {number}" for number in range(table.usages.length))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery
-    from fedslim.metrics.labelled import Table
+    from fedslim.metrics.labelled import LabelledTable
 
 FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")
 """The names of what a comparison adds to the record of a simulation."""
@@ -35,7 +35,7 @@ class Comparison:
     `recovered` has the itemsets of the gap that the federation found, by falling usage in the reference.
     """
 
-    reference: Table
+    reference: LabelledTable
     local_tables: tuple[CodeTable, ...]
     fidelity: Fidelity
     gap: DiscoveryGap
@@ -60,17 +60,17 @@ NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class MinedAlone:
     """What each site finds by itself, and what is then missing of a reference: the same for every variant."""
 
-    reference: Table
+    reference: LabelledTable
     local_tables: tuple[CodeTable, ...]
     gap: DiscoveryGap
 
 
 def mine_alone(
-    databases: Sequence[TransactionDatabase], reference: Table | None = None, *, stop: Stop | None = None
-) -> Alone | None:
+    databases: Sequence[TransactionDatabase], reference: LabelledTable | None = None, *, stop: Stop | None = None
+) -> MinedAlone | None:
     """Mine each site by itself.
 
     Args:
@@ -91,14 +91,14 @@ def mine_alone(
         local_tables.append(mine(database, stop=stop).table)
     if stop.asked:
         return None
-    return Alone(reference, tuple(local_tables), discovery_gap(reference, local_tables, databases))
+    return MinedAlone(reference, tuple(local_tables), discovery_gap(reference, local_tables, databases))
 
 
 def compare(
     simulation: Simulation,
-    reference: Table | None = None,
+    reference: LabelledTable | None = None,
     *,
-    alone: Alone | None = None,
+    alone: MinedAlone | None = None,
     stop: Stop | None = None,
 ) -> Comparison | None:
     """Compare what a federation found with a reference and with what each site finds alone.

@@ -20,7 +20,7 @@ import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.errors import DataError, ParameterError, WriteError
-from fedslim.transport.journal import check_folder, check_owner
+from fedslim.network.journal import check_folder, check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 LOCK, FINISHED = ".lock", "finished.json"
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class RunFolder:
             try:
                 _lock(file.fileno())
             except BlockingIOError as error:
-                holder = file.read(MOST_BYTES).decode("utf-8", "replace").strip() or "another process"
+                holder = file.read(MAX_BYTES).decode("utf-8", "replace").strip() or "another process"
                 msg = (
                     f"{path}: {holder} is working in this folder; wait for it, stop it, or name another folder "
                     "with --out"
@@ -94,7 +94,7 @@ class RunFolder:
         try:
             with path.open("rb") as file:
                 check_owner(path, file)
-                found = msgspec.json.decode(file.read(MOST_BYTES), type=Finished)
+                found = msgspec.json.decode(file.read(MAX_BYTES), type=Finished)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -4,7 +4,7 @@
     served = federation.run()                                    # starts everybody, waits, gives back what was found
     process = federation.start_member("north")                   # or one by one
 
-For demonstrations and tests: all keys are in one folder and without passphrases, see `transport/trust/trial.py`.
+For demonstrations and tests: all keys are in one folder and without passphrases, see `trust/demo_ca.py`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.transport.config import write_template
-from fedslim.transport.policy import FILE as POLICY
-from fedslim.transport.policy import write_policy
-from fedslim.transport.trust import make_trial
+from fedslim.settings.federation_file import write_template
+from fedslim.settings.policy import FILE as POLICY
+from fedslim.settings.policy import write_policy
+from fedslim.trust import make_demo_ca
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 TRANSACTION, ITEM = "transaction", "item"
-LONGEST = 600.0
+MAX_SECONDS = 600.0
 NOTHING_LEFT_OUT = MappingProxyType({"min_count": 1, "min_members_with": 1})
 """Limits with which x finds the table of all data in one place, to the last rare item."""
 
@@ -81,7 +81,7 @@ class Loopback:
         All sites have the same vocabulary. `limits` are those of the file that a policy has as well.
         """
         members = list(sites)
-        make_trial(folder / "trust", members, now=datetime.now(UTC))
+        make_demo_ca(folder / "trust", members, now=datetime.now(UTC))
         secret = ItemSecret.from_random(os.urandom(32))
         secret.write(folder / "secret.txt")
         agreed = Vocabulary.of(next(iter(sites.values())).vocabulary, secret)
@@ -160,8 +160,8 @@ class Loopback:
                     if process.returncode:
                         msg = f"{who} ended with {process.returncode}: {(self.said(who).splitlines() or [''])[-1]}"
                         raise RunError(msg)
-                if time.monotonic() - began > LONGEST:
-                    msg = f"{', '.join(waiting)} did not end within {LONGEST:.0f} s"
+                if time.monotonic() - began > MAX_SECONDS:
+                    msg = f"{', '.join(waiting)} did not end within {MAX_SECONDS:.0f} s"
                     raise RunError(msg)
                 time.sleep(0.02)
         finally:

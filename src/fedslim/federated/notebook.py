@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedslim.words import as_html, duration, size
+from fedslim.format import as_html, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

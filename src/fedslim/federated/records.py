@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import Table
-    from fedslim.transport.config import FederationFile
+    from fedslim.metrics.labelled import LabelledTable
+    from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"
 VERSION = 1
@@ -44,7 +44,7 @@ RUN = "run.json"
 FAILED = ".failed.txt"
 """What ends the name of a file that says why there is no record."""
 
-MOST_BYTES = 1 << 29
+MAX_BYTES = 1 << 29
 
 SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with")
 """What is chosen about a simulation."""
@@ -54,7 +54,7 @@ Figure = int | float | bool | str | None
 Labels = list[str]
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HistoryStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the search stood after a round that changed the table. Seconds and bytes count from the start."""
 
     round: Count
@@ -65,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_total: Count
 
 
-class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KindTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The messages of one kind that went one way."""
 
     kind: str
@@ -75,7 +75,7 @@ class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_uncompressed: Count
 
 
-class Alone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AloneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a site finds by itself."""
 
     itemsets: Count
@@ -88,7 +88,7 @@ class SiteRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     transactions: Count | None = None
     usages: list[Count] | None = None
-    alone: Alone | None = None
+    alone: AloneRecord | None = None
 
 
 class Missed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,8 +133,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     machine: dict[str, str | int | None]
     settings: dict[str, Any]
     figures: dict[str, Figure]
-    history: list[Step]
-    traffic: list[Kind]
+    history: list[HistoryStep]
+    traffic: list[KindTraffic]
     sites: list[SiteRecord]
     table: msgspec.Raw
     agreements: list[Agreement] = []
@@ -162,7 +162,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     data: str,
     command: str,
     reference: str = "centralised",
-    others: Mapping[str, Table] | None = None,
+    others: Mapping[str, LabelledTable] | None = None,
     figures: Mapping[str, Figure] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
@@ -198,8 +198,8 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         command=command,
         settings={**chosen, **(settings or {})},
         figures={**told, **(figures or {})},
-        history=msgspec.convert(list(simulation.history), list[Step]),
-        traffic=msgspec.convert(traffic, list[Kind]),
+        history=msgspec.convert(list(simulation.history), list[HistoryStep]),
+        traffic=msgspec.convert(traffic, list[KindTraffic]),
         sites=_sites(simulation, compared),
         agreements=agreements,
         gap=None if compared is None else _gap(compared),
@@ -207,7 +207,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     )
 
 
-def with_agreements(record: RunRecord, others: Mapping[str, Table]) -> RunRecord:
+def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> RunRecord:
     """The same record, its table compared with more tables."""
     from fedslim.metrics import fidelity  # noqa: PLC0415  # see simulation_record
 
@@ -241,8 +241,8 @@ def served_record(
             "not_told": untold,
         },
         figures=told,
-        history=msgspec.convert(list(served.history), list[Step]),
-        traffic=msgspec.convert(traffic, list[Kind]),
+        history=msgspec.convert(list(served.history), list[HistoryStep]),
+        traffic=msgspec.convert(traffic, list[KindTraffic]),
         sites=[SiteRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
         **_stamped(served.table),
     )
@@ -265,12 +265,12 @@ def _sites(simulation: Simulation, compared: Comparison | None) -> list[SiteReco
         alone = None
         if compared is not None:
             table = compared.local_tables[k]
-            alone = Alone(len(table), table.compression.L_percent)
+            alone = AloneRecord(len(table), table.compression.L_percent)
         rows.append(SiteRecord(name, size, None if seen is None else list(seen[name]), alone))
     return rows
 
 
-def _agreement(name: str, figures: Mapping[str, float], reference: Table, table: CodeTable) -> Agreement:
+def _agreement(name: str, figures: Mapping[str, float], reference: LabelledTable, table: CodeTable) -> Agreement:
     there = usages(reference)
     here = [frozenset(row.labels) for row in table.itemsets]
     missed = [labels for labels in by_usage(there) if labels not in set(here)]
@@ -316,7 +316,7 @@ def load_run(path: str | Path) -> RunRecord:
     if path.is_dir():
         path /= RUN
     try:
-        data = FILES.read(path, MOST_BYTES)
+        data = FILES.read(path, MAX_BYTES)
     except OSError as error:
         msg = f"{path}: the record of the run cannot be read: {error.strerror or error}; check the path"
         raise InputError(msg) from error
@@ -332,10 +332,10 @@ NUMBERS = (
 )
 """Figures that are numbers wherever they are known."""
 
-MOST_FIGURE = 1e18
+MAX_FIGURE = 1e18
 """No figure is larger: not the bits nor the bytes of any run."""
 
-MOST_PERCENT = 1e6
+MAX_PERCENT = 1e6
 """No table makes the data so much longer."""
 
 
@@ -353,13 +353,13 @@ def _check(record: RunRecord, path: Path) -> None:
     dealt = record.settings.get("partition")
     if dealt is not None and not (isinstance(dealt, dict) and isinstance(dealt.get("parameters", {}), dict)):
         raise _bad(path, "settings.partition does not say how the data were dealt out")
-    if any(not 0 <= step.L_percent <= MOST_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
+    if any(not 0 <= step.L_percent <= MAX_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
         raise _bad(path, "its history has a step with an impossible L_percent or time")
     _check_lengths(record, path)
 
 
 def _check_figure(path: Path, name: str, value: Any) -> None:
-    if not abs(value) <= MOST_FIGURE:  # nor is what is no number at all
+    if not abs(value) <= MAX_FIGURE:  # nor is what is no number at all
         shown = f"{value!r:.40}" if isinstance(value, float) else "too large"
         raise _bad(path, f"{name} is {shown}, which no run comes to")
 

@@ -19,19 +19,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from fedslim._jit import forget_caches, helped_with, wait_for
+from fedslim.algorithm1.pairs import FEW_PAIRS, no_pairs, with_room
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
-from fedslim.mdl.pairs import FEW_PAIRS, no_pairs, with_room
-from fedslim.protocol.client import Site
-from fedslim.protocol.messages import MOST_COUNT, MOST_MEMBERS, Settings
+from fedslim.network.in_process import MemoryFederation
+from fedslim.protocol.member import MemberInput
+from fedslim.protocol.messages import MAX_COUNT, MAX_MEMBERS, Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
-from fedslim.transport.memory import MemoryFederation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 UNMASKED = ("so",)
 """The variants without masks: in these the server sees the counts of every client."""
 
-MOST_TRANSACTIONS = 1 << 40
+MAX_TRANSACTIONS = 1 << 40
 """What a run is for: more than any experiment has, so that nothing about the data is told by it."""
 
-LONGEST_NAME = 200
-MOST_SEED = 2**63 - 1
+MAX_NAME_LENGTH = 200
+MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     settings = Settings(
         variant,
         masked,
-        MOST_TRANSACTIONS,
+        MAX_TRANSACTIONS,
         max_rounds=max_rounds,
         min_count=min_count,
         min_members_with=min_members_with,
@@ -179,7 +179,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
-    present = {name: Site(database, members, settings, secret, agreed) for name, database in named.items()}
+    present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
     account = Account(server)  # its clock is that of the history, and starts now
     federation = MemoryFederation(server, present, entropy=entropy, trace=account)
     said = account.communication
@@ -226,11 +226,11 @@ def _warm_up(variant: str) -> None:
     secret = ItemSecret.from_random(bytes(32))
     agreed = Vocabulary.of(database.vocabulary, secret)
     members = ("a", "b")
-    settings = Settings(variant, variant not in UNMASKED, MOST_TRANSACTIONS)
+    settings = Settings(variant, variant not in UNMASKED, MAX_TRANSACTIONS)
     wait_for("merging")
     MemoryFederation(
         ServerSession(members, settings, run=bytes(16)),
-        {name: Site(database, members, settings, secret, agreed) for name in members},
+        {name: MemberInput(database, members, settings, secret, agreed) for name in members},
         entropy=_entropy(0),
     ).run()
     if variant != "x":
@@ -278,12 +278,12 @@ def named_sites(sites: Sites) -> dict[str, TransactionDatabase]:
     """The databases by the names of their sites, over one vocabulary; anything else raises `ParameterError`."""
     given = sites.parts if isinstance(sites, Partition) else sites
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _numbered(given)
-    if not 1 <= len(named) <= MOST_MEMBERS:
-        msg = f"there are {len(named)} sites; a federation has 1 to {MOST_MEMBERS}"
+    if not 1 <= len(named) <= MAX_MEMBERS:
+        msg = f"there are {len(named)} sites; a federation has 1 to {MAX_MEMBERS}"
         raise ParameterError(msg)
     for name, database in named.items():
-        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
-            msg = f"a site is called {name!r:.60}; its name must be a text of 1 to {LONGEST_NAME} characters"
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
+            msg = f"a site is called {name!r:.60}; its name must be a text of 1 to {MAX_NAME_LENGTH} characters"
             raise ParameterError(msg)
         if not isinstance(database, TransactionDatabase):
             msg = (
@@ -321,14 +321,14 @@ def check_run(variant: object, masking: object, max_time: object, max_rounds: ob
     if max_rounds is not None and not (_whole(max_rounds) and max_rounds > 0):  # type: ignore[operator]
         msg = f"max_rounds must be a whole number of at least 1 or None, not {max_rounds!r}"
         raise ParameterError(msg)
-    if not (_whole(seed) and 0 <= seed <= MOST_SEED):  # type: ignore[operator]
-        msg = f"seed must be a whole number from 0 to {MOST_SEED}, not {seed!r}"
+    if not (_whole(seed) and 0 <= seed <= MAX_SEED):  # type: ignore[operator]
+        msg = f"seed must be a whole number from 0 to {MAX_SEED}, not {seed!r}"
         raise ParameterError(msg)
 
 
 def check_smallest(variant: str, sites: int, min_count: object, min_members_with: object) -> None:
     """Raise `ParameterError` unless such a variant with so many sites can keep to these smallest counts."""
-    for name, value, most in (("min_count", min_count, MOST_COUNT), ("min_members_with", min_members_with, sites)):
+    for name, value, most in (("min_count", min_count, MAX_COUNT), ("min_members_with", min_members_with, sites)):
         if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
             msg = f"{name} must be a whole number from 1 to {most}, not {value!r}"
             raise ParameterError(msg)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fedslim.format import as_html
 from fedslim.mdl.objective import Bits, code_length, description_length, standard_length, standard_lengths
-from fedslim.words import as_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.book import Book
-from fedslim.mdl.growing import lengthened
-from fedslim.mdl.kernels import book as kernel
+from fedslim.mdl.array_table import Book
+from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.kernels import array_table as kernel
 from fedslim.mdl.kernels import counting
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts

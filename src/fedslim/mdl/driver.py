@@ -94,7 +94,7 @@ class Progress:
     remaining: float | None  # a guess, in seconds
 
 
-class Watched(Protocol):
+class WatchedSearch(Protocol):
     """What progress shows of a search, here or at the server of a federation."""
 
     tally: Tally

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = "fedslim-code-table"
 VERSION = 2
 """2: tables may have a smallest count, with what was merged for it. Those that have none are still written as 1."""
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """A hundred times the largest table that we know of."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -46,7 +46,7 @@ class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     usage: Count
 
 
-class _Itemset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _StoredItemset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     items: Annotated[list[str], msgspec.Meta(min_length=2)]
     usage: Positive
     support: Positive
@@ -55,14 +55,14 @@ class _Itemset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bits_saved: float
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _CodeTableFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     format: str
     version: int
     order: Literal["usage", "support"]
     transactions: Count
     compression: _Compression
     items: list[_Item]
-    itemsets: list[_Itemset]
+    itemsets: list[_StoredItemset]
     min_count: Positive = 1
     other: Count = 0
 
@@ -126,7 +126,7 @@ def load_code_table(path: str | Path) -> CodeTable:
     """See `CodeTable.load`."""
     path = Path(path)
     try:
-        data = FILES.read(path, MOST_BYTES)
+        data = FILES.read(path, MAX_BYTES)
     except OSError as error:
         msg = f"{path}: the code table cannot be read: {error.strerror or error}; check the path"
         raise CodeTableError(msg) from error
@@ -135,7 +135,7 @@ def load_code_table(path: str | Path) -> CodeTable:
 
 def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     """The table that such bytes say; `path` is where they are from, for errors."""
-    file = FILES.decode(data, path, _File)
+    file = FILES.decode(data, path, _CodeTableFile)
     labels = tuple(item.item for item in file.items)
     index = {label: i for i, label in enumerate(labels)}
     if len(index) != len(labels):
@@ -168,7 +168,7 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
 
 
 def _itemset(
-    path: str | Path, number: int, row: _Itemset, index: dict[str, int], transactions: int
+    path: str | Path, number: int, row: _StoredItemset, index: dict[str, int], transactions: int
 ) -> tuple[Itemset, int, int, int]:
     unknown = next((label for label in row.items if label not in index), None)
     if unknown is not None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.driver import Watched
+    from fedslim.mdl.driver import WatchedSearch
     from fedslim.mdl.policy import Order
     from fedslim.mdl.questions import Source
     from fedslim.mdl.steps import SearchResult
@@ -146,7 +146,7 @@ def _warm_up() -> None:
 
 
 def reporter(
-    search: Watched, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
+    search: WatchedSearch, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
 ) -> Callable[[], None]:
     """A function that tells `on_progress` where a search stands, the policy being number so and so of so many."""
     trend = Trend()

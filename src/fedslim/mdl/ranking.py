@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.growing import lengthened
+from fedslim.mdl.arrays import lengthened
 from fedslim.mdl.kernels import ranking as kernel
-from fedslim.mdl.kernels.ranking import Facts, Now, Rejected, Rows
+from fedslim.mdl.kernels.ranking import PairRows, Rejected, TableFacts, Totals
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
 
@@ -23,7 +23,7 @@ ANY_SIZE = 1 << 30
 NEVER = int(kernel.NEVER)
 SHORT_ROW = 64
 PAIRS_FOR_EACH_OCCURRENCE = 8
-MOST_ROWS = 1024
+MAX_ROWS = 1024
 """Rows in one question: on wide data there are many, and somebody may want to stop in between."""
 
 MARGIN = 32.0
@@ -77,7 +77,7 @@ class CandidateRanking:
         self._limit = table.n_items
         capacity = table.capacity
         most = len(log2_table)
-        self._facts = Facts(
+        self._facts = TableFacts(
             usages,
             standard,
             table.elements.size,
@@ -88,7 +88,7 @@ class CandidateRanking:
             np.zeros(most),
             np.full(most, kernel.NEVER, np.int64),
         )
-        self._rows = Rows(
+        self._rows = PairRows(
             np.full(capacity, -np.inf),
             np.full(capacity, kernel.NEVER, np.int64),
             np.full(capacity, kernel.NEVER, np.int32),
@@ -114,7 +114,7 @@ class CandidateRanking:
 
     def _set_now(self, total: int, in_use: int) -> None:
         log_total = log2(total)
-        self._now = Now(
+        self._now = Totals(
             self._version,
             total,
             in_use,
@@ -153,8 +153,8 @@ class CandidateRanking:
         """The unknown rows that may hold something as good as this; if there are many, the most promising of them."""
         n = kernel.unknown(self._limit, above, self._rows, self._found)
         slots = self._found[:n]
-        if n > MOST_ROWS:
-            slots = np.sort(slots[np.argsort(-self._rows.upper[slots], kind="stable")[:MOST_ROWS]])
+        if n > MAX_ROWS:
+            slots = np.sort(slots[np.argsort(-self._rows.upper[slots], kind="stable")[:MAX_ROWS]])
         return tuple(slots.tolist())
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts, ...]) -> None:
@@ -289,7 +289,7 @@ class CandidateRanking:
         self._found = np.zeros(capacity, np.int32)
         rows = self._rows
         fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
-        per_slot = [name for name in Rows._fields if name not in {"partners", "counts"}]
+        per_slot = [name for name in PairRows._fields if name not in {"partners", "counts"}]
         self._rows = rows._replace(
             **{name: lengthened(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.growing import lengthened
+from fedslim.mdl.arrays import lengthened
 from fedslim.mdl.objective import (
     Bits,
     bits_changed,
@@ -38,7 +38,7 @@ from fedslim.mdl.questions import (
     TryRemovals,
 )
 from fedslim.mdl.ranking import Aside, Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.steps import Entry, Moved, SearchResult, Step, Tally, Trial
+from fedslim.mdl.steps import Moved, SearchResult, Step, TableEntry, Tally, Trial
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 FAIR_LUCK = 0.7
 """An eager search is eager as long as at least so many candidates are accepted."""
 
-MOST_AT_ONCE = 3
+MAX_AT_ONCE = 3
 """Candidates that an eager search asks about at once while most of them fail."""
 
-MOST_TRIALS = 8
+MAX_TRIALS = 8
 """Removals tried in one question: after one that succeeds the others have to be asked about again."""
 
 
@@ -100,10 +100,10 @@ class SlimSearch:
         """The usage of each slot now; a view, not to be changed or kept."""
         return self._usage
 
-    def found(self) -> list[tuple[int, Entry]]:
+    def found(self) -> list[tuple[int, TableEntry]]:
         """The itemsets of the table in cover order, with their slots."""
         table, usage = self._table, self._usage
-        return [(s, Entry(table.itemsets[s], int(usage[s]), table.entries[s])) for s in table]
+        return [(s, TableEntry(table.itemsets[s], int(usage[s]), table.entries[s])) for s in table]
 
     def bits(self) -> Bits:
         """The description length now, with both parts."""
@@ -115,7 +115,7 @@ class SlimSearch:
         itemsets = [entry for _, entry in self.found()]
         if self._open is not None and self._open.moves:
             itemsets, usage = self._open.undo(table, usage)
-        singletons = [Entry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
+        singletons = [TableEntry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
         used = [e for e in itemsets if e.usage]
         bits = description_length(usage.tolist(), self._standard.tolist())
         return SearchResult((*used, *singletons), bits, self.bits_standard, self.tally, self.converged)
@@ -201,7 +201,7 @@ class SlimSearch:
         """The same where most candidates fail: ask about several at once, those that come next if the others fail."""
         while True:
             several: list[Aside] = []
-            while len(several) < MOST_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
+            while len(several) < MAX_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
                 several.append(self.ranking.put_aside(candidate))
             if not several:
                 return False
@@ -360,7 +360,7 @@ class SlimSearch:
             s for s in pending if s in self._table.itemsets and (self.policy.pruning or self._usage[s] < least)
         }:
             rank = self._table.elements.rank
-            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MOST_TRIALS]
+            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MAX_TRIALS]
             trials = yield from self._try_removals(tuple(queue))
             # One after the other, as if each had been asked for when its turn came: until one goes, nothing changes.
             for slot, trial in zip(queue, trials, strict=True):
@@ -421,7 +421,7 @@ class SlimSearch:
         self.ranking.changed(change.slots, self._total, self._in_use)
         return net
 
-    def most_uses(self, itemset: Itemset, entry: int) -> int:
+    def max_uses(self, itemset: Itemset, entry: int) -> int:
         """The itemset cannot be used more often than this if it enters: a bound that is proven, not estimated.
 
         Where it is used, each of its items is covered by an element that comes after it, in the table without it. Any

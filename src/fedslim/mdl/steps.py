@@ -38,7 +38,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableEntry:
     """An element of the table found: items, usage, and the usage (or support) with which it entered."""
 
     items: Itemset
@@ -50,7 +50,7 @@ class Entry:
 class SearchResult:
     """A code table in cover order (itemsets, then singletons in use), and how well it compresses."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
     bits: Bits
     bits_standard: Bits
     tally: Tally = field(compare=False)
@@ -94,7 +94,7 @@ class Step:
     moves: list[Moved] = field(default_factory=list)
     forced: bool = False  # whether an itemset had to go although that cost bits
 
-    def undo(self, table: WorkingTable, usage: NDArray[np.int64]) -> tuple[list[Entry], NDArray[np.int64]]:
+    def undo(self, table: WorkingTable, usage: NDArray[np.int64]) -> tuple[list[TableEntry], NDArray[np.int64]]:
         """The itemsets of a table and all usages as they were when the step began; neither is changed."""
         usage = usage.copy()
         found = {s: (table.itemsets[s], table.entries[s]) for s in table}
@@ -107,4 +107,4 @@ class Step:
             if moved.change is not None:
                 usage[moved.change.slots] += moved.change.lost - moved.change.won
         ordered = sorted(found, key=lambda s: order_key(*found[s]))
-        return [Entry(found[s][0], int(usage[s]), found[s][1]) for s in ordered], usage
+        return [TableEntry(found[s][0], int(usage[s]), found[s][1]) for s in ordered], usage

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.growing import lengthened
+from fedslim.mdl.arrays import lengthened
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
 from fedslim.mdl.kernels.counting import move_down, move_up

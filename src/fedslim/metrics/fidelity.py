@@ -15,7 +15,7 @@ from fedslim.metrics.labelled import by_usage, ratio, usages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fedslim.metrics.labelled import Labels, Table
+    from fedslim.metrics.labelled import LabelledTable, Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Fidelity:
         return asdict(self)
 
 
-def fidelity(reference: Table, found: Table) -> Fidelity:
+def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
     """Compare the itemsets of two tables (A the reference, B found) by their labels; singletons do not count.
 
     ρ is over the usages of the matched itemsets (see `spearman`), and 0 where tables with itemsets share none. With
@@ -65,7 +65,7 @@ def f1_score(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def weighted_recall(reference: Table, found: Table, k: int) -> float:
+def weighted_recall(reference: LabelledTable, found: LabelledTable, k: int) -> float:
     """WR@k: of the usage of the reference's top k itemsets, the part that belongs to itemsets also found.
 
     The top k are by usage; between equals the larger itemset comes first, then the one whose sorted labels come

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import Labels, Table
+    from fedslim.metrics.labelled import LabelledTable, Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class DiscoveryGap:
 
 
 def discovery_gap(
-    reference: Table, local_tables: Sequence[Table], databases: Sequence[TransactionDatabase] = ()
+    reference: LabelledTable, local_tables: Sequence[LabelledTable], databases: Sequence[TransactionDatabase] = ()
 ) -> DiscoveryGap:
     """G = A minus the union of all CT_i: the reference's itemsets that are in no standalone local table.
 
@@ -136,7 +136,7 @@ class GapRecovery:
         return {"gap": self.gap, "gap_recovered": self.gap_recovered, "grr": self.grr}
 
 
-def gap_recovery(gap: DiscoveryGap, found: Table) -> GapRecovery:
+def gap_recovery(gap: DiscoveryGap, found: LabelledTable) -> GapRecovery:
     """How much of the gap a table has closed."""
     b = usages(found)
     return GapRecovery(len(gap), sum(frozenset(itemset.labels) in b for itemset in gap.itemsets))

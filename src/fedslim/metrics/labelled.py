@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Labels = frozenset[str]
 
 
-class Row(Protocol):
+class LabelledRow(Protocol):
     """One itemset of a table."""
 
     @property
@@ -25,15 +25,15 @@ class Row(Protocol):
         """In how many covers it is."""
 
 
-class Table(Protocol):
+class LabelledTable(Protocol):
     """Anything with itemsets: a `CodeTable`, or a `ReferenceTable` of another program."""
 
     @property
-    def itemsets(self) -> Sequence[Row]:
+    def itemsets(self) -> Sequence[LabelledRow]:
         """The rows, in any order; singletons among them are passed over."""
 
 
-def usages(table: Table) -> dict[Labels, int]:
+def usages(table: LabelledTable) -> dict[Labels, int]:
     """The usage of each itemset of two items or more."""
     return {frozenset(row.labels): row.usage for row in table.itemsets if len(row.labels) > 1}
 

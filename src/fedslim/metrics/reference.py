@@ -17,7 +17,7 @@ import msgspec
 
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
-from fedslim.mdl.files import FORMAT, MOST_BYTES
+from fedslim.mdl.files import FORMAT, MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ReferenceTable:
         return len(self.itemsets)
 
 
-class _Itemset(msgspec.Struct, frozen=True):
+class _ReferenceItemset(msgspec.Struct, frozen=True):
     items: Annotated[list[int | str], msgspec.Meta(min_length=1)]
     usage: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -54,12 +54,12 @@ class _Kind(msgspec.Struct, frozen=True):
     format: str | None = None
 
 
-class _File(msgspec.Struct, frozen=True):
+class _ReferenceFile(msgspec.Struct, frozen=True):
     """Fields that it does not name are passed over: the format is not ours to close."""
 
     dataset: str
     system: str
-    itemsets: list[_Itemset]
+    itemsets: list[_ReferenceItemset]
     settings: str = ""
     L_percent: float | None = None
     L_data_percent: float | None = None
@@ -73,7 +73,7 @@ def load_reference(path: str | Path) -> ReferenceTable | CodeTable:
     try:
         if msgspec.json.decode(data, type=_Kind).format == FORMAT:
             return CodeTable.load(path)
-        file = msgspec.json.decode(data, type=_File)
+        file = msgspec.json.decode(data, type=_ReferenceFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _bad(path, str(error)) from error
     rows = _rows(path, file.itemsets)
@@ -91,15 +91,15 @@ def load_reference(path: str | Path) -> ReferenceTable | CodeTable:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _bad(path, f"it is larger than {MOST_BYTES:,} bytes")
+        if path.stat().st_size > MAX_BYTES:
+            raise _bad(path, f"it is larger than {MAX_BYTES:,} bytes")
         return path.read_bytes()
     except OSError as error:
         msg = f"{path}: the reference table cannot be read: {error.strerror or error}; check the path"
         raise CodeTableError(msg) from error
 
 
-def _rows(path: Path, itemsets: list[_Itemset]) -> list[ReferenceItemset]:
+def _rows(path: Path, itemsets: list[_ReferenceItemset]) -> list[ReferenceItemset]:
     rows: list[ReferenceItemset] = []
     seen: dict[frozenset[str], int] = {}
     for number, itemset in enumerate(itemsets, 1):

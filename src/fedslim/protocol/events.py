@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.protocol.messages import FromClient, FromServer
+    from fedslim.protocol.messages import FromMember, FromServer
     from fedslim.protocol.outcome import Ending, Outcome
 
 
@@ -42,7 +42,7 @@ class RoundEnded:
 
     number: int
     kind: str
-    replies: Mapping[str, FromClient]
+    replies: Mapping[str, FromMember]
     ending: Ending | None = None  # why the run comes to its end from here on, if it does: decided with this round
 
 

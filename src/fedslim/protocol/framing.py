@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fedslim.errors import FrameError
-from fedslim.protocol.messages import FromClient, FromServer, Masked
+from fedslim.protocol.messages import FromMember, FromServer, Masked
 
 if TYPE_CHECKING:
     from fedslim.protocol.messages import Message
 
 PREFIX_BYTES = 4
-MOST_FRAME = 1 << 26
+MAX_FRAME = 1 << 26
 """Bytes of one frame, compressed."""
 
-MOST_PLAIN = 1 << 27
+MAX_PLAIN = 1 << 27
 """Bytes of one message, decompressed."""
 
 SMALL = 1 << 16
@@ -35,7 +35,7 @@ STORED, FAST = 0, 1
 """Levels of zlib. Masked words are noise: compressing them takes time and saves nothing."""
 
 _encoder = msgspec.msgpack.Encoder()
-_from_client = msgspec.msgpack.Decoder(FromClient)
+_from_client = msgspec.msgpack.Decoder(FromMember)
 _from_server = msgspec.msgpack.Decoder(FromServer)
 
 
@@ -51,10 +51,10 @@ def to_bytes(message: Message) -> Frame:
     """The frame of a message."""
     plain = _encoder.encode(message)
     packed = zlib.compress(plain, STORED if isinstance(message, Masked) else FAST)
-    if len(packed) > MOST_FRAME or len(plain) > MOST_PLAIN:
+    if len(packed) > MAX_FRAME or len(plain) > MAX_PLAIN:
         msg = (
             f"a {type(message).__name__} message has {len(plain)} bytes, {len(packed)} compressed; at most "
-            f"{MOST_PLAIN} and {MOST_FRAME} may be sent. The data are too wide for one message"
+            f"{MAX_PLAIN} and {MAX_FRAME} may be sent. The data are too wide for one message"
         )
         raise FrameError(msg)
     return Frame(len(packed).to_bytes(PREFIX_BYTES, "big") + packed, PREFIX_BYTES + len(plain))
@@ -62,7 +62,7 @@ def to_bytes(message: Message) -> Frame:
 
 def packed_at_most(plain: int) -> int:
     """Bytes of the frame of a message of so many: zlib adds five to each block that it cannot make smaller."""
-    return min(MOST_FRAME, plain + plain // 1000 + 64)
+    return min(MAX_FRAME, plain + plain // 1000 + 64)
 
 
 def length_of(prefix: bytes) -> int:
@@ -71,28 +71,28 @@ def length_of(prefix: bytes) -> int:
         msg = f"a frame begins with {PREFIX_BYTES} bytes of length; there are only {len(prefix)}"
         raise FrameError(msg)
     length = int.from_bytes(prefix, "big")
-    if not 0 < length <= MOST_FRAME:
-        msg = f"a frame says it has {length} bytes; 1 to {MOST_FRAME} are allowed"
+    if not 0 < length <= MAX_FRAME:
+        msg = f"a frame says it has {length} bytes; 1 to {MAX_FRAME} are allowed"
         raise FrameError(msg)
     return length
 
 
-def from_client(data: bytes | memoryview, most: int = MOST_PLAIN) -> FromClient:
+def from_member(data: bytes | memoryview, most: int = MAX_PLAIN) -> FromMember:
     """The message of a client, of at most so many bytes decompressed, from what followed the prefix."""
-    message: FromClient = _decoded(data, _from_client, most)
+    message: FromMember = _decoded(data, _from_client, most)
     return message
 
 
 def from_server(data: bytes | memoryview) -> FromServer:
     """The message of the server, from what followed the prefix."""
-    message: FromServer = _decoded(data, _from_server, MOST_PLAIN)
+    message: FromServer = _decoded(data, _from_server, MAX_PLAIN)
     return message
 
 
 def _decoded(data: bytes | memoryview, decoder: Any, most: int) -> Any:
     unpacker = zlib.decompressobj()
     try:
-        plain = unpacker.decompress(data, min(most, MOST_PLAIN))
+        plain = unpacker.decompress(data, min(most, MAX_PLAIN))
     except zlib.error as error:
         msg = f"a frame of {len(data)} bytes is not compressed as it should be: {error}"
         raise FrameError(msg) from error

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from fedslim.protocol.roster import KeyCheck
 
-MOST_EPOCHS = 1 << 16
-MOST_LOST_EPOCHS = 16
+MAX_EPOCHS = 1 << 16
+MAX_LOST_EPOCHS = 16
 """By how many epochs a member may be ahead of a server that was killed: its last records may be lost with the disk."""
 
 
@@ -67,11 +67,11 @@ class Gathering:
     @property
     def exhausted(self) -> bool:
         """Whether there were so many epochs that there can be no other one."""
-        return self._next_epoch() >= MOST_EPOCHS
+        return self._next_epoch() >= MAX_EPOCHS
 
     def resume(self, items: int, epoch: int) -> None:
         """Go on where a server was that was killed."""
-        self.items, self.epoch, self._lost_epochs = items, epoch, MOST_LOST_EPOCHS
+        self.items, self.epoch, self._lost_epochs = items, epoch, MAX_LOST_EPOCHS
 
     def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
         """What the items are called, as it was known before the server was killed; members say it again."""
@@ -116,8 +116,8 @@ class Gathering:
         union: tuple[bytes, ...] = ()
         if not some.digest:
             union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
-            if len(union) > m.MOST_ITEMS:
-                msg = f"the members know {len(union)} items together; at most {m.MOST_ITEMS} are possible"
+            if len(union) > m.MAX_ITEMS:
+                msg = f"the members know {len(union)} items together; at most {m.MAX_ITEMS} are possible"
                 raise ProtocolError(msg)
         items = some.items if some.digest else len(union)
         if epoch > 0 and items != self.items:

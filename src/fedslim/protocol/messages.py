@@ -25,29 +25,29 @@ ROUNDS_TO_FINISH = 16
 """Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
 
 ID_BYTES = 16
-MOST_ITEMS = 1 << 20
-MOST_SLOTS = 1 << 22
-MOST_MEMBERS = 4096
-MOST_COUNT = 1 << 53
-MOST_PARTS = 4096
-MOST_VECTOR = 1 << 26
+MAX_ITEMS = 1 << 20
+MAX_SLOTS = 1 << 22
+MAX_MEMBERS = 4096
+MAX_COUNT = 1 << 53
+MAX_PARTS = 4096
+MAX_VECTOR = 1 << 26
 """Bytes in one vector."""
 
-Number = Annotated[int, Meta(ge=0, lt=MOST_SLOTS)]
-Item = Annotated[int, Meta(ge=0, lt=MOST_ITEMS)]
-Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
-Round = Annotated[int, Meta(ge=0, lt=1 << 47)]
+Number = Annotated[int, Meta(ge=0, lt=MAX_SLOTS)]
+Item = Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+RoundNumber = Annotated[int, Meta(ge=0, lt=1 << 47)]
 Attempt = Annotated[int, Meta(ge=0, lt=1 << 16)]
-Limit = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
+Limit = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Bits = Annotated[int, Meta(ge=1, le=64)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(max_length=2000)]
-Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MOST_ITEMS)]
+Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MAX_ITEMS)]
 Key = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Certificate = Annotated[bytes, Meta(max_length=8192)]
 Signature = Annotated[bytes, Meta(max_length=1024)]
 Pair = tuple[Number, Number]
-Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MOST_PARTS)]
+Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -55,7 +55,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Message(Piece, frozen=True, tag=True):
-    """Base of all messages; the class name is the tag."""
+    """Base of all messages; the class name is the tag, unless a shorter one is given."""
 
 
 # -- vectors ------------------------------------------------------------------------------------------------------
@@ -64,9 +64,9 @@ class Message(Piece, frozen=True, tag=True):
 class Vector(Piece, frozen=True):
     """Numbers as a raw little-endian buffer: `length` of them, `bits` each (8, 16, 32 or 64)."""
 
-    length: Annotated[int, Meta(ge=0, le=MOST_VECTOR)]
+    length: Annotated[int, Meta(ge=0, le=MAX_VECTOR)]
     bits: Bits
-    data: Annotated[bytes, Meta(max_length=MOST_VECTOR)]
+    data: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
 
     WIDTHS: ClassVar = (8, 16, 32, 64)
 
@@ -77,7 +77,7 @@ class Vector(Piece, frozen=True):
         bits = next(width for width in cls.WIDTHS if most >> width == 0)
         return cls(len(values), bits, values.astype(f"<u{bits // 8}").tobytes())
 
-    def values(self, most: int = MOST_COUNT) -> NDArray[np.int64]:
+    def values(self, most: int = MAX_COUNT) -> NDArray[np.int64]:
         """The numbers; none of them above `most`."""
         if self.bits not in self.WIDTHS or len(self.data) * 8 != self.length * self.bits:
             msg = f"a vector says {self.length} numbers of {self.bits} bits and has {len(self.data)} bytes"
@@ -97,7 +97,7 @@ class Settings(Piece, frozen=True):
 
     variant: Annotated[str, Meta(max_length=20)]
     masked: bool
-    most_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
+    max_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
     """All members together have no more: the proven bound of every sum until better ones are known."""
     share_vocabulary: bool = False
     max_rounds: Limit | None = None
@@ -123,13 +123,13 @@ class Join(Message, frozen=True):
     fingerprint: Annotated[bytes, Meta(max_length=16)]  # of the secret that ids are made with
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty: there is none
     ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
-    items: Annotated[int, Meta(ge=0, le=MOST_ITEMS)]  # how many there are
-    labels: Annotated[list[Text], Meta(max_length=MOST_ITEMS)]  # only where the vocabulary is shared with the server
+    items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # how many there are
+    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only where the vocabulary is shared with the server
     certificate: Certificate  # where there is an authority to make one
     signature: Signature  # of the key
     run: Annotated[bytes, Meta(max_length=16)]  # empty for whoever comes for the first time
     epoch: Attempt  # that of the next roster, at least: no secret comes twice
-    position: Round  # the round that comes next
+    position: RoundNumber  # the round that comes next
 
 
 class Roster(Message, frozen=True):
@@ -137,18 +137,18 @@ class Roster(Message, frozen=True):
 
     run: Annotated[bytes, Meta(min_length=16, max_length=16)]
     settings: Settings
-    members: Annotated[list[Name], Meta(min_length=1, max_length=MOST_MEMBERS)]
-    keys: Annotated[list[Key], Meta(max_length=MOST_MEMBERS)]
+    members: Annotated[list[Name], Meta(min_length=1, max_length=MAX_MEMBERS)]
+    keys: Annotated[list[Key], Meta(max_length=MAX_MEMBERS)]
     ids: Ids  # the union of what members know, in ascending order; empty if a vocabulary was agreed on
     epoch: Attempt
-    certificates: Annotated[list[Certificate], Meta(max_length=MOST_MEMBERS)]
-    next_round: Round  # with which the run goes on: whoever is further goes back to it
+    certificates: Annotated[list[Certificate], Meta(max_length=MAX_MEMBERS)]
+    next_round: RoundNumber  # with which the run goes on: whoever is further goes back to it
 
 
 class Seat(Piece, frozen=True):
     """A member's place in the roster, its key and certificate."""
 
-    place: Annotated[int, Meta(ge=0, lt=MOST_MEMBERS)]
+    place: Annotated[int, Meta(ge=0, lt=MAX_MEMBERS)]
     key: Key
     certificate: Certificate
 
@@ -160,8 +160,8 @@ class RosterUpdate(Message, frozen=True):
     """
 
     epoch: Attempt
-    seats: Annotated[list[Seat], Meta(max_length=MOST_MEMBERS)]
-    next_round: Round
+    seats: Annotated[list[Seat], Meta(max_length=MAX_MEMBERS)]
+    next_round: RoundNumber
 
 
 class Confirm(Message, frozen=True):
@@ -175,22 +175,22 @@ class Confirmed(Message, frozen=True):
     """Server: this is what every member signed, in the order of the roster; check that all saw what you saw."""
 
     epoch: Attempt
-    signatures: Annotated[list[Signature], Meta(max_length=MOST_MEMBERS)]
+    signatures: Annotated[list[Signature], Meta(max_length=MAX_MEMBERS)]
 
 
-class Element(Piece, frozen=True):
+class PackedElement(Piece, frozen=True):
     """An element of the table found."""
 
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
     usage: Count
     support: Count
     entry: Count
 
 
-class Table(Piece, frozen=True):
+class PackedTable(Piece, frozen=True):
     """A code table: itemsets in cover order, and for each item its usage and support."""
 
-    itemsets: Annotated[list[Element], Meta(max_length=MOST_SLOTS)]
+    itemsets: Annotated[list[PackedElement], Meta(max_length=MAX_SLOTS)]
     usages: Vector
     supports: Vector
     transactions: Count
@@ -202,7 +202,7 @@ class Finish(Message, frozen=True):
     """Server: that was it. The table only where the variant lets clients know it."""
 
     ending: Annotated[str, Meta(max_length=40)]
-    table: Table | None
+    table: PackedTable | None
 
 
 class Heard(Message, frozen=True):
@@ -222,13 +222,13 @@ class Abort(Message, frozen=True):
 # answer covers is not said: members know that from the table, and nobody can make it depend on what they have in it.
 
 
-class Drop(Message, frozen=True):
+class DropItems(Message, frozen=True, tag="Drop"):
     """These items are too rare to be part of anything: they count as absent from now on."""
 
     items: Vector
 
 
-class Insert(Message, frozen=True):
+class InsertUnion(Message, frozen=True, tag="Insert"):
     """The union of these two elements is in the table from now on."""
 
     slot: Number
@@ -236,13 +236,13 @@ class Insert(Message, frozen=True):
     entry: Count
 
 
-class Restore(Message, frozen=True):
+class RestoreElement(Message, frozen=True, tag="Restore"):
     """The element that was removed last is back in its slot."""
 
     slot: Number
 
 
-class Remove(Message, frozen=True):
+class RemoveElement(Message, frozen=True, tag="Remove"):
     """This element is no longer in the table."""
 
     slot: Number
@@ -262,8 +262,8 @@ class WantUnionSupport(Message, frozen=True):
 class WantRows(Message, frozen=True):
     """How often each element is used together with these: for each of these a count of so many bits for every slot."""
 
-    slots: Annotated[list[Number], Meta(min_length=1, max_length=MOST_PARTS)]
-    bits: Annotated[bytes, Meta(min_length=1, max_length=MOST_PARTS)]
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_PARTS)]
+    bits: Annotated[bytes, Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class WantSparseRow(Message, frozen=True):
@@ -305,23 +305,23 @@ class WantFinal(Message, frozen=True):
     bits: Bits
 
 
-Move = Drop | Insert | Restore | Remove
+Move = DropItems | InsertUnion | RestoreElement | RemoveElement
 Want = WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantInsertion | WantRemovals | WantFinal
 
 
 class Ask(Message, frozen=True):
     """Server: make these moves, then answer these questions."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
-    moves: Annotated[list[Move], Meta(max_length=MOST_PARTS)]
-    wants: Annotated[list[Want], Meta(min_length=1, max_length=MOST_PARTS)]
+    moves: Annotated[list[Move], Meta(max_length=MAX_PARTS)]
+    wants: Annotated[list[Want], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class Masked(Message, frozen=True):
     """Client: the answers to all questions, masked: words modulo 2^64."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     words: Vector
 
@@ -338,27 +338,27 @@ class Accept(Piece, frozen=True):
 class AskUsages(Message, frozen=True):
     """Server, SO: how often does each of your items occur?"""
 
-    round: Round
+    round: RoundNumber
 
 
 class Usages(Message, frozen=True):
     """Client, SO: for each item of the vocabulary, and after them the number of transactions."""
 
-    round: Round
+    round: RoundNumber
     counts: Vector
 
 
 class AskCandidates(Message, frozen=True):
     """Server, SO: which pairs of your elements are used together, and how often? What changed since the last answer."""
 
-    round: Round
+    round: RoundNumber
     accepted: Accept | None
 
 
 class Candidates(Message, frozen=True):
     """Client, SO: pairs of elements and how often they are used together now, 0 for those that no longer are."""
 
-    round: Round
+    round: RoundNumber
     x: Vector
     y: Vector
     counts: Vector
@@ -367,14 +367,14 @@ class Candidates(Message, frozen=True):
 class Evaluate(Message, frozen=True):
     """Server, SO: what would change if the union of these pairs entered your table?"""
 
-    round: Round
+    round: RoundNumber
     pairs: Pairs
 
 
 class Evaluated(Message, frozen=True):
     """Client, SO: for each element that changes, how many covers lose it and how many win it."""
 
-    round: Round
+    round: RoundNumber
     slots: Vector
     lost: Vector
     won: Vector
@@ -383,14 +383,14 @@ class Evaluated(Message, frozen=True):
 class AskSupports(Message, frozen=True):
     """Server, SO: in how many of your transactions does each itemset of your own table occur?"""
 
-    round: Round
+    round: RoundNumber
     accepted: Accept | None
 
 
-class Supports(Message, frozen=True):
+class SupportCounts(Message, frozen=True, tag="Supports"):
     """Client, SO: the itemsets of its table, by slot, and their supports."""
 
-    round: Round
+    round: RoundNumber
     slots: Vector
     counts: Vector
 
@@ -398,7 +398,7 @@ class Supports(Message, frozen=True):
 class AskIndexedUsages(Message, frozen=True):
     """Server, SA: the usages of all items, and the number of transactions, masked."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
 
 
@@ -413,7 +413,7 @@ class Entered(Piece, frozen=True):
 class AskStructure(Message, frozen=True):
     """Server, SA, round 1: the index loses pairs; which pairs are candidates at your site that it lacks? No counts."""
 
-    round: Round
+    round: RoundNumber
     entered: Entered | None
     gone: Vector  # places in the index
 
@@ -421,7 +421,7 @@ class AskStructure(Message, frozen=True):
 class Structure(Message, frozen=True):
     """Client, SA: pairs of numbers of the global index."""
 
-    round: Round
+    round: RoundNumber
     x: Vector
     y: Vector
 
@@ -432,7 +432,7 @@ class AskIndexed(Message, frozen=True):
     First those of the new pairs, then those of all pairs with one of the elements, in the order of the index.
     """
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     x: Vector
     y: Vector
@@ -443,7 +443,7 @@ class AskIndexed(Message, frozen=True):
 class AskEvaluation(Message, frozen=True):
     """Server, SA: what if this itemset entered? Lost, then won, for all numbers that are given out, masked."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     candidate: Entered
     bits: Bits
@@ -452,14 +452,14 @@ class AskEvaluation(Message, frozen=True):
 class AskIndexedSupports(Message, frozen=True):
     """Server, SA: in how many transactions does each of these itemsets of the index occur? Masked."""
 
-    round: Round
+    round: RoundNumber
     attempt: Attempt
     entered: Entered | None
     numbers: Vector
     bits: Bits
 
 
-FromClient = Join | Confirm | Masked | Usages | Candidates | Evaluated | Supports | Structure | Heard | Abort
+FromMember = Join | Confirm | Masked | Usages | Candidates | Evaluated | SupportCounts | Structure | Heard | Abort
 FromServer = (
     Roster
     | RosterUpdate

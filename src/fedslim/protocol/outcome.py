@@ -11,7 +11,7 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl.release import Merged, merge_rare, release, shown_support, spelled_out
-from fedslim.protocol.messages import Element, Table, Vector
+from fedslim.protocol.messages import PackedElement, PackedTable, Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class Outcome:
     `site_usages` has how often each member uses each of its itemsets, where the variant shows that to the server.
     """
 
-    table: Table
+    table: PackedTable
     tally: Tally
     ending: Ending
     site_usages: Mapping[str, Sequence[int]] | None = None
@@ -69,18 +69,20 @@ def packed_table(
     transactions: int,
     min_count: int = 1,
     withheld: NDArray[np.bool_] | None = None,
-) -> Table:
+) -> PackedTable:
     """The table as it is sent, with nothing in it that must not be published, such as items that are `withheld`."""
     supports = np.asarray(item_supports, np.int64)
     shown = merge_rare(supports, _checked(found, supports, transactions), min_count, withheld)
     elements = [
-        Element(list(items), usage, shown_support(usage, support, min_count), entry)
+        PackedElement(list(items), usage, shown_support(usage, support, min_count), entry)
         for items, usage, support, entry in found
     ]
-    return Table(elements, Vector.of(shown.usages), Vector.of(shown.supports), transactions, min_count, shown.other)
+    return PackedTable(
+        elements, Vector.of(shown.usages), Vector.of(shown.supports), transactions, min_count, shown.other
+    )
 
 
-def code_table(table: Table, labels: Sequence[str]) -> CodeTable:
+def code_table(table: PackedTable, labels: Sequence[str]) -> CodeTable:
     """The table with the labels that somebody has for the item numbers."""
     usages, supports = table.usages.values(), table.supports.values()
     if not len(usages) == len(supports) == len(labels):

@@ -56,7 +56,7 @@ class KeyCheck(Protocol):
         """Raise `UntrustedError` unless that member has confirmed this roster."""
 
 
-class Trust(KeyCheck, Protocol):
+class RosterSigner(KeyCheck, Protocol):
     """The same at a member, which signs as well."""
 
     @property
@@ -76,18 +76,18 @@ class Unsigned:
     certificate = b""
 
     def sign(self, key: bytes) -> bytes:  # noqa: ARG002
-        """See `Trust`."""
+        """See `RosterSigner`."""
         return b""
 
     def sign_roster(self, digest: bytes) -> bytes:
-        """See `Trust`."""
+        """See `RosterSigner`."""
         return digest
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `Trust`."""
+        """See `RosterSigner`."""
 
     def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:  # noqa: ARG002
-        """See `Trust`."""
+        """See `RosterSigner`."""
         if signature != digest:
             msg = f"member {name!r} was shown another roster than this one; the run must not go on"
             raise UntrustedError(msg)

@@ -26,8 +26,8 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
-from fedslim.protocol.legality import AWAITING, MemberState, at_server
 from fedslim.protocol.outcome import Outcome, found_by, packed_table
+from fedslim.protocol.state import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 WORD_BYTES = 8
-MOST_LATE = 3
+MAX_LATE = 3
 """Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
 
-MOST_LOST_ROUNDS = 1 << 16
+MAX_LOST_ROUNDS = 1 << 16
 """By how many rounds members may be ahead of a server that was killed: its last records may be lost with the disk."""
 
-MOST_RETREATS = 16
+MAX_RETREATS = 16
 """How often members may lose records: each time, everybody answers again what was answered before."""
 
 
@@ -135,7 +135,7 @@ class ServerSession:
         """Whether everybody has been here at once."""
         return self.gathering.epoch >= 0
 
-    def most_bytes(self, member: str) -> int:
+    def max_bytes(self, member: str) -> int:
         """How long a message of this member's can be before compression, if it is one that it may send now.
 
         What is asked for bounds an answer; before a member has joined, the ids of the items that it knows. Only answers
@@ -144,12 +144,12 @@ class ServerSession:
         most = framing.SMALL
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
             if self.settings.share_vocabulary:
-                return framing.MOST_PLAIN
-            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else m.MOST_ITEMS
+                return framing.MAX_PLAIN
+            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else m.MAX_ITEMS
             return most + m.ID_BYTES * items
         if self._round is not None:  # the answer may also be on its way when the round is asked again
             words = self._round.words
-            most = framing.MOST_PLAIN if words is None else most + WORD_BYTES * words
+            most = framing.MAX_PLAIN if words is None else most + WORD_BYTES * words
         return most
 
     def best(self) -> Outcome | None:
@@ -175,7 +175,7 @@ class ServerSession:
     # -- messages in, messages and events out -------------------------------------------------------------------
 
     def receive(  # noqa: PLR0911  # one for each kind of message, and for those that come too late
-        self, member: str, message: m.FromClient, now: float
+        self, member: str, message: m.FromMember, now: float
     ) -> list[ServerOutput]:
         """Take in a member's message.
 
@@ -216,10 +216,10 @@ class ServerSession:
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
 
-    def _take_late(self, member: str, message: m.FromClient) -> list[ServerOutput]:
+    def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
         """What was on its way when the run ended; that `Heard` came matters to whoever carries messages."""
         self._late[member] += 1
-        if self._late[member] > MOST_LATE:
+        if self._late[member] > MAX_LATE:
             msg = f"member {member!r} sent {type(message).__name__} long after the end; it is refused"
             raise ProtocolError(msg)
         return []
@@ -270,7 +270,7 @@ class ServerSession:
         self._retreats = retreats
         self.furthest, self._endings = furthest, dict(endings or {})
         self.gathering.resume(items, epoch)
-        self._lost_rounds = MOST_LOST_ROUNDS
+        self._lost_rounds = MAX_LOST_ROUNDS
         self._start(now)
         if not self._play(rounds, passed):
             self._states = dict.fromkeys(self.members, MemberState.AWAY)
@@ -340,7 +340,7 @@ class ServerSession:
         self.furthest = max(self.furthest, self._situation.number)
         self._behind = {}
         self._retreats += 1
-        if self._retreats > MOST_RETREATS:
+        if self._retreats > MAX_RETREATS:
             return self._fail(f"members have lost records {self._retreats} times, {member!r} the last", member)
         rounds = iter(self._history())
         before = list(islice(rounds, number))
@@ -389,7 +389,7 @@ class ServerSession:
         self.variant = server_side(self._situation)
         self._rounds = self.variant.run()
 
-    def _check_round(self, member: str, reply: m.FromClient) -> None:
+    def _check_round(self, member: str, reply: m.FromMember) -> None:
         number = getattr(reply, "round", None)
         if number != self._situation.number - 1:
             msg = f"member {member!r} answered round {number} in round {self._situation.number - 1}; it is refused"
@@ -420,7 +420,7 @@ class ServerSession:
         except FedslimError as error:
             return self._fail(f"the round cannot be used: {error}", None)
         except MemoryError:
-            # What is kept grows with the counts, and a member can say large ones, up to `most_transactions`.
+            # What is kept grows with the counts, and a member can say large ones, up to `max_transactions`.
             return self._fail("the round cannot be used: its counts are too large for the server's memory", None)
         self._round = current
         situation.number += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedslim.errors import ProtocolError
-from fedslim.protocol.messages import MOST_VECTOR, Masked, Vector
+from fedslim.protocol.messages import MAX_VECTOR, Masked, Vector
 from fedslim.secagg import MaskedSum, Masker
 
 if TYPE_CHECKING:
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from fedslim.secagg.ring import Words
 
 WORD_BITS = 64
-MOST_WORDS = (MOST_VECTOR - (1 << 16)) * 8 // WORD_BITS  # the frame around them needs some room, too
+MAX_WORDS = (MAX_VECTOR - (1 << 16)) * 8 // WORD_BITS  # the frame around them needs some room, too
 
 
 def check_words(words: int) -> None:
     """An answer must fit into a message: whoever asks for more is refused before any memory is taken."""
-    if words > MOST_WORDS:
-        msg = f"the server asked for {words} words; an answer has at most {MOST_WORDS}. It is refused"
+    if words > MAX_WORDS:
+        msg = f"the server asked for {words} words; an answer has at most {MAX_WORDS}. It is refused"
         raise ProtocolError(msg)
 
 
-class Hidden:
+class VectorMasker:
     """One member's masker for one purpose. Without secrets (one member, a measurement) words go as they are."""
 
     def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedslim.errors import ParameterError
-from fedslim.mdl.driver import Watched
+from fedslim.mdl.driver import WatchedSearch
 from fedslim.mdl.policy import Policy
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.steps import SearchResult
-    from fedslim.protocol.messages import FromClient, FromServer, Settings, Table
+    from fedslim.protocol.messages import FromMember, FromServer, PackedTable, Settings
     from fedslim.protocol.outcome import Ending, Outcome
 
 VARIANTS: Mapping[str, str] = {
@@ -31,18 +31,25 @@ VARIANTS: Mapping[str, str] = {
     "so": "the paper's server-observable: a table for each client, the server sees their counts",
 }
 
+HOMES = {
+    "x": ("fedslim.protocol.x", "XServer", "XMember"),
+    "sa": ("fedslim.algorithm1.sa", "SaServer", "SaMember"),
+    "so": ("fedslim.algorithm1.so", "SoServer", "SoMember"),
+}
+"""The module of each variant, and its classes for the server and for a member."""
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """Messages to some members, from each of whom one reply of this kind is due."""
 
     messages: Mapping[str, FromServer] | FromServer  # one for each, or the same for all members
-    reply: type[FromClient]
+    reply: type[FromMember]
     kind: str  # for people: what is asked
     words: int | None = None  # of the reply, where that is known
 
 
-class Words(NamedTuple):
+class UnmaskedWords(NamedTuple):
     """An answer that leaves the site only masked: the session does that, and nothing else can."""
 
     purpose: str
@@ -65,7 +72,7 @@ class Situation:
     ending: Ending | None = None  # set when the search must stop; what was reached is then the result
 
 
-class Search(Watched, Protocol):
+class Search(WatchedSearch, Protocol):
     """What is known of a search while it runs."""
 
     converged: bool
@@ -89,31 +96,31 @@ class ServerSide(Protocol):
         """How often each member uses each itemset of the table now, in its order; None where the server cannot see."""
 
 
-class ClientSide(Protocol):
+class MemberSide(Protocol):
     """A variant at a client."""
 
-    def answer(self, message: Any) -> FromClient | Words:
+    def answer(self, message: Any) -> FromMember | UnmaskedWords:
         """Answer one message of the server's; what makes no sense raises, and there is no going on after that."""
 
     def is_final(self, message: Any) -> bool:
         """Whether this asks for what is asked for at the end, and nothing else after it."""
 
-    def own_table(self) -> Table | None:
+    def own_table(self) -> PackedTable | None:
         """The client's own table at the end, where clients have one and are not told another."""
 
-    def check_end(self, table: Table) -> None:
+    def check_end(self, table: PackedTable) -> None:
         """Check the table that the server sends at the end, as far as it is known here."""
 
 
 def server_side(situation: Situation) -> ServerSide:
     """The server's side of the variant that the settings name."""
-    side: ServerSide = _module(situation.settings.variant).ServerVariant(situation)
+    side: ServerSide = _sides(situation.settings.variant)[0](situation)
     return side
 
 
-def client_side(settings: Settings, database: TransactionDatabase, members: int) -> ClientSide:
+def member_side(settings: Settings, database: TransactionDatabase, members: int) -> MemberSide:
     """A member's side of the variant that the settings name, in a federation of so many."""
-    side: ClientSide = _module(settings.variant).ClientVariant(database, settings, members)
+    side: MemberSide = _sides(settings.variant)[1](database, settings, members)
     return side
 
 
@@ -128,8 +135,11 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-def _module(variant: str) -> Any:
+def _sides(variant: str) -> tuple[Any, Any]:
     if variant not in VARIANTS:
         msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
         raise ParameterError(msg)
-    return import_module(f"fedslim.protocol.{variant}")
+    # By name: SA and SO stand above this package, and nobody loads a variant that is not used.
+    module, server, member = HOMES[variant]
+    home = import_module(module)
+    return getattr(home, server), getattr(home, member)

@@ -21,9 +21,10 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, packed_table
 from fedslim.protocol.sums import summed
 from fedslim.protocol.variant import Replies, Round
-from fedslim.protocol.wants import (
-    CONTRADICTION,
+from fedslim.protocol.x_member import XMember
+from fedslim.protocol.x_queries import (
     FAILED,
+    SUMS_CONTRADICT,
     Final,
     Insertion,
     Removals,
@@ -31,7 +32,6 @@ from fedslim.protocol.wants import (
     Supports,
     UnionSupport,
 )
-from fedslim.protocol.x_member import ClientVariant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.protocol.variant import Situation
-    from fedslim.protocol.wants import Want
+    from fedslim.protocol.x_queries import Want
 
-__all__ = ["ClientVariant", "ServerVariant"]
+__all__ = ["XMember", "XServer"]
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
 
-class ServerVariant:
+class XServer:
     """Turns the questions of the search into rounds, and sums into answers."""
 
     clients_know = True
@@ -91,7 +91,7 @@ class ServerVariant:
             self._length = max(self._length, move.slot + 1)
             self._sizes.forget_row(move.slot)
 
-    def _finished(self) -> Generator[Round, Replies, m.Table]:
+    def _finished(self) -> Generator[Round, Replies, m.PackedTable]:
         """The table as it may be published: without itemsets that too few members have, or that are used too rarely.
 
         They go all at once. That changes the usages of others, so it is repeated until all that is left may stay.
@@ -107,7 +107,7 @@ class ServerVariant:
             counts = yield from self._counted(want)
             usages = counts.usages.tolist()
             if expected is not None and usages != expected:
-                raise ProtocolError(CONTRADICTION)
+                raise ProtocolError(SUMS_CONTRADICT)
             expected = None
             counted = [
                 (entry.items, usage, support, entry.entry)
@@ -119,7 +119,7 @@ class ServerVariant:
                 withheld = counts.members_with_item < settings.min_members_with
             if not weak.any():
                 break
-            self._moves += [m.Remove(found[k][0]) for k in np.flatnonzero(weak).tolist()]
+            self._moves += [m.RemoveElement(found[k][0]) for k in np.flatnonzero(weak).tolist()]
             found = [pair for pair, gone in zip(found, weak.tolist(), strict=True) if not gone]
             counted = []
         return packed_table(counted, self.supports, self.transactions, settings.min_count, withheld)
@@ -156,7 +156,7 @@ class ServerVariant:
             case q.Presume(move, removals, rows):
                 return self._presumed(move, removals, rows)
             case q.Supports():
-                return [Supports(self._situation.items, self._situation.settings.most_transactions)]
+                return [Supports(self._situation.items, self._situation.settings.max_transactions)]
             case q.Support(_, parents):
                 return [UnionSupport(parents, self.transactions)]
             case q.CoUsages(slots):
@@ -173,7 +173,7 @@ class ServerVariant:
         The two parents, whose rows are asked for, are used less than before: where the new one is, they are not.
         """
         self._length = length = max(self._length, move.slot + 1)
-        most = min(self.search.most_uses(move.itemset, move.entry), self._most)
+        most = min(self.search.max_uses(move.itemset, move.entry), self._most)
         usages = [most if s == move.slot else int(self.search.usages[s]) for s in rows]
         wants: list[Any] = [Insertion(move, length, self._sizes, keep=True)]
         if removals:
@@ -200,7 +200,7 @@ class ServerVariant:
                 *self.supports, self.transactions = read[0].tolist()
                 self._most = max(self.supports, default=0)
                 if self._most > self.transactions:
-                    raise ProtocolError(CONTRADICTION)
+                    raise ProtocolError(SUMS_CONTRADICT)
                 return np.array(self.supports, np.int64)
             case q.CoUsages(slots):
                 rows = self._rows_of(read, usages)
@@ -216,7 +216,7 @@ class ServerVariant:
         then[slots] += change.won - change.lost
         dead = (slots >= self._situation.items) & (self.search.usages[slots] == 0) & (slots != new)
         if dead.any() or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
-            raise ProtocolError(CONTRADICTION)
+            raise ProtocolError(SUMS_CONTRADICT)
         return then
 
     def _rows_of(self, read: list[Any], usages: NDArray[np.int64]) -> dict[int, q.SlotCounts]:
@@ -224,7 +224,7 @@ class ServerVariant:
         rows = {slot: row for part in read for slot, row in part.items()}
         for slot, row in rows.items():
             if (row.counts > np.minimum(usages[row.slots], usages[slot])).any():
-                raise ProtocolError(CONTRADICTION)
+                raise ProtocolError(SUMS_CONTRADICT)
         return rows
 
     def _counted(self, want: Want) -> Generator[Round, Replies, Any]:
@@ -245,13 +245,13 @@ class ServerVariant:
 def _move(move: q.Move) -> m.Move:
     match move:
         case q.Insert():
-            return m.Insert(move.slot, move.parents, move.entry)
+            return m.InsertUnion(move.slot, move.parents, move.entry)
         case q.Remove(slot):
-            return m.Remove(slot)
+            return m.RemoveElement(slot)
         case q.Restore(slot):
-            return m.Restore(slot)
+            return m.RestoreElement(slot)
         case q.Drop(items):
-            return m.Drop(m.Vector.of(np.array(items, np.int64)))
+            return m.DropItems(m.Vector.of(np.array(items, np.int64)))
 
 
 def _kind(wants: Sequence[Want]) -> str:

@@ -15,9 +15,9 @@ from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
-from fedslim.protocol.variant import Words as Answer
+from fedslim.protocol.variant import UnmaskedWords as Answer
 from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import MOST_BITS, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ class Phase(Enum):
     FINAL = "after the search"
 
 
-class ClientVariant:
+class XMember:
     """Keeps the covers of one member's transactions, and answers with masked words.
 
     It answers what the search can ask, and nothing else: supports of items to begin with; then rows, trials and moves
@@ -74,7 +74,7 @@ class ClientVariant:
         """See `ClientSide`."""
         return any(isinstance(want, m.WantFinal) for want in message.wants)
 
-    def check_end(self, table: m.Table) -> None:
+    def check_end(self, table: m.PackedTable) -> None:
         """See `ClientSide`: its itemsets are those that everybody has covered with."""
         ours = [(list(self._state.table.itemsets[s]), self._state.table.entries[s]) for s in self._state.table]
         if [(element.items, element.entry) for element in table.itemsets] != ours:
@@ -103,7 +103,7 @@ class ClientVariant:
         kinds = [type(want) for want in message.wants]
         tried = kinds.count(m.WantInsertion) + kinds.count(m.WantUnionSupport)
         entering = sum([want.keep for want in message.wants if type(want) is m.WantInsertion])
-        entering += sum([type(move) is m.Insert for move in message.moves])
+        entering += sum([type(move) is m.InsertUnion for move in message.moves])
         if entering > MAX_ENTERING or tried > MAX_TRIED:
             msg = (
                 f"the server tries {tried} itemsets in a round and has {entering} enter; a search does no more than "
@@ -117,7 +117,7 @@ class ClientVariant:
                 return Phase.FINAL
             case Phase.SEARCH if m.WantSupports not in kinds and m.WantFinal not in kinds:
                 return Phase.SEARCH
-            case Phase.FINAL if kinds == [m.WantFinal] and {type(move) for move in message.moves} == {m.Remove}:
+            case Phase.FINAL if kinds == [m.WantFinal] and {type(move) for move in message.moves} == {m.RemoveElement}:
                 return Phase.FINAL
         what = ", ".join(sorted({kind.__name__ for kind in (*kinds, *map(type, message.moves))}))
         msg = f"the server asked for {what} {self._phase.value}; the search never does, so it is refused"
@@ -127,19 +127,19 @@ class ClientVariant:
 
     def _make(self, move: m.Move) -> None:
         match move:
-            case m.Insert():
+            case m.InsertUnion():
                 self._state.insert(move.slot, self._union(move), move.entry)
                 self._removed.clear()
-            case m.Remove(slot):
+            case m.RemoveElement(slot):
                 table = self._state.table
                 self._removed.append((self._alive(slot, itemset=True), table.itemsets[slot], table.entries[slot]))
                 self._state.remove(slot)
-            case m.Restore(slot):
+            case m.RestoreElement(slot):
                 if not self._removed or self._removed[-1][0] != slot:
                     msg = f"the server brings back slot {slot}, which is not what was removed last; it is refused"
                     raise ProtocolError(msg)
                 self._state.insert(*self._removed.pop())
-            case m.Drop(items):
+            case m.DropItems(items):
                 self._drop(items)
 
     def _drop(self, items: m.Vector) -> None:
@@ -160,7 +160,7 @@ class ClientVariant:
     def _rows(self, want: m.WantRows) -> Words:
         for slot in want.slots:
             self._alive(slot)
-        if len(want.bits) != len(want.slots) or not all(1 <= bits <= MOST_BITS for bits in want.bits):
+        if len(want.bits) != len(want.slots) or not all(1 <= bits <= MAX_BITS for bits in want.bits):
             msg = f"the server asked for {len(want.slots)} rows with {len(want.bits)} widths; it is refused"
             raise ProtocolError(msg)
         length = self._length
@@ -204,7 +204,7 @@ class ClientVariant:
 
     def _supports(self, _want: m.WantSupports) -> Words:
         counts = np.append(self._state.supports(), self._state.database.transactions)
-        return _packed(counts, Ring.for_sums_up_to(self._settings.most_transactions).bits)
+        return _packed(counts, Ring.for_sums_up_to(self._settings.max_transactions).bits)
 
     def _union_support(self, want: m.WantUnionSupport) -> Words:
         if self._settings.min_support == 1 and self._settings.order == "usage":
@@ -244,7 +244,7 @@ class ClientVariant:
             raise ProtocolError(msg)
         return itemset
 
-    def _union(self, new: m.Insert | m.WantInsertion) -> tuple[int, ...]:
+    def _union(self, new: m.InsertUnion | m.WantInsertion) -> tuple[int, ...]:
         """The itemset that is to enter, if it may."""
         if new.slot != (expected := self._state.table.free_slot):
             msg = f"the server puts an itemset into slot {new.slot}, here slot {expected} is next; it is refused"
@@ -275,8 +275,8 @@ def _sketch(cells: int, universe: int, seed: int) -> Sketch:
 
 
 def _packed(counts: NDArray[np.int64], bits: int) -> Words:
-    if bits > MOST_BITS:
-        msg = f"the server asked for counts of {bits} bits; {MOST_BITS} are the most. It is refused"
+    if bits > MAX_BITS:
+        msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
         raise ProtocolError(msg)
     ring = _ring(bits)
     words = _zeros(ring.words(len(counts)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import InputError
 from fedslim.federated.records import FAILED, FORMAT, RUN, load_run
-from fedslim.words import count
+from fedslim.format import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

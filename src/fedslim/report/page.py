@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fedslim.data.atomic import write_whole
-from fedslim.words import as_html
+from fedslim.format import as_html
 
 if TYPE_CHECKING:
-    from fedslim.report.view import View
+    from fedslim.report.view import ReportView
 
 SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "course.js", "page.js")
 """In the order in which they need each other."""
 
 
-def write_page(view: View, path: str | Path) -> None:
+def write_page(view: ReportView, path: str | Path) -> None:
     """Write the page of a view; the file appears whole or not at all.
 
     Raises:
@@ -37,7 +37,7 @@ def write_page(view: View, path: str | Path) -> None:
     write_whole(Path(path), page(view).encode())
 
 
-def page(view: View) -> str:
+def page(view: ReportView) -> str:
     """The page of a view."""
     style = _part("page.css")
     script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, SCRIPTS)) + "})();\n"

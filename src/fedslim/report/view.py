@@ -15,21 +15,21 @@ import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
-from fedslim.report import phrases
+from fedslim.format import brief
+from fedslim.report import captions as phrases
+from fedslim.report.captions import Fact  # noqa: TC001  # msgspec looks at the types of fields
 from fedslim.report.naming import names, scheme_of, title_of
-from fedslim.report.phrases import Fact  # noqa: TC001  # msgspec looks at the types of fields
-from fedslim.words import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, RunRecord, Step
+    from fedslim.federated.records import Agreement, GapRow, HistoryStep, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Points of a curve: more than there are pixels for."""
 
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 """Itemsets of one run."""
 
 ALL_ROWS = 60_000
@@ -134,7 +134,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class ViewRow(msgspec.Struct, frozen=True):
     """A run in the table of all runs."""
 
     name: str
@@ -142,7 +142,7 @@ class Row(msgspec.Struct, frozen=True):
     values: list[float | None]  # the same to be sorted by
 
 
-class View(msgspec.Struct, frozen=True):
+class ReportView(msgspec.Struct, frozen=True):
     """A whole report."""
 
     title: str
@@ -150,11 +150,11 @@ class View(msgspec.Struct, frozen=True):
     remarks: list[str]  # on what is not here
     version: str
     columns: list[str]
-    overview: list[Row]
+    overview: list[ViewRow]
     runs: list[RunView]
 
 
-def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> View:
+def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> ReportView:
     """What a report of these runs shows.
 
     Args:
@@ -169,17 +169,17 @@ def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Seq
         msg = "there is no run to report; name a folder that `fedslim simulate --out` has written"
         raise InputError(msg)
     records = _in_order(records)
-    most = max(FEWEST_ROWS, min(MOST_ROWS, ALL_ROWS // len(records)))
+    most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
     called = names(records)
     tables = [record.code_table for record in records]
-    return View(
+    return ReportView(
         title=title or title_of(records),
         subtitle=phrases.subtitle(records),
         remarks=list(remarks),
         version=__version__,
         columns=list(phrases.COLUMNS),
         overview=[
-            Row(name, phrases.cells(record, table), phrases.values(record, table))
+            ViewRow(name, phrases.cells(record, table), phrases.values(record, table))
             for name, record, table in zip(called, records, tables, strict=True)
         ],
         runs=[_run(name, record, table, most) for name, record, table in zip(called, records, tables, strict=True)],
@@ -241,7 +241,7 @@ class _Labels:
         return sorted(self._place[label] for label in labels)
 
 
-def _curve(history: Sequence[Step]) -> Curve:
+def _curve(history: Sequence[HistoryStep]) -> Curve:
     steps = _thinned([step for step in history if math.isfinite(step.L_percent)])
     return Curve(
         [step.round for step in steps],
@@ -252,12 +252,12 @@ def _curve(history: Sequence[Step]) -> Curve:
     )
 
 
-def _thinned(steps: list[Step]) -> list[Step]:
+def _thinned(steps: list[HistoryStep]) -> list[HistoryStep]:
     """Steps at even distances, the first and the last among them."""
     last = len(steps) - 1
-    if last < MOST_POINTS:
+    if last < MAX_POINTS:
         return steps
-    return [steps[round(k * last / (MOST_POINTS - 1))] for k in range(MOST_POINTS)]
+    return [steps[round(k * last / (MAX_POINTS - 1))] for k in range(MAX_POINTS)]
 
 
 def _table(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
 
 WORD_BITS = 64
-MOST_BITS = 56
+MAX_BITS = 56
 """Entries, their sums and the bounds are exact in int64, with room to spare."""
 
 
@@ -40,8 +40,8 @@ class Ring:
     bound: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= MOST_BITS:
-            msg = f"a ring has 1 to {MOST_BITS} bits, not {self.bits}"
+        if not 1 <= self.bits <= MAX_BITS:
+            msg = f"a ring has 1 to {MAX_BITS} bits, not {self.bits}"
             raise RingError(msg)
         if not 0 <= self.bound < 1 << self.bits:
             msg = f"sums up to {self.bound} do not fit a ring of {self.bits} bits; use Ring.for_sums_up_to"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fedslim.secagg.ring import Words
 
-MOST_PLACES = 1 << int(kernels.ID_BITS)
+MAX_PLACES = 1 << int(kernels.ID_BITS)
 SPARE_CELLS = 5
 
 
@@ -37,11 +37,11 @@ class Sketch:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.universe <= MOST_PLACES:
-            msg = f"a sketch is over 1 to {MOST_PLACES} places, not {self.universe}"
+        if not 1 <= self.universe <= MAX_PLACES:
+            msg = f"a sketch is over 1 to {MAX_PLACES} places, not {self.universe}"
             raise RingError(msg)
-        if not 1 <= self.per_table <= MOST_PLACES:
-            msg = f"a sketch has 1 to {MOST_PLACES} cells in a table, not {self.per_table}"
+        if not 1 <= self.per_table <= MAX_PLACES:
+            msg = f"a sketch has 1 to {MAX_PLACES} cells in a table, not {self.per_table}"
             raise RingError(msg)
 
     @classmethod

@@ -27,7 +27,7 @@ NEVER = np.int64(-1)
 LOG2_E = 1.4426950408889634
 
 
-class Rows(NamedTuple):
+class PairRows(NamedTuple):
     """What is known of each element's row of the pair matrix."""
 
     upper: NDArray[np.float64]  # no pair of the row gains more than this
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     counts: NDArray[np.int32]  # pool
 
 
-class Facts(NamedTuple):
+class TableFacts(NamedTuple):
     """What the estimate needs to know of each element, and the tables it looks up."""
 
     usage: NDArray[np.int64]
@@ -67,7 +67,7 @@ class Rejected(NamedTuple):
     c: NDArray[np.int64]
 
 
-class Now(NamedTuple):
+class Totals(NamedTuple):
     """The global counts and the settings of the search."""
 
     version: int
@@ -83,7 +83,7 @@ class Now(NamedTuple):
 
 
 @inlined
-def _gain(a: int, b: int, c: int, facts: Facts, now: Now) -> float:
+def _gain(a: int, b: int, c: int, facts: TableFacts, now: Totals) -> float:
     """The twin of objective.estimated_gain."""
     if facts.part_version[c] != now.version:
         facts.data_part[c], facts.log_left[c] = total_parts(now.total, now.total_log, c)
@@ -116,7 +116,7 @@ def _place(key: int, rejected: Rejected) -> int:
 
 
 @inlined
-def _key(a: int, b: int, facts: Facts) -> tuple[int, int, int]:
+def _key(a: int, b: int, facts: TableFacts) -> tuple[int, int, int]:
     """The key of a pair, and the pair in the order of that key."""
     if facts.birth[a] > facts.birth[b]:
         a, b = b, a
@@ -124,7 +124,7 @@ def _key(a: int, b: int, facts: Facts) -> tuple[int, int, int]:
 
 
 @inlined
-def is_rejected(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
+def is_rejected(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> bool:
     """Whether the pair was rejected with just these counts."""
     key, p, q = _key(a, b, facts)
     place = _place(key, rejected)
@@ -137,7 +137,7 @@ def is_rejected(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> boo
 
 
 @njit
-def reject(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
+def reject(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> bool:
     """Remember the pair with its counts; returns whether it is a new key."""
     key, p, q = _key(a, b, facts)
     place = _place(key, rejected)
@@ -150,7 +150,7 @@ def reject(a: int, b: int, c: int, facts: Facts, rejected: Rejected) -> bool:
 
 
 @njit
-def rejected_with(a: int, b: int, facts: Facts, rejected: Rejected) -> tuple[int, int, int]:
+def rejected_with(a: int, b: int, facts: TableFacts, rejected: Rejected) -> tuple[int, int, int]:
     """The counts (usage, usage, co-usage, in the order of the key) that are remembered of a pair; NEVER for none."""
     key, _, _ = _key(a, b, facts)
     place = _place(key, rejected)
@@ -160,7 +160,7 @@ def rejected_with(a: int, b: int, facts: Facts, rejected: Rejected) -> tuple[int
 
 
 @njit
-def remember(a: int, b: int, x: int, y: int, c: int, facts: Facts, rejected: Rejected) -> None:
+def remember(a: int, b: int, x: int, y: int, c: int, facts: TableFacts, rejected: Rejected) -> None:
     """Put back what `rejected_with` said, of a pair that was rejected since."""
     key, _, _ = _key(a, b, facts)
     place = _place(key, rejected)
@@ -196,7 +196,7 @@ def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) ->
 
 
 @inlined
-def _belongs(x: int, y: int, rows: Rows, facts: Facts, now: Now) -> bool:
+def _belongs(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
     """Whether (x, y) is a candidate at all, and row `x` is the one to know of it."""
     return y != x and _owns(x, y, rows.stamp) and facts.size[x] + facts.size[y] <= now.largest
 
@@ -207,10 +207,10 @@ def row_gains(
     slots: np.ndarray,
     together: np.ndarray,
     gains: np.ndarray,
-    rows: Rows,
-    facts: Facts,
+    rows: PairRows,
+    facts: TableFacts,
     rejected: Rejected,
-    now: Now,
+    now: Totals,
 ) -> None:
     """The estimated gain of each pair of a row: minus infinity if it does not belong there, infinity if rejected."""
     for k in range(len(slots)):
@@ -232,10 +232,10 @@ def add_row(
     at: int,
     most: int,
     dropped: float,
-    rows: Rows,
-    facts: Facts,
+    rows: PairRows,
+    facts: TableFacts,
     rejected: Rejected,
-    now: Now,
+    now: Totals,
 ) -> int:
     """Take in the answer for row `x`, at pool position `at`; returns the position after it.
 
@@ -265,7 +265,7 @@ def add_row(
 
 
 @inner
-def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> None:
+def _scan(x: int, rows: PairRows, facts: TableFacts, rejected: Rejected, now: Totals) -> None:
     """Find the best pair of row `x` under the present counts; pairs that now belong elsewhere are dropped."""
     begin = rows.start[x]
     kept = begin
@@ -300,7 +300,7 @@ def _scan(x: int, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> Non
 
 
 @inlined
-def _ahead(x: int, y: int, rows: Rows, facts: Facts, now: Now) -> bool:
+def _ahead(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
     """Whether row `x` comes before row `y`: by its bound, then whoever is not sure yet, then by the pair it proposes.
 
     So when the first row of all is sure, all rows with the same bound are.
@@ -323,7 +323,7 @@ def _ahead(x: int, y: int, rows: Rows, facts: Facts, now: Now) -> bool:
 
 
 @inlined
-def _play(node: int, tree: np.ndarray, rows: Rows, facts: Facts, now: Now) -> None:
+def _play(node: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, now: Totals) -> None:
     """The winner of a node of the tournament is the better one of its two children's winners."""
     left, right = np.int64(tree[2 * node]), np.int64(tree[2 * node + 1])
     if right < 0 or (left >= 0 and _ahead(left, right, rows, facts, now)):
@@ -333,7 +333,7 @@ def _play(node: int, tree: np.ndarray, rows: Rows, facts: Facts, now: Now) -> No
 
 
 @njit
-def best(limit: int, tree: np.ndarray, rows: Rows, facts: Facts, rejected: Rejected, now: Now) -> int:
+def best(limit: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, rejected: Rejected, now: Totals) -> int:
     """The row of the best candidate of all rows that are known; NEVER if none of them has one.
 
     The rows play a tournament (`tree` has twice as many places as there are rows, a power of two): when one of them
@@ -361,7 +361,7 @@ def best(limit: int, tree: np.ndarray, rows: Rows, facts: Facts, rejected: Rejec
 
 
 @njit
-def unknown(limit: int, above: float, rows: Rows, found: np.ndarray) -> int:
+def unknown(limit: int, above: float, rows: PairRows, found: np.ndarray) -> int:
     """How many rows are not known that may hold something better than `above`; `found` says which."""
     n = np.int64(0)
     for x in range(limit):
@@ -372,7 +372,7 @@ def unknown(limit: int, above: float, rows: Rows, found: np.ndarray) -> int:
 
 
 @inlined
-def row_bound(x: int, now: Now) -> float:
+def row_bound(x: int, now: Totals) -> float:
     """No pair with an element of usage `x` gains more than this, whoever the partner is.
 
     The part of the data falls with the partner's usage and, where the partner is used nowhere else, grows with the
@@ -390,7 +390,7 @@ def row_bound(x: int, now: Now) -> float:
 
 
 @njit
-def forget_rows(slots: np.ndarray, rows: Rows, facts: Facts, now: Now) -> None:
+def forget_rows(slots: np.ndarray, rows: PairRows, facts: TableFacts, now: Totals) -> None:
     """Nothing is known of these rows any more but what their usage allows."""
     for k in range(len(slots)):
         x = np.int64(slots[k])
@@ -401,7 +401,7 @@ def forget_rows(slots: np.ndarray, rows: Rows, facts: Facts, now: Now) -> None:
 
 
 @njit
-def drift(limit: int, rows: Rows, total_before: int, in_use_before: int, total: int, in_use: int) -> None:
+def drift(limit: int, rows: PairRows, total_before: int, in_use_before: int, total: int, in_use: int) -> None:
     """Raise all bounds by as much as a gain can rise when U and n change while a pair's own counts do not.
 
     With P(U, n, c) the part of the gain that depends on U and n: it grows with n by log2(U / (U−c)) at most, with U by
@@ -429,7 +429,7 @@ def drift(limit: int, rows: Rows, total_before: int, in_use_before: int, total: 
 
 
 @njit
-def compact(rows: Rows, limit: int, partners: np.ndarray, counts: np.ndarray) -> int:
+def compact(rows: PairRows, limit: int, partners: np.ndarray, counts: np.ndarray) -> int:
     """Copy the known rows together into another pool; returns where it ends."""
     end = 0
     for x in range(limit):

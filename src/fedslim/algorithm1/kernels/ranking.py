@@ -1,0 +1,459 @@
+"""Which union of two elements promises most, where several pairs of elements may unite to the same itemset?
+
+A *union* is an itemset that some pair of elements makes; all pairs that make it stand in its list, in the order of
+their elements' numbers. Unions are found by a hash that is the sum of their items' hashes: that of a pair is the sum of
+its elements'. Equal hashes are looked into, so a collision costs time and nothing else.
+
+The estimated gain of a union depends on its own counts and, slightly, on U and n. Unions whose own counts changed are
+estimated at once. All others stand in blocks, and of a block only an upper bound is kept, which `drift` raises when U
+and n change; a block is gone through again only when its bound is the highest there is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedslim._jit import inlined, inner, njit
+from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs, add, discard, find, home, vacate
+from fedslim.mdl.kernels.cover import NONE, NOT
+from fedslim.mdl.kernels.gain import pair_gain, total_parts
+from fedslim.mdl.kernels.ranking import LOG2_E, NEVER
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BLOCK = 64
+"""Unions in a block: a few microseconds to go through."""
+
+CONTRADICTION = np.int64(-1)
+"""What `take_in` returns when counts cannot be true: a pair used more often than one of its elements."""
+
+
+class ServerElements(NamedTuple):
+    """What there is to know of each element, by its number."""
+
+    usage: NDArray[np.int64]
+    standard: NDArray[np.float64]  # L(X | ST)
+    size: NDArray[np.int32]
+    start: NDArray[np.int64]  # where its items begin in `items`
+    items: NDArray[np.int32]  # the items of all elements, each ascending
+    hash: NDArray[np.uint64]  # the sum of the items' hashes
+    places: NDArray[np.int32]  # an open hash table of all elements but singletons, NOBODY for an empty place
+
+
+class Unions(NamedTuple):
+    """What there is to know of each union, and for each pair where it belongs."""
+
+    first: NDArray[np.int32]  # its first pair, NOBODY for a number that no union has
+    pairs: NDArray[np.int64]  # how many pairs make it
+    together: NDArray[np.int64]  # the sum of their co-usages
+    element: NDArray[np.int32]  # the element that it is already, NOBODY for none
+    rejected: NDArray[np.uint8]  # whether it was tried in vain, with the counts it still has
+    noted: NDArray[np.int64]  # the version in which its own counts last changed
+    hash: NDArray[np.uint64]
+    places: NDArray[np.int32]  # the hash table, NOBODY for an empty place
+    free: NDArray[np.int32]  # a stack of numbers that no union has
+    notes: NDArray[np.int32]  # unions whose own counts changed
+    sizes: NDArray[np.int64]  # how long these are: [free, notes], and [2] the highest number ever used, plus one
+    of: NDArray[np.int32]  # for each pair, its union …
+    following: NDArray[np.int32]  # … and the next pair of that union
+
+
+class Blocks(NamedTuple):
+    """What is known of each block of unions."""
+
+    upper: NDArray[np.float64]  # no union in the block that is not rejected gains more than this
+    exact: NDArray[np.int64]  # the version for which `upper` is the gain of `best`
+    best: NDArray[np.int32]
+    most: NDArray[np.int64]  # no union in it is used more often than this
+    pairs: NDArray[np.int64]  # no union in it has more pairs than this
+
+
+class Logs(NamedTuple):
+    """Tables to look logarithms up in."""
+
+    log2: NDArray[np.float64]
+    data_part: NDArray[np.float64]  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
+    log_left: NDArray[np.float64]  # … and log2 (U−c) …
+    version: NDArray[np.int64]  # … of this version
+
+
+class UnionTotals(NamedTuple):
+    """The global counts."""
+
+    version: int
+    total: int  # U
+    in_use: int  # n
+    total_log: float  # U·log2 U
+    codes_log: float  # n·log2 U
+
+
+@inlined
+def _size(x: int, y: int, size: np.ndarray) -> int:
+    return size[x] + (size[y] if y >= 0 else 0)
+
+
+@inner
+def _compare(x: int, y: int, p: int, q: int, elements: ServerElements) -> int:
+    """Which itemset comes first, x ∪ y (negative) or p ∪ q (positive)? Larger ones, then lexicographic; 0 if equal.
+
+    `y` and `q` may be NOBODY; elements that are united are disjoint.
+    """
+    start, size, items = elements.start, elements.size, elements.items
+    length = _size(x, y, size)
+    other = _size(p, q, size)
+    if length != other:
+        return other - length
+    x_at, x_end = start[x], start[x] + size[x]
+    p_at, p_end = start[p], start[p] + size[p]
+    y_at = y_end = q_at = q_end = NONE
+    if y >= 0:
+        y_at, y_end = start[y], start[y] + size[y]
+    if q >= 0:
+        q_at, q_end = start[q], start[q] + size[q]
+    for _ in range(length):
+        if x_at < x_end and (y_at >= y_end or items[x_at] < items[y_at]):
+            a = np.int64(items[x_at])
+            x_at += 1
+        else:
+            a = np.int64(items[y_at])
+            y_at += 1
+        if p_at < p_end and (q_at >= q_end or items[p_at] < items[q_at]):
+            b = np.int64(items[p_at])
+            p_at += 1
+        else:
+            b = np.int64(items[q_at])
+            q_at += 1
+        if a != b:
+            return a - b
+    return NONE
+
+
+@inlined
+def _find_element(x: int, y: int, hash_: np.uint64, elements: ServerElements) -> int:
+    """The place of the element x ∪ y in the hash table of elements, or the empty place where it would be."""
+    places = elements.places
+    place = home(hash_, places)
+    while places[place] >= 0:
+        e = np.int64(places[place])
+        if elements.hash[e] == hash_ and _compare(x, y, e, NOT, elements) == 0:
+            break
+        place = (place + 1) & (len(places) - 1)
+    return place
+
+
+@njit
+def add_element(e: int, elements: ServerElements) -> None:
+    """Let a new element be found."""
+    elements.places[_find_element(e, NOT, elements.hash[e], elements)] = e
+
+
+@inlined
+def _find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, elements: ServerElements) -> int:
+    """The place of the union x ∪ y in the hash table of unions, or the empty place where it would be."""
+    places = unions.places
+    place = home(hash_, places)
+    while places[place] >= 0:
+        g = np.int64(places[place])
+        if unions.hash[g] == hash_:
+            p = np.int64(unions.first[g])
+            p_x, p_y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
+            if _compare(x, y, p_x, p_y, elements) == 0:
+                break
+        place = (place + 1) & (len(places) - 1)
+    return place
+
+
+@inlined
+def _note(g: int, unions: Unions, now: UnionTotals) -> None:
+    """The own counts of a union changed."""
+    unions.rejected[g] = 0
+    if unions.noted[g] != now.version:
+        unions.noted[g] = now.version
+        unions.notes[unions.sizes[1]] = g
+        unions.sizes[1] += 1
+
+
+@inner
+def _join(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
+    """Put a new pair into the list of its union, which may be new, too."""
+    x, y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
+    hash_ = elements.hash[x] + elements.hash[y]
+    place = _find_union(x, y, hash_, unions, pairs, elements)
+    g = np.int64(unions.places[place])
+    if g < 0:
+        unions.sizes[0] -= 1
+        g = np.int64(unions.free[unions.sizes[0]])
+        unions.sizes[2] = max(unions.sizes[2], g + 1)
+        unions.places[place] = g
+        unions.hash[g] = hash_
+        unions.first[g] = NOBODY
+        unions.pairs[g] = 0
+        unions.together[g] = 0
+        unions.element[g] = elements.places[_find_element(x, y, hash_, elements)]
+    previous = NOT
+    k = np.int64(unions.first[g])
+    while k >= 0 and pairs.element[2 * k] < x:  # no element is in two pairs of a union
+        previous = k
+        k = np.int64(unions.following[k])
+    unions.following[p] = k
+    if previous < 0:
+        unions.first[g] = p
+    else:
+        unions.following[previous] = p
+    unions.pairs[g] += 1
+    unions.of[p] = g
+
+
+@inner
+def _leave(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
+    """Take a pair out of the list of its union, which goes with its last pair."""
+    g = np.int64(unions.of[p])
+    unions.pairs[g] -= 1
+    if unions.pairs[g] == 0:
+        x, y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
+        vacate(_find_union(x, y, unions.hash[g], unions, pairs, elements), unions.places, unions.hash)
+        unions.first[g] = NOBODY
+        unions.free[unions.sizes[0]] = g
+        unions.sizes[0] += 1
+    elif unions.first[g] == p:
+        unions.first[g] = unions.following[p]
+    else:
+        k = np.int64(unions.first[g])
+        while unions.following[k] != p:
+            k = np.int64(unions.following[k])
+        unions.following[k] = unions.following[p]
+
+
+@inlined
+def _is_true(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs) -> bool:
+    """Whether no pair is used more often than its elements, nor the union more often than any item."""
+    usage = NONE if unions.element[g] < 0 else elements.usage[unions.element[g]]
+    if usage + unions.together[g] >= len(logs.log2):
+        return False
+    p = np.int64(unions.first[g])
+    while p >= 0:
+        c = pairs.count[p]
+        if elements.usage[pairs.element[2 * p]] < c or elements.usage[pairs.element[2 * p + 1]] < c:
+            return False
+        p = np.int64(unions.following[p])
+    return True
+
+
+@inner
+def _gain(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs, now: UnionTotals) -> float:
+    """The twin of objective.estimated_gain_of_union."""
+    c = unions.together[g]
+    if logs.version[c] != now.version:
+        logs.data_part[c], logs.log_left[c] = total_parts(now.total, now.total_log, c)
+        logs.version[c] = now.version
+    p = np.int64(unions.first[g])
+    x = np.int64(pairs.element[2 * p])
+    y = np.int64(pairs.element[2 * p + 1])
+    usage = NONE if unions.element[g] < 0 else elements.usage[unions.element[g]]
+    if unions.pairs[g] == 1 and usage == 0:
+        return pair_gain(
+            elements.usage[x],
+            elements.usage[y],
+            c,
+            elements.standard[x],
+            elements.standard[y],
+            1.0,
+            1.0,
+            now.in_use,
+            now.codes_log,
+            logs.data_part[c],
+            logs.log_left[c],
+            logs.log2,
+        )
+    log2 = logs.log2
+    in_use_left = now.in_use
+    data_then = (usage + c) * log2[usage + c]
+    data_now = usage * log2[usage]
+    codes_then = log2[usage + c]
+    codes_now = log2[usage]
+    spelling = 0.0
+    if usage == 0:
+        in_use_left += 1
+        spelling = elements.standard[x] + elements.standard[y]
+    while p >= 0:
+        for end in range(2 * p, 2 * p + 2):
+            e = np.int64(pairs.element[end])
+            before = elements.usage[e]
+            left = before - pairs.count[p]
+            data_then += left * log2[left]
+            data_now += before * log2[before]
+            codes_then += log2[left]
+            codes_now += log2[before]
+            if left == 0:
+                in_use_left -= 1
+                spelling -= elements.standard[e]
+        p = np.int64(unions.following[p])
+    data = logs.data_part[c] + (data_then - data_now)
+    codes = (now.codes_log - in_use_left * logs.log_left[c]) + (codes_then - codes_now)
+    return (data + codes) - spelling
+
+
+@njit
+def take_in(
+    changed: np.ndarray,
+    xs: np.ndarray,
+    ys: np.ndarray,
+    counts: np.ndarray,
+    pairs: Pairs,
+    unions: Unions,
+    elements: ServerElements,
+    blocks: Blocks,
+    logs: Logs,
+    now: UnionTotals,
+) -> int:
+    """New counts of these pairs (0: gone), after the usages of the `changed` elements changed.
+
+    There must be free numbers for as many pairs. Returns how many unions are estimated anew, or CONTRADICTION.
+    """
+    unions.sizes[1] = 0
+    for k in range(len(xs)):
+        x, y, c = np.int64(xs[k]), np.int64(ys[k]), np.int64(counts[k])
+        place = find(x, y, pairs)
+        p = np.int64(pairs.places[place])
+        if p < 0:
+            if c == 0:
+                continue
+            p = add(x, y, NONE, place, pairs)
+            _join(p, unions, pairs, elements)
+        if pairs.count[p] == c:
+            continue
+        g = np.int64(unions.of[p])
+        unions.together[g] += c - pairs.count[p]
+        _note(g, unions, now)
+        pairs.count[p] = c
+        if c == 0:
+            _leave(p, unions, pairs, elements)
+            discard(p, pairs)
+    for k in range(len(changed)):
+        e = np.int64(changed[k])
+        end = np.int64(pairs.first[e])
+        while end >= 0:
+            _note(np.int64(unions.of[end >> 1]), unions, now)
+            end = np.int64(pairs.following[end])
+        g = np.int64(unions.places[_find_union(e, NOT, elements.hash[e], unions, pairs, elements)])
+        if g >= 0:
+            _note(g, unions, now)
+    for k in range(unions.sizes[1]):
+        g = np.int64(unions.notes[k])
+        if unions.first[g] < 0:
+            continue
+        if not _is_true(g, unions, pairs, elements, logs):
+            return CONTRADICTION
+        b = g // BLOCK
+        blocks.upper[b] = max(blocks.upper[b], _gain(g, unions, pairs, elements, logs, now))
+        blocks.most[b] = max(blocks.most[b], unions.together[g])
+        blocks.pairs[b] = max(blocks.pairs[b], unions.pairs[g])
+        blocks.exact[b] = NEVER
+    return unions.sizes[1]
+
+
+@inlined
+def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> bool:
+    """Of two unions with the same gain the one used more, then the larger one, then lexicographic."""
+    if unions.together[g] != unions.together[h]:
+        return unions.together[g] > unions.together[h]
+    p, q = np.int64(unions.first[g]), np.int64(unions.first[h])
+    return (
+        _compare(
+            np.int64(pairs.element[2 * p]),
+            np.int64(pairs.element[2 * p + 1]),
+            np.int64(pairs.element[2 * q]),
+            np.int64(pairs.element[2 * q + 1]),
+            elements,
+        )
+        < 0
+    )
+
+
+@inner
+def _go_through(
+    b: int, pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks, logs: Logs, now: UnionTotals
+) -> None:
+    """Find the best union of a block under the present counts."""
+    best = NOT
+    upper = -np.inf
+    most = NONE
+    max_pairs = NONE
+    for g in range(b * BLOCK, min((b + 1) * BLOCK, unions.sizes[2])):
+        if unions.first[g] < 0 or unions.rejected[g] != 0:
+            continue
+        most = max(most, unions.together[g])
+        max_pairs = max(max_pairs, unions.pairs[g])
+        gain = _gain(g, unions, pairs, elements, logs, now)
+        if gain > upper or (gain == upper and _prefer(g, best, unions, pairs, elements)):
+            upper = gain
+            best = g
+    blocks.upper[b] = upper
+    blocks.best[b] = best
+    blocks.most[b] = most
+    blocks.pairs[b] = max_pairs
+    blocks.exact[b] = now.version
+
+
+@njit
+def best(pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks, logs: Logs, now: UnionTotals) -> int:
+    """The union that promises most, NOBODY if none promises anything; its gain is its block's bound."""
+    n_blocks = (unions.sizes[2] + BLOCK - 1) // BLOCK
+    while True:
+        top = NOT
+        upper = 0.0
+        for b in range(n_blocks):
+            if blocks.upper[b] < upper or blocks.upper[b] <= 0.0:
+                continue
+            if blocks.upper[b] > upper:
+                top = b
+                upper = blocks.upper[b]
+            # Of equal bounds whichever is not sure yet comes first: when the top one is sure, all of them are.
+            elif blocks.exact[b] != now.version or (
+                blocks.exact[top] == now.version
+                and _prefer(np.int64(blocks.best[b]), np.int64(blocks.best[top]), unions, pairs, elements)
+            ):
+                top = b
+        if top < 0:
+            return NOT
+        if blocks.exact[top] == now.version:
+            return np.int64(blocks.best[top])
+        _go_through(top, pairs, unions, elements, blocks, logs, now)
+
+
+@njit
+def drift(n_blocks: int, blocks: Blocks, total_before: int, in_use_before: int, total: int, in_use: int) -> None:
+    """Raise all bounds by as much as a gain can rise when U and n change while a union's own counts do not.
+
+    As `ranking.drift`; but with k pairs up to 2k elements may vanish, so that the gain may grow with U by 2k/(U−c)
+    beside log2(U / (U−c)). See docs/decisions/ranking-bounds.md.
+    """
+    low = float(min(total, total_before))
+    n = max(in_use, in_use_before)
+    more = max(0, in_use - in_use_before)
+    up = max(0, total - total_before)
+    down = max(0, total_before - total)
+    # Two estimates are sums of terms as large as U·log2 U; each is rounded to its 53 bits a dozen times.
+    rounding = 2.0**-48 * (1.0 + low + up + down) * math.log2(2.0 + low + up + down)
+    for b in range(n_blocks):
+        if blocks.upper[b] == -np.inf:
+            continue
+        c = blocks.most[b]
+        if n + c >= low:
+            blocks.upper[b] = np.inf
+            continue
+        per = c / (low - c)
+        vanishing = 2.0 * blocks.pairs[b] / (low - c)
+        rise = more * per + up * (per + vanishing) + down * (n + c) / (low * (low - c))
+        blocks.upper[b] += LOG2_E * rise + rounding * (1.0 + blocks.pairs[b])
+
+
+@njit
+def reject(g: int, unions: Unions, blocks: Blocks) -> None:
+    """Do not propose this union again until one of its own counts changes."""
+    unions.rejected[g] = 1
+    blocks.exact[g // BLOCK] = NEVER

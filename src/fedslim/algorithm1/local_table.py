@@ -1,0 +1,192 @@
+"""One client's own code table, as the paper's variants SA and SO have it.
+
+    local = LocalTable(db)
+    news = local.news()                     # all pairs of elements that are used together
+    change = local.try_pairs([(0, 1)])      # what if {0} and {1} were joined?
+    local.accept([(0, 1)])
+    news = local.news()                     # only what changed
+
+Every client covers its own transactions with its own table CT_i. It proposes the unions of elements that it uses
+together, and inserts only what it has proposed itself. Nothing in here knows of other clients: elements are numbered
+by the client's own slots, and a slot is given out once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.algorithm1.kernels import pairs as kernel
+from fedslim.algorithm1.kernels.pairs import Reports
+from fedslim.algorithm1.pairs import PairCounts, no_pairs, with_elements, with_room
+from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.cover_state import NOTHING, CoverState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.questions import Change
+
+    Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The slot of the itemset that entered, and the slots of those that nothing uses any more and that went."""
+
+    slot: int
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTrial:
+    """An itemset that was tried, and what it would change."""
+
+    slot: int
+    itemset: Itemset
+    entry: int
+    change: Change
+
+
+class LocalTable:
+    """The covers of one client under its own table, and the pairs of elements it uses together.
+
+    Memory is linear in the data and in the pairs.
+    """
+
+    def __init__(self, database: TransactionDatabase) -> None:
+        self._state = CoverState(database, reuse_slots=False)
+        self._trial: LocalTrial | None = None
+        self._next_slot = database.n_items
+        self._pairs = no_pairs(self._state.table.capacity)
+        size = len(self._pairs.count)
+        self._reports = Reports(
+            np.zeros(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.int32), np.zeros(1, np.int64)
+        )
+        self._recount(np.arange(database.n_items, dtype=np.int32))
+
+    # -- what is known ------------------------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        """The number of items: singletons have the slots below it."""
+        return self._state.table.n_items
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots of the itemsets, singletons apart, in the client's cover order."""
+        return tuple(self._state.table)
+
+    @property
+    def usages(self) -> NDArray[np.int64]:
+        """The usage of each slot; 0 for those that hold nothing."""
+        return self._state.usages
+
+    @property
+    def next_slot(self) -> int:
+        """The slot that the next itemset will get, on trial and for good."""
+        return self._next_slot
+
+    def items_of(self, slot: int) -> Itemset:
+        """The items in a slot, singletons included."""
+        return self._state.table.items_of(slot)
+
+    def entry_of(self, slot: int) -> int:
+        """The usage with which an itemset entered the table."""
+        return self._state.table.entries[slot]
+
+    def supports(self) -> NDArray[np.int64]:
+        """In how many transactions each item occurs: the usages of the standard code table."""
+        return self._state.supports()
+
+    def support(self, itemset: Itemset) -> int:
+        """In how many transactions all these items occur together."""
+        return self._state.support(itemset)
+
+    def cover(self, t: int) -> list[int]:
+        """The slots in the cover of transaction `t`, in cover order."""
+        return self._state.cover(t)
+
+    def together(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
+        """How often the elements of each pair are used together; 0 also where one is no element (such as slot -1)."""
+        xs, ys = np.asarray(x, np.int32), np.asarray(y, np.int32)
+        counts = np.empty(len(xs), np.int64)
+        kernel.look_up(xs, ys, self._pairs, counts)
+        return counts
+
+    def news(self) -> PairCounts:
+        """The pairs whose co-usage is another than it was at the last call, with what it is now; at first, all."""
+        waiting = int(self._reports.n_queue[0])
+        x, y, counts = np.empty(waiting, np.int32), np.empty(waiting, np.int32), np.empty(waiting, np.int64)
+        n = kernel.tell(self._pairs, self._reports, x, y, counts)
+        return PairCounts(x[:n], y[:n], counts[:n])
+
+    # -- trials and moves ---------------------------------------------------------------------------------------
+
+    def try_pairs(self, pairs: Iterable[Pair], entry: int | None = None) -> Change:
+        """What would change if the union of these pairs, which is the same for all of them, entered the table.
+
+        It would enter with the client's own co-usage of the pairs (usage at entry), unless another `entry` is given.
+        A client that uses none of the pairs has not proposed it and does not insert it: then nothing changes.
+        """
+        trial = self._try(pairs, entry)
+        return NOTHING if trial is None else trial.change
+
+    def accept(self, pairs: Iterable[Pair], entry: int | None = None) -> Accepted | None:
+        """Insert the union of these pairs, and drop the itemsets that nothing uses any more.
+
+        None if the client uses none of the pairs. What changes is what `try_pairs` says.
+        """
+        trial = self._try(pairs, entry)
+        if trial is None:
+            return None
+        self._trial = None
+        self._next_slot += 1
+        state = self._state
+        state.insert(trial.slot, trial.itemset, trial.entry)
+        changed = trial.change.slots
+        self._recount(changed)
+        unused = changed[(state.usages[changed] == 0) & (changed >= self.n_items)].tolist()
+        for slot in sorted(unused):
+            state.remove(slot)
+        return Accepted(trial.slot, tuple(sorted(unused)))
+
+    def _try(self, pairs: Iterable[Pair], entry: int | None) -> LocalTrial | None:
+        pairs = tuple(pairs)
+        own = self.together([x for x, _ in pairs], [y for _, y in pairs]).tolist()
+        used = [pair for pair, count in zip(pairs, own, strict=True) if count]
+        if not used:
+            return None
+        itemset = self._union(used)
+        entry = sum(own) if entry is None else entry
+        last, slot = self._trial, self.next_slot
+        if last is None or (last.slot, last.itemset, last.entry) != (slot, itemset, entry):
+            last = self._trial = LocalTrial(slot, itemset, entry, self._state.try_insert(slot, itemset, entry))
+        return last
+
+    def _union(self, pairs: Sequence[Pair]) -> Itemset:
+        itemset, *others = {tuple(sorted(self.items_of(x) + self.items_of(y))) for x, y in pairs}
+        if others:
+            msg = f"these pairs unite to different itemsets: {pairs}"
+            raise ValueError(msg)
+        return itemset
+
+    def _recount(self, slots: NDArray[np.int32]) -> None:
+        state = self._state
+        if len(self._pairs.first) < state.table.capacity:
+            self._pairs = with_elements(self._pairs, state.table.capacity)
+        done = 0
+        while (done := kernel.recount(slots, done, state.covers, state.work, self._pairs, self._reports)) < len(slots):
+            self._pairs = with_room(self._pairs, state.table.capacity)
+            size, reports = len(self._pairs.count), self._reports
+            self._reports = reports._replace(
+                told=lengthened(reports.told, size),
+                waiting=lengthened(reports.waiting, size),
+                queue=lengthened(reports.queue, size),
+            )

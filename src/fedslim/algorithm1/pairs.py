@@ -1,0 +1,137 @@
+"""Counts of pairs of elements: how they are handed around, and the growing memory that `kernels/pairs.py` works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.algorithm1.kernels import pairs as kernel
+from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
+from fedslim.mdl.arrays import lengthened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FEW_PAIRS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """How often two elements x < y are used together, each pair once, in no particular order; 0 where it is gone."""
+
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+    counts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+def no_pairs(n_elements: int) -> Pairs:
+    """Memory for a few pairs of so many elements."""
+    return Pairs(
+        np.zeros(2 * FEW_PAIRS, np.int32),
+        np.zeros(2 * FEW_PAIRS, np.int32),
+        np.zeros(2 * FEW_PAIRS, np.int32),
+        np.full(n_elements, NOBODY, np.int32),
+        np.zeros(FEW_PAIRS, np.int64),
+        np.zeros(FEW_PAIRS, np.uint64),
+        np.full(2 * FEW_PAIRS, NOBODY, np.int32),
+        unused_numbers(0, FEW_PAIRS),
+        np.array([FEW_PAIRS], np.int64),
+    )
+
+
+def unused_numbers(used: int, capacity: int) -> NDArray[np.int32]:
+    """A stack of the numbers from `used` on, the lowest on top."""
+    stack = np.zeros(capacity, np.int32)
+    stack[: capacity - used] = np.arange(capacity - 1, used - 1, -1)
+    return stack
+
+
+def with_elements(pairs: Pairs, n_elements: int) -> Pairs:
+    """The same pairs, with room for so many elements."""
+    return pairs._replace(first=lengthened(pairs.first, n_elements, NOBODY))
+
+
+def with_room(pairs: Pairs, extra: int) -> Pairs:
+    """The same pairs, with free numbers for at least `extra` more."""
+    old = len(pairs.count)
+    capacity = old
+    while capacity - old + int(pairs.n_free[0]) < extra:
+        capacity *= 2
+    if capacity == old:
+        return pairs
+    n_free = int(pairs.n_free[0])
+    added = capacity - old
+    free = np.zeros(capacity, np.int32)
+    free[:added] = unused_numbers(old, capacity)[:added]
+    free[added : added + n_free] = pairs.free[:n_free]
+    places = np.full(2 * capacity, NOBODY, np.int32)
+    kernel.rehash(pairs.places, pairs.hash, places)
+    return pairs._replace(
+        element=lengthened(pairs.element, 2 * capacity),
+        following=lengthened(pairs.following, 2 * capacity),
+        preceding=lengthened(pairs.preceding, 2 * capacity),
+        count=lengthened(pairs.count, capacity),
+        hash=lengthened(pairs.hash, capacity),
+        places=places,
+        free=free,
+        n_free=np.array([n_free + added], np.int64),
+    )
+
+
+class PairLedger:
+    """The counts of many pairs of numbered elements, kept up to date by what changes.
+
+    A pair has a place of its own while its count is not 0. Who makes the same changes in the same order has the same
+    places, and walks through them in the same order, so they can be spoken of.
+    """
+
+    def __init__(self) -> None:
+        self._pairs = no_pairs(64)
+
+    def replace(self, news: PairCounts) -> NDArray[np.int64]:
+        """Take in new counts of pairs x < y; returns the old ones."""
+        highest = int(news.y.max(initial=0))
+        if highest >= len(self._pairs.first):
+            self._pairs = with_elements(self._pairs, 2 * highest + 1)
+        old = np.empty(len(news), np.int64)
+        done = 0
+        while (done := kernel.replace(news.x, news.y, news.counts, done, self._pairs, old)) < len(news):
+            self._pairs = with_room(self._pairs, len(news) - done)
+        return old
+
+    def look_up(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The counts of pairs, in either order; 0 for those that are not there."""
+        counts = np.empty(len(x), np.int64)
+        kernel.look_up(x, y, self._pairs, counts)
+        return counts
+
+    def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The places of all pairs with one of these elements, each once, in the same order for all who share places."""
+        known = elements[elements < len(self._pairs.first)]
+        numbers = np.empty(len(self._pairs.count), np.int64)
+        n = kernel.around(known, self._pairs, numbers, np.zeros(len(self._pairs.first), np.uint8))
+        return numbers[:n]
+
+    def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The elements x < y of the pairs at these places."""
+        return self._pairs.element[2 * places], self._pairs.element[2 * places + 1]
+
+    def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The places of pairs x < y; -1 for those that are not there."""
+        places = np.empty(len(x), np.int64)
+        kernel.locate(x, y, self._pairs, places)
+        return places
+
+    def is_place(self, places: NDArray[np.int64]) -> bool:
+        """Whether there is a pair at each of these places, and none is named twice."""
+        inside = bool(((places >= 0) & (places < len(self._pairs.count))).all())
+        return inside and bool(self._pairs.count[places].all()) and len(np.unique(places)) == len(places)
+
+    def discard(self, places: NDArray[np.int64]) -> None:
+        """Take the pairs at these places out."""
+        kernel.discard_all(places, self._pairs)

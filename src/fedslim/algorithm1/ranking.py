@@ -1,0 +1,268 @@
+"""The server's elements, and their unions in order of promise: growing shells around `kernels/merging.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.algorithm1.kernels import ranking as kernel
+from fedslim.algorithm1.kernels.pairs import NOBODY, rehash
+from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, ServerElements, Unions, UnionTotals
+from fedslim.algorithm1.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
+from fedslim.errors import RunError
+from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.kernels.ranking import NEVER
+from fedslim.mdl.objective import log2
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.itemsets import Itemset
+
+SPARE_NUMBERS = 64
+
+COUNTS_CONTRADICT = "the counts contradict each other: a client does not count as the protocol says"
+
+
+def item_hashes(n_items: int) -> NDArray[np.uint64]:
+    """A number of 64 bits for each item such that sums of them hardly ever meet (splitmix64)."""
+    z = np.arange(1, n_items + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    hashes: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return hashes
+
+
+class NumberedElements:
+    """Elements by number: 0 … n_items - 1 are the items, an itemset gets the next number when first it is added."""
+
+    def __init__(self, n_items: int) -> None:
+        self.n_items = n_items
+        self._itemsets: list[Itemset] = []
+        self._numbers: dict[Itemset, int] = {}
+        self._item_hashes = item_hashes(n_items)
+        capacity = n_items + SPARE_NUMBERS
+        size = np.zeros(capacity, np.int32)
+        size[:n_items] = 1
+        start = np.zeros(capacity, np.int64)
+        start[:n_items] = np.arange(n_items)
+        hashes = np.zeros(capacity, np.uint64)
+        hashes[:n_items] = self._item_hashes
+        self._end = n_items
+        self.arrays = ServerElements(
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity),
+            size,
+            start,
+            lengthened(np.arange(n_items, dtype=np.int32), max(2 * n_items, 1024)),
+            hashes,
+            np.full(4 * SPARE_NUMBERS, NOBODY, np.int32),
+        )
+
+    def __len__(self) -> int:
+        return self.n_items + len(self._itemsets)
+
+    @property
+    def capacity(self) -> int:
+        """How many elements the arrays have room for."""
+        return len(self.arrays.usage)
+
+    @property
+    def usage(self) -> NDArray[np.int64]:
+        """The usage of each element, to read and to write; room for the next one is included."""
+        return self.arrays.usage
+
+    @property
+    def standard(self) -> NDArray[np.float64]:
+        """L(X | ST) of each element, likewise."""
+        return self.arrays.standard
+
+    def items_of(self, number: int) -> Itemset:
+        """The items of an element, singletons included."""
+        return (number,) if number < self.n_items else self._itemsets[number - self.n_items]
+
+    def number_of(self, itemset: Itemset) -> int:
+        """The number that an itemset (no singleton) has, or would get."""
+        return self._numbers.get(itemset, len(self))
+
+    def add(self, itemset: Itemset) -> None:
+        """Give an itemset the next number, unless it has one."""
+        number = len(self)
+        if self._numbers.setdefault(itemset, number) != number:
+            return
+        self._itemsets.append(itemset)
+        arrays, end = self.arrays, self._end + len(itemset)
+        if end > len(arrays.items):
+            self.arrays = arrays = arrays._replace(items=lengthened(arrays.items, 2 * end))
+        arrays.items[self._end : end] = itemset
+        arrays.start[number] = self._end
+        arrays.size[number] = len(itemset)
+        arrays.hash[number] = self._item_hashes[list(itemset)].sum(dtype=np.uint64)
+        self._end = end
+        kernel.add_element(number, arrays)
+        if number + 1 == self.capacity:  # there is always room for the next one, which may be on trial
+            self._grow()
+
+    def _grow(self) -> None:
+        arrays, capacity = self.arrays, 2 * self.capacity
+        places = np.full(2 * len(arrays.places), NOBODY, np.int32)
+        while len(places) < 2 * capacity:
+            places = np.full(2 * len(places), NOBODY, np.int32)
+        rehash(arrays.places, arrays.hash, places)
+        self.arrays = arrays._replace(
+            usage=lengthened(arrays.usage, capacity),
+            standard=lengthened(arrays.standard, capacity),
+            size=lengthened(arrays.size, capacity),
+            start=lengthened(arrays.start, capacity),
+            hash=lengthened(arrays.hash, capacity),
+            places=places,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A union of pairs of elements, how often these are used together, and the estimated gain in bits."""
+
+    pairs: tuple[tuple[int, int], ...]
+    together: int
+    gain: float
+    number: int
+    """By which the ranking knows it, as long as no count changes."""
+
+
+class MergedRanking:
+    """Knows the pairs that it was told, and which union of a pair is best among all there are."""
+
+    def __init__(self, elements: NumberedElements, log2_table: NDArray[np.float64]) -> None:
+        self._elements = elements
+        self._pairs = no_pairs(elements.capacity)
+        size, most = len(self._pairs.count), len(log2_table)
+        self._unions = Unions(
+            np.full(size, NOBODY, np.int32),
+            np.zeros(size, np.int64),
+            np.zeros(size, np.int64),
+            np.full(size, NOBODY, np.int32),
+            np.zeros(size, np.uint8),
+            np.full(size, NEVER, np.int64),
+            np.zeros(size, np.uint64),
+            np.full(2 * size, NOBODY, np.int32),
+            unused_numbers(0, size),
+            np.zeros(size, np.int32),
+            np.array([size, 0, 0], np.int64),
+            np.zeros(size, np.int32),
+            np.zeros(size, np.int32),
+        )
+        blocks = -(-size // BLOCK)
+        self._blocks = Blocks(
+            np.full(blocks, -np.inf),
+            np.full(blocks, NEVER, np.int64),
+            np.full(blocks, NOBODY, np.int32),
+            np.zeros(blocks, np.int64),
+            np.zeros(blocks, np.int64),
+        )
+        self._logs = Logs(log2_table, np.zeros(most), np.zeros(most), np.full(most, NEVER, np.int64))
+        self._version = 0
+        self._now = UnionTotals(0, 0, 0, 0.0, 0.0)
+
+    @property
+    def n_pairs(self) -> int:
+        """How many pairs there are now."""
+        return len(self._pairs.count) - int(self._pairs.n_free[0])
+
+    def take_in(self, changed: NDArray[np.int32], news: PairCounts, total: int, in_use: int) -> None:
+        """The usages of these elements, U, n, and the co-usages of these pairs are new; the usages are written down.
+
+        A pair of which there is no news has the co-usage that it had.
+        """
+        self._check(news)
+        self._make_room(len(news))
+        before, self._version = self._now, self._version + 1
+        log_total = log2(total)
+        self._now = UnionTotals(self._version, total, in_use, total * log_total, in_use * log_total)
+        n_blocks = len(self._blocks.upper)
+        kernel.drift(n_blocks, self._blocks, before.total, before.in_use, total, in_use)
+        done = kernel.take_in(
+            changed,
+            news.x,
+            news.y,
+            news.counts,
+            self._pairs,
+            self._unions,
+            self._elements.arrays,
+            self._blocks,
+            self._logs,
+            self._now,
+        )
+        if done < 0:
+            raise RunError(COUNTS_CONTRADICT)
+
+    def best(self) -> Union | None:
+        """The union with the highest estimated gain above zero."""
+        unions = self._unions
+        number = kernel.best(self._pairs, unions, self._elements.arrays, self._blocks, self._logs, self._now)
+        if number < 0:
+            return None
+        pairs = []
+        p = int(unions.first[number])
+        while p >= 0:
+            pairs.append((int(self._pairs.element[2 * p]), int(self._pairs.element[2 * p + 1])))
+            p = int(unions.following[p])
+        return Union(tuple(pairs), int(unions.together[number]), float(self._blocks.upper[number // BLOCK]), number)
+
+    def reject(self, union: Union) -> None:
+        """Do not propose this union again until one of its own counts changes."""
+        kernel.reject(union.number, self._unions, self._blocks)
+
+    def _check(self, news: PairCounts) -> None:
+        """Kernels write where they are told to: nothing may be told that points out of the arrays."""
+        if not len(news) == len(news.x) == len(news.y):
+            raise RunError(COUNTS_CONTRADICT)
+        if len(news) and not (
+            news.x.min() >= 0
+            and news.y.max() < len(self._elements)
+            and (news.x < news.y).all()
+            and news.counts.min() >= 0
+            and news.counts.max() < len(self._logs.log2)
+        ):
+            raise RunError(COUNTS_CONTRADICT)
+
+    def _make_room(self, extra: int) -> None:
+        if len(self._pairs.first) < self._elements.capacity:
+            self._pairs = with_elements(self._pairs, self._elements.capacity)
+        old = len(self._pairs.count)
+        self._pairs = with_room(self._pairs, extra)
+        size = len(self._pairs.count)
+        if size == old:
+            return
+        unions, added = self._unions, size - old
+        n_free = int(unions.sizes[0])
+        free = np.zeros(size, np.int32)
+        free[:added] = unused_numbers(old, size)[:added]
+        free[added : added + n_free] = unions.free[:n_free]
+        places = np.full(2 * size, NOBODY, np.int32)
+        rehash(unions.places, unions.hash, places)
+        unions.sizes[0] += added
+        self._unions = unions._replace(
+            first=lengthened(unions.first, size, NOBODY),
+            pairs=lengthened(unions.pairs, size),
+            together=lengthened(unions.together, size),
+            element=lengthened(unions.element, size, NOBODY),
+            rejected=lengthened(unions.rejected, size),
+            noted=lengthened(unions.noted, size, NOBODY),
+            hash=lengthened(unions.hash, size),
+            places=places,
+            free=free,
+            notes=lengthened(unions.notes, size),
+            of=lengthened(unions.of, size),
+            following=lengthened(unions.following, size),
+        )
+        blocks, n_blocks = self._blocks, -(-size // BLOCK)
+        self._blocks = Blocks(
+            lengthened(blocks.upper, n_blocks, -np.inf),
+            lengthened(blocks.exact, n_blocks, NOBODY),
+            lengthened(blocks.best, n_blocks, NOBODY),
+            lengthened(blocks.most, n_blocks),
+            lengthened(blocks.pairs, n_blocks),
+        )

@@ -1,0 +1,332 @@
+"""SA, the paper's secure-aggregation variant: a table for each client, structure in the open, counts masked.
+
+Every aggregation takes two rounds. In the first, clients say which pairs of elements are candidates at their site that
+the global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of
+the index in the same order, 0 where it has none, masked. All clients answer every evaluation alike: nobody can tell who
+takes part. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.algorithm1 import search as merged
+from fedslim.algorithm1.local_table import LocalTable
+from fedslim.algorithm1.numbering import Numbering
+from fedslim.algorithm1.pairs import PairCounts, PairLedger
+from fedslim.algorithm1.rounds import searched
+from fedslim.algorithm1.so import check_itemset, proposed
+from fedslim.errors import ProtocolError
+from fedslim.mdl.questions import Change, Supports
+from fedslim.protocol import messages as m
+from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
+from fedslim.protocol.sums import summed
+from fedslim.protocol.variant import Replies, Round, UnmaskedWords
+from fedslim.secagg import Ring
+from fedslim.secagg.ring import MAX_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from numpy.typing import NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.variant import Situation
+
+PURPOSES: dict[type[m.FromServer], str] = {
+    m.AskIndexedUsages: "sa usages",
+    m.AskIndexed: "sa candidates",
+    m.AskEvaluation: "sa evaluation",
+    m.AskIndexedSupports: "sa supports",
+}
+
+
+class Index:
+    """The candidates that somebody has: pairs of numbers, each at a place that is the same for everybody."""
+
+    def __init__(self) -> None:
+        self._pairs = PairLedger()
+
+    def has(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether these pairs are in the index."""
+        return self._pairs.look_up(x, y) > 0
+
+    def lose(self, gone: NDArray[np.int64]) -> None:
+        """Take out the pairs at these places, which nobody uses any more."""
+        if not self._pairs.is_place(gone):
+            msg = "the index was told to lose entries that it does not have; it is refused"
+            raise ProtocolError(msg)
+        self._pairs.discard(gone)
+
+    def change(
+        self, x: NDArray[np.int32], y: NDArray[np.int32], elements: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Take new pairs in; returns the entries to count: the new ones, then those with one of the elements."""
+        places = self._pairs.around(elements)
+        old_x, old_y = self._pairs.at(places)
+        self._pairs.replace(PairCounts(x, y, np.ones(len(x), np.int64)))
+        return np.concatenate((x, old_x)), np.concatenate((y, old_y))
+
+    def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The places of pairs that are in the index."""
+        return self._pairs.places_of(x, y)
+
+
+# -- the server ---------------------------------------------------------------------------------------------------
+
+
+class SaServer:
+    """Algorithm 1, answered by masked sums."""
+
+    clients_know = True
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self.search = merged.MergedSearch(situation.items)
+        self._index = Index()
+        self._gone: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements whose covers the last accepted one changed
+        self._entered: m.Entered | None = None  # what everybody is still to be told
+        self._change: Change | None = None
+        self.supports: list[int] = []
+        self.transactions = 0
+
+    def run(self) -> Generator[Round, Replies, Outcome]:
+        """See `ServerSide`."""
+        ending = yield from searched(self.search, self._situation, self._answered)
+        result = self.search.result()
+        found = [self.search.number_of(e.items) for e in result.entries if len(e.items) > 1]
+        supports = yield from self._counted(found)
+        itemsets = found_by(result, supports)
+        check_singletons(result, itemsets, self.supports)
+        table = packed_table(itemsets, self.supports, self.transactions)
+        return Outcome(table, result.tally, ending)
+
+    def site_usages(self) -> None:
+        """See `ServerSide`: the server sees sums only."""
+        return
+
+    def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
+        match question:
+            case Supports():
+                return (yield from self._usages())
+            case merged.NextCandidates():
+                return (yield from self._candidates())
+            case merged.Evaluation(number, itemset, pairs, entry):
+                check_itemset(itemset)
+                return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
+            case merged.Acceptance(number, _, pairs, entry):
+                assert self._change is not None  # noqa: S101  # it has just been evaluated
+                self._entered = m.Entered(number, list(pairs), entry)
+                self._touched = self._change.slots
+        return None
+
+    def _masked(self, ask: m.FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, Any]:
+        replies = yield Round(ask, m.Masked, kind, ring.words(length))
+        return ring.read(summed(replies, ring.words(length)), length=length)
+
+    def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
+        ring = Ring.for_sums_up_to(self._situation.settings.max_transactions)
+        ask = m.AskIndexedUsages(self._situation.number, 0)
+        counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
+        *self.supports, self.transactions = counts.tolist()
+        if max(self.supports, default=0) > self.transactions:
+            msg = "the usages are higher than the number of transactions: a member does not count as the protocol says"
+            raise ProtocolError(msg)
+        return np.array(self.supports, np.int64)
+
+    def _candidates(self) -> Generator[Round, Replies, PairCounts]:
+        entered, self._entered = self._entered, None
+        gone, self._gone = self._gone, np.zeros(0, np.int64)
+        # What nobody uses is out before clients say what is new: it may be new again.
+        self._index.lose(gone)
+        ask_structure = m.AskStructure(self._situation.number, entered, m.Vector.of(gone))
+        replies = yield Round(ask_structure, m.Structure, "structure")
+        x, y = self._union(replies)
+        touched, self._touched = self._touched, np.zeros(0, np.int32)
+        xs, ys = self._index.change(x, y, touched)
+        usage = self.search.usages
+        # Two elements are not used together more often than either of them is used.
+        ring = Ring.for_sums_up_to(int(np.minimum(usage[xs], usage[ys]).max(initial=0)))
+        new_x, new_y, elements = (m.Vector.of(part) for part in (x, y, touched))
+        ask = m.AskIndexed(self._situation.number, 0, new_x, new_y, elements, ring.bits)
+        counts = yield from self._masked(ask, ring, len(xs), "candidates")
+        nobody = counts == 0
+        self._gone = self._index.places_of(xs[nobody], ys[nobody])
+        return PairCounts(xs, ys, counts)
+
+    def _union(self, replies: Replies) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The new pairs that clients named, in ascending order, as far as they make sense."""
+        parts = []
+        most = len(self.search.usages) - 1
+        for name, reply in replies.items():
+            if reply.x.length > most * (most + 1) // 2:
+                msg = f"member {name!r} named {reply.x.length} candidates of {most + 1} elements"
+                raise ProtocolError(msg)
+            x, y = reply.x.values(most), reply.y.values(most)
+            if len(x) != len(y) or (x >= y).any():
+                msg = f"member {name!r} named candidates that are no pairs of elements in ascending order"
+                raise ProtocolError(msg)
+            parts.append((x << 32) | y)
+        keys = np.unique(np.concatenate(parts))
+        x, y = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+        new = ~self._index.has(x, y)
+        return x[new], y[new]
+
+    def _evaluated(self, candidate: m.Entered) -> Generator[Round, Replies, Change]:
+        length = max(len(self.search.usages), candidate.number + 1)
+        ring = Ring.for_sums_up_to(self.transactions)
+        ask = m.AskEvaluation(self._situation.number, 0, candidate, ring.bits)
+        counts = yield from self._masked(ask, ring, 2 * length, "evaluation")
+        lost, won = counts[:length], counts[length:]
+        numbers = np.flatnonzero(lost | won)
+        self._change = Change(numbers.astype(np.int32), lost[numbers], won[numbers])
+        return self._change
+
+    def _counted(self, numbers: list[int]) -> Generator[Round, Replies, list[int]]:
+        ring = Ring.for_sums_up_to(self.transactions)
+        entered, self._entered = self._entered, None
+        vector = m.Vector.of(np.array(numbers, np.int64))
+        ask = m.AskIndexedSupports(self._situation.number, 0, entered, vector, ring.bits)
+        counts = yield from self._masked(ask, ring, len(numbers), "supports")
+        supports: list[int] = counts.tolist()
+        return supports
+
+
+# -- a client -----------------------------------------------------------------------------------------------------
+
+
+class SaMember:
+    """One client's own table, and the global index that everybody keeps."""
+
+    def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
+        self._database = database
+        self._bits = Ring.for_sums_up_to(settings.max_transactions).bits
+        self._last: type[m.FromServer] | None = None  # what was asked last
+        self._local = LocalTable(database)
+        self._numbering = Numbering(database.n_items)
+        self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, of all itemsets that were ever accepted
+        self._index = Index()
+        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromMember | UnmaskedWords]] = {
+            m.AskIndexedUsages: self._usages,
+            m.AskStructure: self._structure,
+            m.AskIndexed: self._indexed,
+            m.AskEvaluation: self._evaluated,
+            m.AskIndexedSupports: self._supports,
+        }
+
+    def own_table(self) -> None:
+        """See `ClientSide`: there is one table for all, and the server tells it."""
+
+    def check_end(self, table: m.PackedTable) -> None:
+        """See `ClientSide`: which itemsets were accepted is known, and no more of the table."""
+
+    def is_final(self, message: Any) -> bool:
+        """See `ClientSide`."""
+        return isinstance(message, m.AskIndexedSupports)
+
+    def answer(self, message: Any) -> m.FromMember | UnmaskedWords:
+        """See `ClientSide`."""
+        kind, last = type(message), self._last
+        if (kind is m.AskIndexedUsages) is not (last is None) or last is m.AskIndexedSupports:
+            msg = f"the server sent {kind.__name__} at another time than the search does; it is refused"
+            raise ProtocolError(msg)
+        self._last = kind
+        return self._answers[kind](message)
+
+    def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:
+        if bits > MAX_BITS:
+            msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
+            raise ProtocolError(msg)
+        ring = Ring(bits, (1 << bits) - 1)
+        words = np.zeros(ring.words(len(counts)), np.uint64)
+        ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
+        return UnmaskedWords(PURPOSES[type(ask)], words)
+
+    def _usages(self, ask: m.AskIndexedUsages) -> UnmaskedWords:
+        return self._words(ask, np.append(self._local.supports(), self._database.transactions), self._bits)
+
+    def _structure(self, ask: m.AskStructure) -> m.Structure:
+        self._index.lose(ask.gone.values())
+        self._enter(ask.entered)
+        news = self._local.news()
+        there = news.counts > 0
+        one, other = (self._numbering.numbers_of(part[there]) for part in (news.x, news.y))
+        x, y = np.minimum(one, other), np.maximum(one, other)
+        new = ~self._index.has(x, y)
+        return m.Structure(ask.round, m.Vector.of(x[new]), m.Vector.of(y[new]))
+
+    def _indexed(self, ask: m.AskIndexed) -> UnmaskedWords:
+        most = self._known - 1
+        x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
+        if len(x) != len(y) or (x >= y).any() or not _ascending((x.astype(np.int64) << 32) | y):
+            msg = "the server's changes to the index are no pairs of elements in ascending order; refused"
+            raise ProtocolError(msg)
+        if self._index.has(x, y).any() or not _ascending(elements):
+            msg = "the server's changes to the index name pairs or elements twice; refused"
+            raise ProtocolError(msg)
+        xs, ys = self._index.change(x, y, elements)
+        slots = self._numbering.slots_of
+        return self._words(ask, self._local.together(slots(xs), slots(ys)), ask.bits)
+
+    def _evaluated(self, ask: m.AskEvaluation) -> UnmaskedWords:
+        candidate = ask.candidate
+        self._union_of(candidate)
+        # As many as there are numbers, whoever has which elements: nothing about this member is in the length.
+        length = max(self._known, candidate.number + 1)
+        counts = np.zeros(2 * length, np.int64)
+        pairs = self._numbering.pairs_of(candidate.pairs)
+        change = proposed(self._local.try_pairs, pairs, candidate.entry) if pairs else None
+        if change is not None and len(change.slots):
+            known = self._numbering.change_of(change, new=candidate.number)
+            counts[known.slots] = known.lost
+            counts[known.slots + length] = known.won
+        return self._words(ask, counts, ask.bits)
+
+    def _enter(self, entered: m.Entered | None) -> None:
+        """Remember what was accepted, and have it in the own table if it was proposed here."""
+        if entered is None:
+            return
+        items = self._union_of(entered)
+        if self._itemsets.setdefault(entered.number, items) != items:
+            msg = f"the server gave the number {entered.number} to two itemsets; it is refused"
+            raise ProtocolError(msg)
+        pairs = self._numbering.pairs_of(entered.pairs)
+        if pairs and proposed(self._local.accept, pairs, entered.entry) is not None:
+            self._numbering.enter(entered.number)
+
+    def _union_of(self, entered: m.Entered) -> tuple[int, ...]:
+        """The itemset that all pairs of a candidate make; whoever has none of them can tell as well."""
+        known = self._known
+        new = self._database.n_items <= entered.number <= known
+        if not new or any(max(pair) >= known for pair in entered.pairs):
+            msg = f"the server gave an itemset the number {entered.number}, here {known} are known; it is refused"
+            raise ProtocolError(msg)
+        items, *others = {tuple(sorted(self._items_of(x) + self._items_of(y))) for x, y in entered.pairs}
+        if others or len(set(items)) != len(items):
+            msg = "the server joined pairs that do not make one itemset; it is refused"
+            raise ProtocolError(msg)
+        return items
+
+    @property
+    def _known(self) -> int:
+        """How many elements have a number."""
+        return self._database.n_items + len(self._itemsets)
+
+    def _items_of(self, number: int) -> tuple[int, ...]:
+        return (number,) if number < self._database.n_items else self._itemsets[number]
+
+    def _supports(self, ask: m.AskIndexedSupports) -> UnmaskedWords:
+        self._enter(ask.entered)
+        if ask.numbers.length > self._known:
+            msg = f"the server asked for {ask.numbers.length} supports, here {self._known} elements are known; refused"
+            raise ProtocolError(msg)
+        numbers = ask.numbers.values(self._known - 1).tolist()
+        supports = np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64)
+        return self._words(ask, supports, ask.bits)
+
+
+def _ascending(values: NDArray[Any]) -> bool:
+    return bool((values[1:] > values[:-1]).all())

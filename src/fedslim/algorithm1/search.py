@@ -1,0 +1,236 @@
+"""The server's side of the paper's Algorithm 1, where every client has a code table of its own.
+
+    search = MergedSearch(n_items)
+    for the driver: question = next(run); question = run.send(answer) … until StopIteration
+
+The global table is the union of the clients' tables, with usages added up. Clients propose unions of elements that
+they use together; the server adds up what they say of each, ranks the unions by estimated gain, has the best one tried
+by those who proposed it, and has it inserted if the total description length falls. There is no pruning; an itemset
+that nobody uses any more is dropped.
+
+Elements are known by *global numbers*: 0 … n_items - 1 are the items, and every accepted itemset has the next number. A
+number is never given to another itemset; an itemset that left and is accepted again gets its number back. As in
+`search.py`, questions go to whoever drives the generator, answers are sums over clients, and the state is a valid code
+table whenever the search waits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, MergedRanking, NumberedElements, Union
+from fedslim.errors import RunError
+from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.objective import (
+    Bits,
+    bits_changed,
+    description_length,
+    log2_table,
+    standard_length,
+    standard_lengths,
+)
+from fedslim.mdl.questions import Change, Supports
+from fedslim.mdl.steps import SearchResult, TableEntry, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from fedslim.algorithm1.pairs import PairCounts
+    from fedslim.mdl.itemsets import Itemset
+
+    NumberPairs = tuple[tuple[int, int], ...]
+
+NOBODY = np.zeros(0, np.int32)
+
+
+class Clients(Protocol):
+    """Clients with a table each, as one: they are asked for sums, by global numbers."""
+
+    def supports(self) -> NDArray[np.int64]:
+        """In how many transactions each item occurs."""
+
+    def candidates(self) -> PairCounts:
+        """The pairs whose summed co-usage is another than it was at the last call, with what it is now; at first, all.
+
+        A pair may be there although its sum is what it was.
+        """
+
+    def evaluate(self, number: int, itemset: Itemset, pairs: NumberPairs, entry: int) -> Change:
+        """What would change if the itemset entered the table of all who use one of the pairs."""
+
+    def accept(self, number: int, itemset: Itemset, pairs: NumberPairs, entry: int) -> None:
+        """Have it inserted by them, and have each drop what it does not use any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextCandidates:
+    """What is used together, please: the pairs of which there is news, with their sums."""
+
+    def put_to(self, clients: Clients) -> PairCounts:
+        """Ask."""
+        return clients.candidates()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What if whoever uses one of these pairs had their union, this itemset, in its table?
+
+    `entry` is the usage that the itemset is estimated to have then, over all clients.
+    """
+
+    number: int
+    itemset: Itemset
+    pairs: NumberPairs
+    entry: int
+
+    def put_to(self, clients: Clients) -> Change:
+        """Ask."""
+        return clients.evaluate(self.number, self.itemset, self.pairs, self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Whoever uses one of these pairs has this itemset in its table from now on."""
+
+    number: int
+    itemset: Itemset
+    pairs: NumberPairs
+    entry: int
+
+    def put_to(self, clients: Clients) -> None:
+        """Tell."""
+        clients.accept(self.number, self.itemset, self.pairs, self.entry)
+
+
+MergedQuestion = Supports | NextCandidates | Evaluation | Acceptance
+
+
+class MergedSearch:
+    """One run of Algorithm 1."""
+
+    def __init__(self, n_items: int) -> None:
+        self.tally = Tally()
+        self.converged = False
+        self.bits_now = 0.0
+        self.bits_standard = Bits(0.0, 0.0)
+        self.best_gain = math.inf  # the estimate of the last candidate tried: what there still is to win
+        self._elements = NumberedElements(n_items)
+        self._entries: dict[int, int] = {}  # the itemsets in the table: number -> estimated usage when it entered
+        self._item_lengths: list[float] = []
+        self._log2: NDArray[np.float64] = np.zeros(1)
+        self._total = 0
+        self._in_use = 0
+
+    # -- what is known at any time ------------------------------------------------------------------------------
+
+    @property
+    def itemsets(self) -> int:
+        """How many itemsets, singletons apart, are in the global table now."""
+        return len(self._entries)
+
+    def items_of(self, number: int) -> Itemset:
+        """The items of the element with this global number, which may have left the table."""
+        return self._elements.items_of(number)
+
+    def number_of(self, itemset: Itemset) -> int:
+        """The global number of an itemset, the next one if it has none yet."""
+        return self._elements.number_of(itemset)
+
+    @property
+    def usages(self) -> NDArray[np.int64]:
+        """The usage of each element by its number, of those that left the table too; a view, not to be kept."""
+        return self._elements.usage[: len(self._elements)]
+
+    def bits(self) -> Bits:
+        """The description length now, with both parts."""
+        elements = self._elements
+        return description_length(elements.usage.tolist(), elements.standard.tolist())
+
+    def result(self) -> SearchResult:
+        """The global table as it stands."""
+        usage, n_items = self._elements.usage, self._elements.n_items
+        found = [
+            TableEntry(self.items_of(number), int(usage[number]), entry) for number, entry in self._entries.items()
+        ]
+        found.sort(key=lambda e: order_key(e.items, e.entry))
+        singletons = [TableEntry((i,), int(usage[i]), 0) for i in range(n_items) if usage[i]]
+        return SearchResult((*found, *singletons), self.bits(), self.bits_standard, self.tally, self.converged)
+
+    # -- the search ---------------------------------------------------------------------------------------------
+
+    def run(self) -> Generator[MergedQuestion, Any, SearchResult]:
+        """Search until no candidate improves the description length."""
+        supports = yield Supports()
+        ranking = self._start(np.asarray(supports, np.int64))
+        changed: NDArray[np.int32] | None = NOBODY
+        while changed is not None:
+            ranking.take_in(changed, (yield NextCandidates()), self._total, self._in_use)
+            changed = yield from self._step(ranking)
+        self.converged = True
+        return self.result()
+
+    def _start(self, supports: NDArray[np.int64]) -> MergedRanking:
+        n_items = self._elements.n_items
+        self._item_lengths = standard_lengths(supports.tolist())
+        self._elements.usage[:n_items] = supports
+        self._elements.standard[:n_items] = self._item_lengths
+        self._total = int(supports.sum())
+        self._in_use = int(np.count_nonzero(supports))
+        self._log2 = log2_table(int(supports.max(initial=0)))
+        self.bits_standard = self.bits()
+        self.bits_now = self.bits_standard.total
+        return MergedRanking(self._elements, self._log2)
+
+    def _step(self, ranking: MergedRanking) -> Generator[MergedQuestion, Any, NDArray[np.int32] | None]:
+        """Accept the first candidate that compresses better; the elements whose usage changed, None if none does."""
+        while (union := ranking.best()) is not None:
+            trial = self._trial(union)
+            self.tally.candidates += 1
+            self.best_gain = union.gain
+            change: Change = yield trial
+            bits = self._bits_changed(change)
+            if bits < 0:
+                yield Acceptance(trial.number, trial.itemset, trial.pairs, trial.entry)
+                return self._apply(trial, change, bits)
+            ranking.reject(union)
+        return None
+
+    def _trial(self, union: Union) -> Evaluation:
+        x, y = union.pairs[0]
+        itemset = tuple(sorted(self.items_of(x) + self.items_of(y)))
+        number = self._elements.number_of(itemset)
+        self._elements.standard[number] = standard_length(itemset, self._item_lengths)
+        return Evaluation(number, itemset, union.pairs, int(self._elements.usage[number]) + union.together)
+
+    def _apply(self, trial: Evaluation, change: Change, bits: float) -> NDArray[np.int32]:
+        self._elements.add(trial.itemset)
+        self._entries[trial.number] = trial.entry
+        self.tally.accepted += 1
+        self.bits_now += bits
+        net = change.won - change.lost
+        usage = self._elements.usage
+        used_before = int(np.count_nonzero(usage[change.slots]))
+        usage[change.slots] += net
+        self._total += int(net.sum())
+        self._in_use += int(np.count_nonzero(usage[change.slots])) - used_before
+        for number in change.slots[usage[change.slots] == 0].tolist():
+            self._entries.pop(number, None)
+        changed: NDArray[np.int32] = change.slots[net != 0]
+        return changed
+
+    def _bits_changed(self, change: Change) -> float:
+        """The change of L(D, CT) in bits."""
+        numbers, net = change.slots, change.won - change.lost
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() <= len(self._elements)):
+            raise RunError(COUNTS_CONTRADICT)
+        before, standard = self._elements.usage[numbers], self._elements.standard[numbers]
+        after = before + net
+        if len(after) and not (after.min() >= 0 and after.max() < len(self._log2)):
+            raise RunError(COUNTS_CONTRADICT)
+        return bits_changed(before, net, standard, self._total, self._in_use, self._log2)

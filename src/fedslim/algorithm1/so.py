@@ -1,0 +1,280 @@
+"""SO, the paper's server-observable variant: a table for each client, and the server sees their counts.
+
+Every client proposes pairs of its own elements with its own counts; the server merges them by union, keeps who proposed
+what, has a candidate evaluated by those who proposed it, and takes the rest from what it knows of the others. A client
+is only ever asked about its own elements, by its own slots: it never learns another one's itemsets. Answers carry what
+changed since the client's last answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.algorithm1 import search as merged
+from fedslim.algorithm1.local_table import LocalTable
+from fedslim.algorithm1.numbering import Numbering
+from fedslim.algorithm1.pairs import PairCounts, PairLedger
+from fedslim.algorithm1.rounds import searched
+from fedslim.errors import ProtocolError
+from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.questions import Change, Supports, add_changes
+from fedslim.protocol import messages as m
+from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
+from fedslim.protocol.variant import Replies, Round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from numpy.typing import NDArray
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.variant import Situation
+
+
+# -- the server ---------------------------------------------------------------------------------------------------
+
+
+class SoMemberState:
+    """What the server knows of one client: its slots, and how often it uses pairs of elements together."""
+
+    def __init__(self, n_items: int) -> None:
+        self.numbering = Numbering(n_items)
+        self._pairs = PairLedger()
+        self._usages = np.zeros(n_items, np.int64)  # by global numbers
+
+    def take_in(self, reply: m.Candidates, transactions: int) -> PairCounts:
+        """News of pairs, by global numbers, as differences to what was known."""
+        slots = self.numbering.next_slot
+        length = reply.counts.length
+        if not reply.x.length == reply.y.length == length <= slots * (slots - 1) // 2:
+            msg = f"candidates came with {reply.x.length}, {reply.y.length} and {length} entries, of {slots} elements"
+            raise ProtocolError(msg)
+        x, y, counts = reply.x.values(), reply.y.values(), reply.counts.values(transactions)
+        one, other = self.numbering.numbers_of(x), self.numbering.numbers_of(y)
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if (low == high).any():
+            msg = "a candidate came that joins an element with itself"
+            raise ProtocolError(msg)
+        return PairCounts(low, high, counts - self._pairs.replace(PairCounts(low, high, counts)))
+
+    def begin(self, usages: NDArray[np.int64]) -> None:
+        """The usages of single items, before there is anything else."""
+        self._usages[:] = usages
+
+    def change(self, change: Change) -> None:
+        """Usages changed, by global numbers."""
+        most = int(change.slots.max(initial=-1))
+        if most >= len(self._usages):
+            self._usages = lengthened(self._usages, 2 * most)
+        np.add.at(self._usages, change.slots, np.asarray(change.won) - np.asarray(change.lost))
+
+    def usage(self, number: int) -> int:
+        """How often it uses an element."""
+        return int(self._usages[number]) if number < len(self._usages) else 0
+
+    def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+        """Those of the pairs that the client uses together, by its slots."""
+        both = np.array(pairs, np.int32)
+        x, y = np.ascontiguousarray(both.T)  # columns of an array would be another kind, compiled for themselves
+        used = self._pairs.look_up(x, y) > 0
+        return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
+
+
+class SoServer:
+    """Algorithm 1, answered by clients one by one."""
+
+    clients_know = False
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self.search = merged.MergedSearch(situation.items)
+        self._members = {name: SoMemberState(situation.items) for name in situation.members}
+        self._sums = PairLedger()
+        self._accepted: dict[str, m.Accept] = {}  # what its proposers are still to be told
+        self._on_trial: dict[str, Change] = {}  # what the last candidate would change, at whom
+        self.supports: list[int] = []
+        self.transactions = 0
+
+    def run(self) -> Generator[Round, Replies, Outcome]:
+        """See `ServerSide`."""
+        ending = yield from searched(self.search, self._situation, self._answered)
+        result = self.search.result()
+        supports = yield from self._counted()
+        found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
+        itemsets = found_by(result, found)
+        check_singletons(result, itemsets, self.supports)
+        table = packed_table(itemsets, self.supports, self.transactions)
+        return Outcome(table, result.tally, ending, self.site_usages())
+
+    def site_usages(self) -> dict[str, list[int]]:
+        """See `ServerSide`."""
+        entries = [e.items for e in self.search.result().entries if len(e.items) > 1]
+        numbers = [self.search.number_of(items) for items in entries]
+        return {name: [member.usage(number) for number in numbers] for name, member in self._members.items()}
+
+    def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
+        match question:
+            case Supports():
+                return (yield from self._usages())
+            case merged.NextCandidates():
+                return (yield from self._candidates())
+            case merged.Evaluation(number, itemset, pairs):
+                check_itemset(itemset)
+                return (yield from self._evaluated(number, pairs))
+            case merged.Acceptance(number, _, pairs):
+                self._accept(number, pairs)
+        return None
+
+    def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
+        replies = yield Round(m.AskUsages(self._situation.number), m.Usages, "usages", self._situation.items + 1)
+        counts = [reply.counts.values(self._situation.settings.max_transactions) for reply in replies.values()]
+        if any(len(own) != self._situation.items + 1 for own in counts):
+            msg = f"usages came for another number of items than {self._situation.items}"
+            raise ProtocolError(msg)
+        for name, own in zip(replies, counts, strict=True):
+            self._members[name].begin(own[:-1])
+        *self.supports, self.transactions = np.sum(counts, axis=0).tolist()
+        if max(self.supports, default=0) > self.transactions:
+            msg = "usages came that are higher than the number of transactions"
+            raise ProtocolError(msg)
+        return np.array(self.supports, np.int64)
+
+    def _candidates(self) -> Generator[Round, Replies, PairCounts]:
+        number = self._situation.number
+        told, self._accepted = self._accepted, {}
+        asked = {name: m.AskCandidates(number, told.get(name)) for name in self._members}
+        replies = yield Round(asked, m.Candidates, "candidates")
+        news = [self._members[name].take_in(reply, self.transactions) for name, reply in replies.items()]
+        x, y = np.concatenate([part.x for part in news]), np.concatenate([part.y for part in news])
+        keys, where = np.unique((x.astype(np.int64) << 32) | y, return_inverse=True)
+        added = np.zeros(len(keys), np.int64)
+        np.add.at(added, where, np.concatenate([part.counts for part in news]))
+        x, y = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+        sums = PairCounts(x, y, self._sums.look_up(x, y) + added)
+        self._sums.replace(sums)
+        return sums
+
+    def _evaluated(self, number: int, pairs: tuple[tuple[int, int], ...]) -> Generator[Round, Replies, Change]:
+        """Ask those who proposed it: the usages of all others are what they were."""
+        participants = {name: used for name, member in self._members.items() if (used := member.uses(pairs))}
+        asked = {name: m.Evaluate(self._situation.number, used) for name, used in participants.items()}
+        replies = yield Round(asked, m.Evaluated, "evaluation")
+        self._on_trial = {name: self._changed(name, reply, number) for name, reply in replies.items()}
+        return add_changes(list(self._on_trial.values()))
+
+    def _changed(self, name: str, reply: m.Evaluated, number: int) -> Change:
+        slots, lost, won = reply.slots.values(), reply.lost.values(), reply.won.values()
+        if not len(slots) == len(lost) == len(won):
+            msg = f"member {name!r} evaluated with {len(slots)}, {len(lost)} and {len(won)} entries"
+            raise ProtocolError(msg)
+        change = Change(slots, lost, won)  # type: ignore[arg-type]
+        return self._members[name].numbering.change_of(change, new=number)
+
+    def _accept(self, number: int, pairs: tuple[tuple[int, int], ...]) -> None:
+        for name, change in self._on_trial.items():
+            self._members[name].change(change)
+        for name, member in self._members.items():
+            if used := member.uses(pairs):
+                self._accepted[name] = m.Accept(used)
+                member.numbering.enter(number)
+
+    def _counted(self) -> Generator[Round, Replies, dict[tuple[int, ...], int]]:
+        """The supports of itemsets at the clients that have them: nobody is asked about another one's itemsets."""
+        number = self._situation.number
+        told, self._accepted = self._accepted, {}
+        asked = {name: m.AskSupports(number, told.get(name)) for name in self._members}
+        replies = yield Round(asked, m.SupportCounts, "supports")
+        supports: dict[tuple[int, ...], int] = {}
+        for name, reply in replies.items():
+            slots, counts = reply.slots.values(), reply.counts.values(self.transactions)
+            if len(slots) != len(counts) or len(np.unique(slots)) != len(slots):
+                msg = f"member {name!r} gave {len(counts)} supports for {len(slots)} itemsets, or two for one"
+                raise ProtocolError(msg)
+            numbers = self._members[name].numbering.numbers_of(slots)
+            for element, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                items = self.search.items_of(element)
+                supports[items] = supports.get(items, 0) + count
+        return supports
+
+
+# -- a client -----------------------------------------------------------------------------------------------------
+
+
+class SoMember:
+    """One client's own table; it speaks of its elements by its own slots."""
+
+    def __init__(self, database: TransactionDatabase, _settings: m.Settings, _members: int) -> None:
+        self._database = database
+        self._local = LocalTable(database)
+        self._answers: dict[type[m.FromServer], Callable[[Any], m.FromMember]] = {
+            m.AskUsages: self._usages,
+            m.AskCandidates: self._candidates,
+            m.Evaluate: self._evaluated,
+            m.AskSupports: self._supports,
+        }
+
+    def answer(self, message: Any) -> m.FromMember:
+        """See `ClientSide`."""
+        return self._answers[type(message)](message)
+
+    def is_final(self, message: Any) -> bool:
+        """See `ClientSide`."""
+        return isinstance(message, m.AskSupports)
+
+    def check_end(self, table: m.PackedTable) -> None:
+        """See `ClientSide`: members are told none."""
+
+    def own_table(self) -> m.PackedTable:
+        """The client's own table, which nobody but itself is told."""
+        local, n_items = self._local, self._database.n_items
+        usages = local.usages
+        itemsets = [
+            m.PackedElement(list(items), int(usages[slot]), local.support(items), local.entry_of(slot))
+            for slot, items in ((slot, local.items_of(slot)) for slot in local.slots)
+        ]
+        vectors = m.Vector.of(usages[:n_items]), m.Vector.of(local.supports())
+        return m.PackedTable(itemsets, *vectors, self._database.transactions, min_count=1, other=0)
+
+    def _usages(self, ask: m.AskUsages) -> m.Usages:
+        counts = np.append(self._local.supports(), self._database.transactions)
+        return m.Usages(ask.round, m.Vector.of(counts))
+
+    def _candidates(self, ask: m.AskCandidates) -> m.Candidates:
+        self._accept(ask.accepted)
+        news = self._local.news()
+        return m.Candidates(ask.round, m.Vector.of(news.x), m.Vector.of(news.y), m.Vector.of(news.counts))
+
+    def _evaluated(self, ask: m.Evaluate) -> m.Evaluated:
+        change = proposed(self._local.try_pairs, ask.pairs)
+        return m.Evaluated(ask.round, *(m.Vector.of(part) for part in change))
+
+    def _accept(self, accepted: m.Accept | None) -> None:
+        if accepted is not None and proposed(self._local.accept, accepted.pairs) is None:
+            msg = "the server accepted an itemset that this client has not proposed; it is refused"
+            raise ProtocolError(msg)
+
+    def _supports(self, ask: m.AskSupports) -> m.SupportCounts:
+        self._accept(ask.accepted)
+        slots = self._local.slots
+        counts = [self._local.support(self._local.items_of(slot)) for slot in slots]
+        return m.SupportCounts(
+            ask.round, m.Vector.of(np.array(slots, np.int64)), m.Vector.of(np.array(counts, np.int64))
+        )
+
+
+def check_itemset(itemset: tuple[int, ...]) -> None:
+    """Elements that are used together have no item in common; a client that says so lies."""
+    if len(set(itemset)) != len(itemset):
+        msg = "a candidate came that joins elements with an item in common"
+        raise ProtocolError(msg)
+
+
+def proposed(act: Callable[..., Any], pairs: list[tuple[int, int]], entry: int | None = None) -> Any:
+    """Try or accept pairs that must have one union."""
+    try:
+        return act(pairs, entry)
+    except ValueError as error:
+        msg = "the server joined pairs that do not make one itemset; it is refused"
+        raise ProtocolError(msg) from error

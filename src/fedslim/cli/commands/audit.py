@@ -1,0 +1,86 @@
+"""`fedslim audit`: what left a site, from its audit log."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedslim.cli.console import options
+from fedslim.cli.console.output import grid, summary
+from fedslim.cli.console.stream import print_json, print_rich, say
+from fedslim.cli.console.text import count, printable, size
+
+if TYPE_CHECKING:
+    from fedslim.safeguards.audit import Summary
+
+Amounts = dict[str, Any]
+
+
+def audit(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="The audit log that a member has written.")
+    ],
+    json: options.Json = False,
+) -> None:
+    """Say what left a site: how many messages of which kind, how large, with how many statistics, masked or not.
+
+    The log has no data in it, so there are none here.
+    """
+    from fedslim.safeguards.audit import summary as summed_up
+
+    log = summed_up(file)
+    if log.torn_end:
+        say(f"fedslim: warning: {file}: the last line was cut off and is not counted")
+    if json:
+        print_json({"file": str(file), **log.as_dict()})
+    else:
+        record = log.as_dict()
+        parts: list[Any] = [_table("kind", {**record["by_kind"], "all": record["total"]})] if log.total.messages else []
+        runs = {run["run"]: run for run in record["latest_runs"]}
+        parts += [_table("run", runs, ("variant", "first"))] if runs else []
+        print_rich(*parts, summary(_facts(file, log)))
+
+
+def _table(title: str, rows: dict[str, Amounts], more: tuple[str, ...] = ()) -> Any:
+    header = (title, "messages", "bytes", "uncompressed", "statistics", "masked", "labels", *more)
+    if not more:
+        header = (*header, "")
+    return grid(
+        header,
+        (
+            (
+                name,
+                f"{row['messages']:,}",
+                f"{row['bytes']:,}",
+                f"{row['bytes_before_compression']:,}",
+                f"{row['statistics']:,}",
+                f"{row['statistics_masked']:,}",
+                f"{row['labels']:,}",
+                *((printable(row[key]) for key in more) if more else ("",)),
+            )
+            for name, row in rows.items()
+        ),
+        left=1,
+        right=7,
+    )
+
+
+def _facts(file: Path, log: "Summary") -> list[tuple[str, str]]:
+    total = log.total
+    shown = f", the latest {len(log.latest_runs)} shown" if log.runs > len(log.latest_runs) else ""
+    in_the_open = total.statistics - total.statistics_masked
+    peers = ", ".join(log.peers) + (" and others" if log.more_peers else "")
+    return [
+        ("file", str(file)),
+        ("member", log.member),
+        ("federation", f"{log.federation} ({log.federation_id})"),
+        ("from", log.first or "nothing has left this site"),
+        ("to", log.last or "nothing has left this site"),
+        ("sent", f"{count(total.messages, 'message')}, {size(total.bytes)}, to {peers or 'nobody'}"),
+        ("statistics", f"{total.statistics_masked:,} masked, {in_the_open:,} in the open"),
+        ("labels", f"{total.labels:,}"),
+        ("variants", ", ".join(log.by_variant) or "none"),
+        ("runs", f"{log.runs:,}{shown}"),
+        *([("cut off", f"{count(log.torn_lines, 'line')}, not counted")] if log.torn_lines else []),
+    ]

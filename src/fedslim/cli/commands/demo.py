@@ -1,0 +1,167 @@
+"""`fedslim demo`: the built-in hospitals mine together, by every variant, and find what none of them finds alone."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedslim.cli.commands.demo_network import networked_demo
+from fedslim.cli.commands.report import REPORT
+from fedslim.cli.commands.simulate import CENTRALISED, RUN, Variant
+from fedslim.cli.console import options
+from fedslim.cli.console.output import grid, summary
+from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.running import compiled
+from fedslim.cli.console.saving import check_place
+from fedslim.cli.console.simulated import found_items
+from fedslim.cli.console.stream import print_rich
+from fedslim.cli.console.text import count, duration, size
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fedslim.federated import Comparison, Simulation
+    from fedslim.mdl.mining import Mined
+
+    Runs = list[tuple[Simulation, Comparison]]
+
+DATA = "encounters"
+OUT = "fedslim-demo"
+SHOWN = 5
+"""How many of the itemsets are shown that no hospital finds alone."""
+
+MEANING = {
+    Variant.x: "exact: masked sums, one table",
+    Variant.sa: "masked sums, a table for each site",
+    Variant.so: "counts in the clear, a table for each site",
+}
+
+
+def demo(
+    quiet: options.Quiet = False,
+    *,
+    network: Annotated[
+        bool, typer.Option("--network", help="Real processes: a server and three members over TLS, on this machine.")
+    ] = False,
+    variants: Annotated[
+        list[Variant] | None,
+        typer.Option(
+            "--variant", metavar="x|sa|so", show_default=False, help="With --network: which; repeat it.  [default: x]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", show_default=False, help=f"Where the records of the runs and {REPORT} go.  [default: {OUT}]"
+        ),
+    ] = None,
+) -> None:
+    """Let six hospitals with built-in, synthetic patients mine together, by each variant of the protocol.
+
+    Shown are what each variant finds and costs, and itemsets that the hospitals find together and none finds alone:
+    among them drug interactions with a handful of cases at each.
+    """
+    report = reporter(quiet=quiet)
+    if network:
+        if out is not None:
+            msg = "--out is for the runs in one process; leave out --network, or --out"
+            raise ParameterError(msg)
+        networked_demo(DATA, [each.value for each in variants or (Variant.x,)], report)
+        return
+    if variants:
+        msg = "--variant goes with --network; without it, all are shown"
+        raise ParameterError(msg)
+    folder = out or Path(OUT)
+    check_place(folder / REPORT)
+    with report.stage("loading"):
+        from fedslim.data import TransactionDatabase, builtin_sites
+        from fedslim.federated.comparison import compare
+        from fedslim.federated.simulation import prepare, simulate
+        from fedslim.mdl.mining import mine
+
+        sites = dict(builtin_sites(DATA))
+    for variant in MEANING:
+        compiled(report, lambda: prepare(variant))  # noqa: B023  # called at once
+    runs: Runs = []
+    with report.stage("mining all data in one place"):
+        whole = mine(TransactionDatabase.joined(list(sites.values())))
+    for variant in MEANING:
+        with report.stage(f"mining together: {variant.value}"):
+            simulation = simulate(sites, variant=variant.value)
+        with report.stage("mining each site alone, to compare with"):
+            compared = compare(simulation, whole.table)
+        assert compared is not None  # noqa: S101  # nobody could stop it
+        runs.append((simulation, compared))
+    facts = [*_facts(whole, runs), ("report", str(_reported(runs, folder)))]
+    print_rich(_variants(whole, runs), _together(runs), summary(facts))
+
+
+def _reported(runs: "Runs", folder: Path) -> Path:
+    """Save the record of each run, and one page of all."""
+    from fedslim.federated.records import save_run, simulation_record
+    from fedslim.report.page import write_page
+    from fedslim.report.view import view
+
+    records = []
+    for simulation, compared in runs:
+        record = simulation_record(simulation, compared, data=DATA, command="fedslim demo", reference=CENTRALISED)
+        save_run(record, folder / simulation.variant / RUN)
+        records.append(record)
+    write_page(view(records, title="Six hospitals, mining together"), folder / REPORT)
+    return folder / REPORT
+
+
+def _variants(whole: "Mined", runs: "Runs") -> "Table":
+    """A row for all data in one place, and one for each variant."""
+    first = (
+        f"{len(whole.table):,}",
+        f"{whole.table.compression.L_percent:.2f}",
+        "",
+        "",
+        "",
+        "",
+        "all data in one place",
+    )
+    rows = [
+        (
+            f"{len(simulation.table):,}",
+            f"{simulation.table.compression.L_percent:.2f}",
+            f"{compared.fidelity.f1:.3f}",
+            f"{compared.recovery.gap_recovered:,} of {compared.recovery.gap:,}",
+            f"{simulation.communication.rounds:,}",
+            size(simulation.communication.bytes_total),
+            f"{simulation.variant}, {MEANING[Variant(simulation.variant)]} ({duration(simulation.seconds)})",
+        )
+        for simulation, compared in runs
+    ]
+    return grid(("itemsets", "L%", "F1", "gap closed", "rounds", "sent", "variant"), [first, *rows], right=6)
+
+
+def _together(runs: "Runs") -> "Table":
+    """Itemsets that no site finds alone, those first that are thinnest: with the fewest cases at the site with most."""
+    found: dict[tuple[str, ...], tuple[int, ...]] = {}
+    by: dict[tuple[str, ...], list[str]] = {}
+    for simulation, compared in runs:
+        for itemset in compared.recovered:
+            found[itemset.labels] = itemset.supports
+            by.setdefault(itemset.labels, []).append(simulation.variant)
+    thinnest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
+    rows = [
+        (" + ".join(map(str, found[labels])), ", ".join(by[labels]), found_items(runs[0][0], labels))
+        for labels in thinnest
+    ]
+    return grid(("cases at each site", "found by", "found together, at no site alone"), rows, right=1)
+
+
+def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
+    simulation, compared = runs[0]
+    alone = [len(table) for table in compared.local_tables]
+    where = f"{count(simulation.table.transactions, 'transaction')} at {', '.join(simulation.members)}"
+    missed = f"{len(compared.gap)} of the {len(whole.table)} found in one place are found at none: the gap"
+    return [
+        ("data", f"{DATA}, synthetic: {where}"),
+        ("alone", f"a site finds {min(alone)} to {max(alone)} itemsets; {missed}"),
+        ("more", f"fedslim simulate {DATA} --variant sa --clients 10; docs/federation.md"),
+    ]

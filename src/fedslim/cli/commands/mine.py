@@ -1,0 +1,128 @@
+"""`fedslim mine`: from data to a code table."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedslim.cli.console import options
+from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.output import print_code_table, table_record
+from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.running import ENDINGS, mined_with_progress, prepared
+from fedslim.cli.console.saving import Saved, check_place, save
+from fedslim.cli.console.stream import print_json
+from fedslim.cli.console.text import count, duration, shown_label
+
+if TYPE_CHECKING:
+    from fedslim.mdl.mining import Mined
+
+MAX_THREADS = 256
+
+HIGHEST_EFFORT = 4
+"""As the engine has it, which is not loaded for `--help`; a test sees that they agree."""
+
+
+class Order(StrEnum):
+    """What ranks itemsets of equal size in the cover order."""
+
+    usage = "usage"
+    support = "support"
+
+
+def mine(
+    data: options.Data,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the code table as JSON; see fedslim show.")
+    ] = None,
+    top: options.Top = 20,
+    max_time: options.MaxTime = None,
+    effort: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            callback=whole(1, HIGHEST_EFFORT),
+            help=f"How hard to look, 1 to {HIGHEST_EFFORT}: more takes longer and never ends worse.",
+        ),
+    ] = 1,
+    json: options.Json = False,
+    min_support: Annotated[
+        int, typer.Option(metavar="N", callback=whole(1), help="Only itemsets in at least N transactions.")
+    ] = 1,
+    min_count: options.MinCount = 1,
+    max_itemset_size: Annotated[
+        int | None, typer.Option(metavar="N", callback=whole(1), help="Only itemsets of at most N items.")
+    ] = None,
+    order: Annotated[
+        Order, typer.Option(metavar="usage|support", help="What decides the cover order of itemsets of one size.")
+    ] = Order.usage,
+    no_pruning: Annotated[
+        bool, typer.Option("--no-pruning", help="Keep itemsets that later ones make superfluous.")
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", callback=whole(1, MAX_THREADS), help="Threads to use; the result is the same with any."
+        ),
+    ] = None,
+    format: options.Format = None,  # noqa: A002  # the word that users type
+    bins: options.Bins = None,
+    transaction_column: options.TransactionColumn = None,
+    item_column: options.ItemColumn = None,
+    from_: options.From = None,
+    seed: options.Seed = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the itemsets that compress DATA best, and show the most useful ones.
+
+    Ctrl-C ends the search and keeps the best so far; a second one gives it up.
+    """
+    if out is not None:
+        check_place(out, besides=data)
+    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
+    report = reporter(quiet=quiet)
+    database = prepared(reading, report)
+    mined = mined_with_progress(
+        database,
+        data,
+        report,
+        max_time=max_time,
+        effort=effort,
+        min_support=min_support,
+        min_count=min_count,
+        max_itemset_size=max_itemset_size,
+        order=order,
+        pruning=not no_pruning,
+        threads=threads,
+    )
+    saved = save(mined.table, out)
+    if json:
+        print_json(_record(mined, top, data, effort, saved))
+    else:
+        print_code_table(mined.table, top, shown_label(data), _facts(mined, saved))
+    if saved.failure is not None:
+        raise saved.failure
+
+
+def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:
+    """What the summary says beyond the table itself."""
+    search = f"{count(mined.tally.candidates, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
+    place = [] if saved.path is None else [("saved", str(saved.path))]
+    return [("search", search), *place]
+
+
+def _record(mined: "Mined", top: int, data: str, effort: int, saved: Saved) -> dict[str, Any]:
+    """Everything about a run, for JSON."""
+    return {
+        "data": data,
+        **table_record(mined.table, top),
+        "candidates": mined.tally.candidates,
+        "seconds": mined.seconds,
+        "converged": mined.converged,
+        "ending": mined.ending,
+        "effort": effort,
+        "out": None if saved.path is None else str(saved.path),
+    }

@@ -1,0 +1,310 @@
+"""`fedslim server` and `fedslim client`: a federation across sites."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedslim.cli.console import options, passphrases
+from fedslim.cli.console.options import Reading
+from fedslim.cli.console.output import print_code_table
+from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.running import compiled, prepared
+from fedslim.cli.console.stream import print_json, print_text, say
+from fedslim.cli.console.text import count, printable, size
+from fedslim.errors import ParameterError, RunError, WriteError
+
+if TYPE_CHECKING:
+    from fedslim.federated.deployment import DeployedServer
+    from fedslim.federated.folder import Finished, RunFolder
+    from fedslim.mdl import CodeTable
+    from fedslim.settings.federation_file import FederationFile
+    from fedslim.trust import Identity
+
+FOLDER_MODE = 0o700
+"""Of a folder for results that is made here; one that is there keeps its own."""
+CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
+TOP = 10
+SAY_EVERY = 5.0
+"""Seconds between two lines about how far the run is."""
+
+FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")]
+IdentityOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Keys and certificates; the file's `certificates` if left out.")
+]
+
+
+def server(
+    file: FederationArgument,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and the journal go.")] = Path("run"),
+    identity: IdentityOption = None,
+    passphrase_file: passphrases.File = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run whose journal is in --out, if there is one.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Listen here rather than where the file says.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
+) -> None:
+    """Run the server of a federation, until its members have found their table.
+
+    It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
+    Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
+    """
+    from fedslim.cli.console.logs import teller
+    from fedslim.federated.accounting import save_served
+    from fedslim.federated.deployment import DeployedServer
+    from fedslim.federated.simulation import prepare
+    from fedslim.settings.federation_file import FederationFile
+
+    federation = FederationFile.read(file)
+    who = _identity(identity or federation.server.certificates, passphrase_file)
+    run = DeployedServer(federation, who, out, tell=teller(federation.log))
+    with _folder(out, "fedslim server") as folder:
+        finished = folder.finished(who="server", federation=federation.digest().hex())
+        if finished is not None:
+            run.forget()
+            _show_finished(finished, out, federation.federation.name)
+            return
+        compiled(reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
+        served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
+        save_served(served, federation, out)
+        if served.lost is None:
+            # Not before everything is saved: whoever is killed before that can resume.
+            folder.finish(_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
+            run.forget()
+        _show(served.table, federation.federation.name, out)
+        said = served.communication
+        say(
+            f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, "
+            f"L% {served.table.compression.L_percent:.2f}, {count(said.rounds, 'round')}, {size(said.bytes_total)}; "
+            f"saved in {out}"
+        )
+        if served.lost is not None:
+            raise served.lost
+
+
+def client(  # one parameter for each option
+    file: FederationArgument,
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Which member this is, as in its certificate.")],
+    data: Annotated[str, typer.Option(metavar="DATA", help="The site's data, as for `fedslim mine`.")],
+    secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
+    vocabulary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the result, journal and audit log go.")] = Path("run"),
+    identity: IdentityOption = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What this member allows; policy.toml beside its key if left out."),
+    ] = None,
+    passphrase_file: passphrases.File = None,
+    format: options.Format = None,  # noqa: A002  # the option's name
+    bins: options.Bins = None,
+    transaction_column: options.TransactionColumn = None,
+    item_column: options.ItemColumn = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
+) -> None:
+    """Take part in a federation as one of its members, if this member's policy and ledger allow it.
+
+    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. To come back after
+    a kill, run the same command again.
+    """
+    from fedslim.cli.console.logs import teller
+    from fedslim.data import ItemSecret, Vocabulary
+    from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
+    from fedslim.federated.simulation import prepare
+    from fedslim.safeguards.audit import AuditLog
+    from fedslim.safeguards.guard import Guard
+    from fedslim.settings.federation_file import FederationFile
+    from fedslim.settings.policy import SitePolicy
+
+    federation = FederationFile.read(file)
+    folder = identity or federation.server.certificates
+    own = SitePolicy.find(folder) if policy is None else SitePolicy.read(policy)
+    tell = teller(federation.log)
+    guard = Guard(own, federation, tell=tell)  # before anything else is read
+    who = _identity(folder, passphrase_file)
+    if who.name != name:
+        msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
+        raise ParameterError(msg)
+    shared = ItemSecret.read(secret)
+    agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+    with _folder(out, f"fedslim client --name {name}") as place:
+        finished = place.finished(who=name, federation=federation.digest().hex())
+        if finished is not None:
+            (out / MEMBER_JOURNAL).unlink(missing_ok=True)
+            _show_finished(finished, out, federation.federation.name)
+            return
+        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
+        database = prepared(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        with AuditLog.of(out / AUDIT, federation, name) as audit:
+            member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
+            received = _until_over(member.run(host=host, port=port), None)
+        if received.table is None:
+            msg = f"the run ended ({received.ending}) without a table"
+            raise RunError(msg)
+        kept = guard.kept(received.table, database, shared)
+        if kept is not None:
+            kept.save(out / CODE_TABLE, private=True)
+        # Not before everything is saved: until then the same command needs no server.
+        place.finish(_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
+        member.forget()
+        if kept is not None:
+            _show(kept, federation.federation.name, out)
+        own_only = federation.federation.variant == "so"
+        whose = ", of this site's own table: in so members are not told more" if own_only else ""
+        where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
+        say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+
+
+def status(
+    file: FederationArgument,
+    *,
+    identity: IdentityOption = None,
+    json: options.Json = False,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
+) -> None:
+    """Ask a running server how far it is: who is here, which round, whom everybody waits for.
+
+    Only members are answered: it takes a member's certificate.
+    """
+    from datetime import UTC, datetime
+
+    from fedslim.network.status import ask
+    from fedslim.settings.federation_file import FederationFile
+    from fedslim.trust import client_context
+
+    federation = FederationFile.read(file)
+    who = _identity(identity or federation.server.certificates, None)
+    context = client_context(who, now=datetime.now(UTC))
+    found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
+    if json:
+        print_json(found)
+        return
+    lines = [
+        f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}" for name, told in found["members"].items()
+    ]
+    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.0f}"
+    awaited = ", ".join(found["waiting_for"]) or "nobody"
+    lines.append(
+        f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
+        f"{size(found['bytes_down'])} down; waiting for {awaited}"
+    )
+    print_text("".join(printable(line) + "\n" for line in lines))  # all of it is the server's word
+
+
+def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
+    from datetime import UTC, datetime
+
+    from fedslim.trust import Identity
+    from fedslim.trust.identity import Files
+
+    identity = Identity.load(folder, passphrases.for_key(Files.within(folder).key, passphrase_file))
+    now = datetime.now(UTC)
+    identity.check(now)
+    for warning in identity.warnings(now):
+        say(f"warning: {warning}")
+    return identity
+
+
+def _folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
+    """The folder for results, which this process alone works in."""
+    from fedslim.federated.folder import RunFolder
+
+    try:
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{path}: the folder for results cannot be made: {error.strerror}"
+        raise ParameterError(msg) from error
+    return RunFolder.held(path, program)
+
+
+def _finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
+    from datetime import UTC, datetime
+
+    from fedslim.federated.folder import Finished
+
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Finished(who, federation.digest().hex(), run, ending, itemsets, now)
+
+
+def _show_finished(finished: "Finished", out: Path, name: str) -> None:
+    """Show what a run that is over came to, instead of beginning another one."""
+    from fedslim.mdl import CodeTable
+
+    if (out / CODE_TABLE).exists():
+        _show(CodeTable.load(out / CODE_TABLE), name, out)
+    say(
+        f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}); its results "
+        f"are in {out}. For another run, name another folder with --out"
+    )
+
+
+def _show(table: "CodeTable", name: str, out: Path) -> None:
+    """Print a table that is saved. If nobody takes it, that is no reason to fail: a unit would begin another run."""
+    try:
+        print_code_table(table, TOP, name)
+    except WriteError as error:
+        say(f"the table could not be printed ({error}); it is saved in {out}")
+
+
+def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:
+    """Run to the end; SIGTERM and Ctrl-C ask for a graceful stop where that is possible, and else break it off."""
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # this is one
+
+        def asked() -> None:
+            if stop is None or not stop():
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, asked)
+        return await run
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+def _stop(run: "DeployedServer") -> bool:
+    """End the run with the best so far; False if it has not even begun to listen."""
+    say("stopping after this round, with the best so far; once more to stop at once")
+    if run.network is None:
+        return False
+    run.network.stop()
+    return True
+
+
+def _progress(run: "DeployedServer") -> Callable[[], None]:
+    last = time.monotonic()
+
+    def on_round() -> None:
+        nonlocal last
+        if time.monotonic() - last < SAY_EVERY or run.session is None or run.session.variant is None:
+            return
+        assert run.account is not None  # noqa: S101  # as old as the session
+        last = time.monotonic()
+        search = run.session.variant.search
+        percent = 100.0 * search.bits_now / search.bits_standard.total if search.bits_standard.total else 100.0
+        say(
+            f"round {run.session.rounds}: {count(search.itemsets, 'itemset')}, L% {percent:.2f}, "
+            f"{size(run.account.communication.bytes_total)}"
+        )
+
+    return on_round

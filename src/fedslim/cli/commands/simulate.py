@@ -1,0 +1,336 @@
+"""`fedslim simulate`: a federation in one process, and what it finds, costs and recovers."""
+
+# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedslim.cli.console import options
+from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.output import print_code_table, table_record
+from fedslim.cli.console.progress import Reporter, reporter
+from fedslim.cli.console.repeating import typed
+from fedslim.cli.console.running import compiled, mined_with_progress, prepared
+from fedslim.cli.console.saving import check_place, save
+from fedslim.cli.console.simulated import facts, tables
+from fedslim.cli.console.stream import print_json, say
+from fedslim.cli.console.text import count, shown_label, size
+from fedslim.errors import FedslimError, ParameterError
+
+if TYPE_CHECKING:
+    from fedslim.data import Partition, TransactionDatabase
+    from fedslim.federated import Comparison, Simulation
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.metrics import ReferenceTable
+
+MAX_MEMBERS = 4096
+"""As the protocol has it, which is not loaded for `--help`; a test sees that they agree."""
+
+CODE_TABLE, RUN = "codetable.json", "run.json"
+"""What is written to the folder given as --out."""
+
+CENTRALISED = "centralised"
+"""What the reference is called that we mine ourselves."""
+
+NO_MASKS = "the server sees every site's counts; for measurements only"
+
+
+class Variant(StrEnum):
+    """The variants of the protocol; a test sees that these are all."""
+
+    x = "x"
+    sa = "sa"
+    so = "so"
+
+
+class Scheme(StrEnum):
+    """How the data are dealt out; a test sees that these are all."""
+
+    iid = "iid"
+    dirichlet = "dirichlet"
+    paper_sizes = "paper-sizes"
+    support_skew = "support-skew"
+    support_quantity_skew = "support-quantity-skew"
+
+
+class Engine(StrEnum):
+    """What carries the messages."""
+
+    own = "own"
+    nvflare = "nvflare"
+
+
+def _positive(value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        msg = f"{value} cannot be used; give a number above 0, small for very uneven sizes"
+        raise typer.BadParameter(msg)
+    return value
+
+
+def simulate(
+    context: typer.Context,
+    data: options.Data,
+    *,
+    variant: Annotated[
+        Variant,
+        typer.Option(metavar="x|sa|so", help="x: exact. sa, so: the paper's, with and without secure aggregation."),
+    ] = Variant.x,
+    clients: Annotated[
+        int,
+        typer.Option(metavar="N", callback=whole(1, MAX_MEMBERS), help="How many sites the data are dealt out to."),
+    ] = 10,
+    partition: Annotated[
+        Scheme, typer.Option(metavar="P", help="How: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
+    ] = Scheme.iid,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            metavar="A", callback=_positive, help="How even the sizes are, for dirichlet and support-quantity-skew."
+        ),
+    ] = 0.5,
+    min_dominant: Annotated[
+        int,
+        typer.Option(metavar="N", callback=whole(1), help="Items of a site's dominant itemsets, for the two skews."),
+    ] = 3,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", callback=whole(0, 2**63 - 1), help="Equal seeds: equal sites, keys and bytes."),
+    ] = 0,
+    max_time: options.MaxTime = None,
+    max_rounds: Annotated[
+        int | None, typer.Option(metavar="N", callback=whole(1), help="Stop after N rounds; the best so far counts.")
+    ] = None,
+    min_count: options.MinCount = 1,
+    min_members_with: Annotated[
+        int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that at least N sites have.")
+    ] = 1,
+    no_masking: Annotated[
+        bool, typer.Option("--no-masking", help=f"FOR MEASUREMENTS ONLY: x or sa without masks; {NO_MASKS}.")
+    ] = False,
+    engine: Annotated[
+        Engine,
+        typer.Option(metavar="E", help="own: in this process. nvflare: in NVFlare's simulator, by processes."),
+    ] = Engine.own,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The table to compare with, instead of the one that all data in one place give."
+        ),
+    ] = None,
+    no_compare: Annotated[
+        bool, typer.Option("--no-compare", help="Run the federation only: mine neither all data nor the sites alone.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=f"Save {CODE_TABLE} and {RUN} there, for `fedslim report`.")
+    ] = None,
+    top: options.Top = 10,
+    json: options.Json = False,
+    format: options.Format = None,  # noqa: A002  # the word that users type
+    bins: options.Bins = None,
+    transaction_column: options.TransactionColumn = None,
+    item_column: options.ItemColumn = None,
+    from_: options.From = None,
+    data_seed: options.Seed = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Deal DATA out to sites, let them mine together without showing anybody a transaction, and say what came of it.
+
+    All in this process, with the messages and masks of a real federation. Ctrl-C ends the search and keeps the best so
+    far, or ends the comparing; a second one gives it up.
+    """
+    _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
+    _check_engine(engine, no_masking=no_masking)
+    if out is not None:
+        _check_folder(out, data, reference)
+    report = reporter(quiet=quiet)
+    given = None if reference is None else _loaded(reference)
+    reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
+    run = _Run(data, prepared(reading, report), report, variant=variant, engine=engine, min_count=min_count)
+    how = {"clients": clients, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
+    simulation, early = run.federate(
+        run.divide(partition, how),
+        masking=not no_masking,
+        max_time=max_time,
+        max_rounds=max_rounds,
+        min_count=min_count,
+        min_members_with=min_members_with,
+        seed=seed,
+    )
+    told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
+    told["out"] = None if out is None else str(out)
+    kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed(context))
+    kept.save(None)
+    compared = None if no_compare or early is not None else run.compare(simulation, given)
+    if compared is not None:
+        kept.save(compared)
+    if no_masking:
+        say(f"fedslim: warning: --no-masking: {NO_MASKS}")
+    if json:
+        print_json(kept.record(compared))
+    else:
+        lines = facts(
+            simulation, compared, told["reference"], skipped=no_compare or early is not None, unmasked=no_masking
+        )
+        place = [] if out is None or kept.failure else [("saved", str(out))]
+        between = tables(simulation, compared)
+        print_code_table(simulation.table, top, shown_label(data), [*lines, *place], between=between)
+    if kept.failure is not None:
+        raise kept.failure
+    if early is not None:
+        raise early
+
+
+def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool, no_compare: bool) -> None:
+    if no_masking and variant is Variant.so:
+        msg = "--no-masking is for x and sa; so has no masks that could be left out"
+        raise ParameterError(msg)
+    if no_compare and reference is not None:
+        msg = "--reference is to compare with, and --no-compare says not to; leave one of them out"
+        raise ParameterError(msg)
+
+
+def _check_engine(engine: Engine, *, no_masking: bool) -> None:
+    if engine is not Engine.nvflare:
+        return
+    from fedslim.engines import require_nvflare
+
+    require_nvflare()
+    if no_masking:
+        msg = "--no-masking is for measurements with --engine own; over NVFlare there is no federation without masks"
+        raise ParameterError(msg)
+
+
+def _check_folder(out: Path, data: str, reference: Path | None) -> None:
+    for name in (CODE_TABLE, RUN):
+        check_place(out / name, besides=data)
+        check_place(out / name, besides=reference, what="the reference")
+
+
+def _loaded(reference: Path) -> "ReferenceTable | CodeTable":
+    from fedslim.metrics import load_reference
+
+    return load_reference(reference)
+
+
+class _Run:
+    """The steps of an experiment. All data are mined in one place at most once, and only if something needs that."""
+
+    def __init__(
+        self,
+        name: str,
+        database: "TransactionDatabase",
+        report: Reporter,
+        *,
+        variant: Variant,
+        engine: Engine,
+        min_count: int,
+    ) -> None:
+        self._engine = engine
+        self._min_count = min_count
+        self._name = name
+        self._database = database
+        self._report = report
+        self._variant = variant.value
+        self._whole: CodeTable | None = None
+
+    def divide(self, scheme: Scheme, how: dict[str, Any]) -> "Partition":
+        from fedslim.data.partition import checked_clients
+        from fedslim.federated.dividing import SKEWED, divide
+
+        checked_clients(self._database, how["clients"])
+        # With a smallest count the table has numbers of its own for the items: the plain one is mined for dealing out.
+        table = None
+        if scheme in SKEWED and self._min_count == 1 and (table := self._centralised()) is None:
+            raise KeyboardInterrupt
+        return divide(self._database, scheme.value, **how, table=table)
+
+    def _centralised(self) -> "CodeTable | None":
+        """The table of all data in one place; None if it was interrupted."""
+        if self._whole is None:
+            doing = "mining in one place all of"
+            mined = mined_with_progress(
+                self._database, self._name, self._report, doing=doing, min_count=self._min_count
+            )
+            self._whole = mined.table if mined.converged else None
+        return self._whole
+
+    def federate(
+        self, partition: "Partition", *, max_time: float | None, **how: Any
+    ) -> "tuple[Simulation, FedslimError | None]":
+        """What came of it, and why it ended early where it lost a site."""
+        from fedslim.federated import simulation as room
+        from fedslim.mdl.driver import Stop, stopping_on_interrupt
+
+        compiled(self._report, lambda: room.prepare(self._variant))
+        stop = Stop(max_time)
+        doing = f"{self._variant} over {count(len(partition.parts), 'site')} of"
+        with stopping_on_interrupt(stop), self._report.mining(self._name, stop, doing) as show:
+            on_progress = None
+            if show is not None:
+                on_progress = lambda progress, said: show(  # noqa: E731  # a function has no room for the condition
+                    progress, [count(said.rounds, "round"), f"{size(said.bytes_total)} sent"]
+                )
+            if self._engine is Engine.nvflare:
+                from fedslim.engines import simulator
+
+                del how["masking"]  # there always is
+                try:
+                    return simulator.simulate(
+                        partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
+                    ), None
+                except simulator.EndedEarly as error:
+                    return error.simulation, error
+            return room.simulate(
+                partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
+            ), None
+
+    def compare(self, simulation: "Simulation", reference: "ReferenceTable | CodeTable | None") -> "Comparison | None":
+        """The comparison; None if it was interrupted."""
+        from fedslim.federated import compare
+        from fedslim.mdl.driver import Stop, stopping_on_interrupt
+
+        if reference is None and (reference := self._centralised()) is None:
+            return None
+        stop = Stop()
+        doing = f"mining {count(len(simulation.sites), 'site')} alone, to compare with (Ctrl-C to leave it)"
+        with stopping_on_interrupt(stop), self._report.stage(doing):
+            return compare(simulation, reference, stop=stop)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is written to --out: the federation's table as soon as it is there, for the comparing may take long."""
+
+    simulation: "Simulation"
+    out: Path | None
+    told: dict[str, Any]
+    command: str
+    failure: FedslimError | None = None
+
+    def record(self, compared: "Comparison | None") -> dict[str, Any]:
+        """Everything about the run, for JSON; null where nothing was compared."""
+        from fedslim.federated.comparison import NOT_COMPARED
+
+        figures = NOT_COMPARED if compared is None else compared.as_dict()
+        return {**self.told, **self.simulation.as_dict(), **figures}
+
+    def save(self, compared: "Comparison | None") -> None:
+        """Write what there is; a failure is kept for the end, when everything has been shown."""
+        from fedslim.federated.records import save_run, simulation_record
+
+        if self.out is None or self.failure is not None:
+            return
+        try:
+            if compared is None:
+                self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
+                if self.failure is not None:
+                    return
+            names = {"data": self.told["data"], "command": self.command}
+            reference = self.told["reference"] or CENTRALISED
+            save_run(simulation_record(self.simulation, compared, **names, reference=reference), self.out / RUN)
+        except FedslimError as error:
+            self.failure = error

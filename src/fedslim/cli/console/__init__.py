@@ -1,0 +1,1 @@
+"""What the commands share: options, progress, output, and errors as exit codes."""

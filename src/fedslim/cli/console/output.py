@@ -1,0 +1,128 @@
+"""How a code table is shown, whether just mined or loaded from a file: rows, a summary, or JSON."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fedslim import __version__
+from fedslim.cli.console.stream import is_terminal, print_rich
+from fedslim.cli.console.text import brief, count, number, printable, shown_items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from fedslim.mdl.codetable import CodeTable
+
+MANY_BITS = 10_000
+"""From here on tenths of bits are noise."""
+
+
+def table_record(table: CodeTable, top: int) -> dict[str, Any]:
+    """What a code table is, for JSON."""
+    c = table.compression
+    return {
+        "version": __version__,
+        "transactions": table.transactions,
+        "items": len(table.vocabulary),
+        "L_percent": c.L_percent,
+        "L_data_percent": c.L_data_percent,
+        "bits_total": c.after.total,
+        "bits_data": c.after.data,
+        "bits_model": c.after.model,
+        "bits_total_before": c.before.total,
+        "bits_data_before": c.before.data,
+        "bits_model_before": c.before.model,
+        "itemsets": len(table),
+        "min_count": table.min_count,
+        "other": table.other,
+        "top": [
+            {
+                "items": list(e.labels),
+                "usage": e.usage,
+                "support": e.support,
+                "code_length": e.code_length,
+                "bits_saved": e.bits_saved,
+            }
+            for e in table.top(top)
+        ],
+    }
+
+
+def print_code_table(
+    table: CodeTable,
+    top: int,
+    name: str,
+    more: Iterable[tuple[str, str]] = (),
+    *,
+    between: Iterable[RenderableType] = (),
+) -> None:
+    """Show the itemsets that save most and a summary, which `more` may add lines to; other tables go between them."""
+    if (names := brief(table.vocabulary)) != table.vocabulary:
+        more = [*more, ("items", "known here by their ids; the tables of the members have the names")]
+        table = replace(table, vocabulary=names)
+    c = table.compression
+    digits = 0 if c.before.total >= MANY_BITS else 1
+    rows = [
+        (number(e.bits_saved, digits), f"{e.usage:,}", f"{e.support:,}", shown_items(e.labels)) for e in table.top(top)
+    ]
+    parts: list[RenderableType] = []
+    if rows:
+        parts.append(grid(("bits saved", "usage", "support", "items"), rows, right=3))
+    shown = f", {len(rows):,} shown" if len(rows) < len(table) else ""
+
+    total, data, model = (
+        f"{number(before, digits)} → {number(after, digits)}"
+        for before, after in (
+            (c.before.total, c.after.total),
+            (c.before.data, c.after.data),
+            (c.before.model, c.after.model),
+        )
+    )
+    facts = [
+        ("data", f"{name}: {count(table.transactions, 'transaction')}, {count(len(table.vocabulary), 'item')}"),
+        ("found", f"{count(len(table), 'itemset')}{shown}"),
+        ("L%", f"{c.L_percent:.2f} total, {c.L_data_percent:.2f} data alone"),
+        ("bits", f"{total} (data {data}, model {model})"),
+        *([("merged", _merged(table))] if table.min_count > 1 or table.other else []),
+        *more,
+    ]
+    print_rich(*parts, *between, summary(facts))
+
+
+def _merged(table: CodeTable) -> str:
+    told = [f"no count below {table.min_count:,} is shown"] if table.min_count > 1 else []
+    if table.other:
+        told.append(f"{count(table.other, 'occurrence')} of items that may not be shown are merged")
+    return "; ".join(told)
+
+
+def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int, left: int = 0) -> Table:
+    """A table whose columns from `left` to `right` are numbers, and whose last one takes what room there is."""
+    from rich import box
+    from rich.table import Table
+
+    lines, gap = (box.SIMPLE_HEAD, 1) if is_terminal(sys.stdout) else (None, 2)  # the lines take a column themselves
+    table = Table(box=lines, show_edge=False, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    for place, title in enumerate(header):
+        last = place == len(header) - 1
+        table.add_column(title, justify="right" if left <= place < right else "left", no_wrap=not last, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def summary(facts: Iterable[tuple[str, str]]) -> Table:
+    """Names and what there is to say of each."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, fact in facts:
+        table.add_row(name, printable(fact))
+    return table

@@ -1,0 +1,246 @@
+"""What is shown on stderr while something runs: live on a terminal, a line now and then elsewhere, or nothing.
+
+report = reporter(quiet=False)
+with report.stage("reading mushroom"):
+    ...
+with report.mining("mushroom", stop) as on_progress:
+    mine(database, stop=stop, on_progress=on_progress)
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections import deque
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+from fedslim.cli.console.stream import is_terminal, say, stderr_console
+from fedslim.cli.console.text import count, duration, number, shown_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import Console, RenderableType
+
+    from fedslim.mdl.driver import Progress, Stop
+
+    OnProgress = Callable[..., None]  # the progress, and phrases beside it, if any
+
+WORTH_TELLING = 1.5
+"""Seconds that something must last before a line is written about it where lines stay."""
+
+FIRST_LINE, SHORTEST_PAUSE, MAX_PAUSE = 5.0, 10.0, 600.0
+"""When the first line about mining is written, and the bounds of the pauses after it, in seconds."""
+
+RATE_SPAN = 10.0
+"""The seconds over which the rate is taken: it falls as the table grows, and the present one matters."""
+
+MANY_A_SECOND = 10
+
+HINT = "Ctrl-C for the best so far"
+STOPPING = "stopping with the best so far; Ctrl-C again to give it up"
+
+
+class Reporter(Protocol):
+    """Shows progress."""
+
+    def stage(self, doing: str) -> AbstractContextManager[None]:
+        """While the block runs, say what it does."""
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """The same, however long the block takes; where lines stay, only if it is worth one."""
+
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
+        """While the block runs, show how mining goes; gives the function to call with it."""
+
+
+def reporter(*, quiet: bool) -> Reporter:
+    """The reporter that fits stderr."""
+    if quiet:
+        return Silent()
+    if not is_terminal(sys.stderr):
+        return Plain()
+    console = stderr_console()
+    return Plain() if console.is_dumb_terminal else Lively(console)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def stage(self, doing: str) -> AbstractContextManager[None]:
+        """Say nothing."""
+        del doing
+        return nullcontext()
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """Say nothing."""
+        del doing, worth_a_line
+        return nullcontext()
+
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
+        """Show nothing."""
+        del name, stop, doing
+        return nullcontext()
+
+
+class Plain:
+    """Writes few lines, for log files."""
+
+    @contextmanager
+    def stage(self, doing: str) -> Iterator[None]:
+        """Say what is done, if it takes long."""
+        timer = threading.Timer(WORTH_TELLING, say, [f"fedslim: {doing}"])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """Say what is done, or nothing."""
+        if worth_a_line:
+            say(f"fedslim: {doing}")
+        return nullcontext()
+
+    @contextmanager
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
+        """Write a line at growing intervals, so that a long run does not fill a log."""
+        del stop
+        facts, due = ProgressFacts(), FIRST_LINE
+
+        def on_progress(progress: Progress, aside: Sequence[str] = ()) -> None:
+            nonlocal due
+            facts.learn(progress, aside)
+            if progress.seconds >= due:
+                due = progress.seconds + min(max(SHORTEST_PAUSE, progress.seconds / 2), MAX_PAUSE)
+                told = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.aside, *facts.outlook()]
+                say(f"fedslim: {doing} {shown_label(name)}: {', '.join(told)}")
+
+        yield on_progress
+
+
+class Lively:
+    """Keeps a few lines up to date on a terminal, and takes them away at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def stage(self, doing: str) -> AbstractContextManager[None]:
+        """Show what is done, with something that turns."""
+        from rich.text import Text
+
+        return _entered(self._console.status(Text(doing)))
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+        """Show what is done: it goes away by itself."""
+        del worth_a_line
+        return self.stage(doing)
+
+    @contextmanager
+    def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
+        """Show the run live."""
+        from rich.live import Live
+
+        view = ProgressView(f"{doing} {shown_label(name)}", stop)
+        with Live(
+            view,
+            console=self._console,
+            transient=True,
+            refresh_per_second=8,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ):
+            yield view.facts.learn
+
+
+@contextmanager
+def _entered(shown: AbstractContextManager[object]) -> Iterator[None]:
+    with shown:
+        yield
+
+
+class ProgressView:
+    """The lines that a terminal shows while mining; drawn by rich's thread, fed by the search."""
+
+    def __init__(self, doing: str, stop: Stop) -> None:
+        from rich.spinner import Spinner
+
+        self.facts = ProgressFacts()
+        self._doing = doing
+        self._stop = stop
+        self._spinner = Spinner("dots", style="green")
+
+    def __rich__(self) -> RenderableType:
+        """The lines as of now: time passes between two reports of the search as well."""
+        from rich.console import Group
+        from rich.text import Text
+
+        head = [self._doing, duration(self._stop.seconds), *self.facts.policy()]
+        self._spinner.update(text=Text(" · ".join(head)))
+        hint = Text(STOPPING, style="yellow") if self._stop.asked else Text(HINT, style="dim")
+        lines = [Text(" · ".join(part)) for part in self.facts.lines()]
+        return Group(self._spinner, *(_indented(line) for line in (*lines, hint)))
+
+
+def _indented(line: RenderableType) -> RenderableType:
+    from rich.padding import Padding
+
+    # Lines end where their words end: were they filled up, the ^C that terminals echo would go to a line of its
+    # own, and rich would then take away one line too few.
+    return Padding(line, (0, 0, 0, 2), expand=False)
+
+
+class ProgressFacts:
+    """What is known of a run, as phrases."""
+
+    def __init__(self) -> None:
+        self.aside: Sequence[str] = ()
+        self._last: Progress | None = None
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def learn(self, progress: Progress, aside: Sequence[str] = ()) -> None:
+        """Take in a report, and phrases that go beside it."""
+        self.aside = aside
+        if self._last is not None and self._last.policy != progress.policy:
+            self._recent.clear()  # each policy begins with an empty table
+        self._recent.append((progress.seconds, progress.accepted))
+        while self._recent[0][0] < progress.seconds - RATE_SPAN:
+            self._recent.popleft()
+        self._last = progress
+
+    def policy(self) -> list[str]:
+        """Which policy of several is at work."""
+        now = self._last
+        return [f"policy {now.policy} of {now.policies}"] if now is not None and now.policies > 1 else []
+
+    def found(self) -> list[str]:
+        """What has been found up to now, and how fast."""
+        now = self._last
+        if now is None:
+            return []
+        rate = self._rate()
+        return [
+            count(now.itemsets, "itemset"),
+            *([f"{number(rate, 0 if rate >= MANY_A_SECOND else 1)} a second"] if rate else []),
+            f"{count(now.candidates, 'candidate')} tried",
+            f"L% {now.percent:.2f}",
+        ]
+
+    def outlook(self) -> list[str]:
+        """What there still is to win, and about how long it will take."""
+        now = self._last
+        if now is None:
+            return []
+        best = [f"best candidate now {number(now.best_gain, 1)} bits"] if math.isfinite(now.best_gain) else []
+        return best if now.remaining is None else [*best, f"about {duration(max(now.remaining, 1.0))} to go"]
+
+    def lines(self) -> list[Sequence[str]]:
+        """What is shown below the name, line by line."""
+        return [line for line in (self.found(), self.aside, self.outlook()) if line]
+
+    def _rate(self) -> float:
+        (start, before), (end, after) = self._recent[0], self._recent[-1]
+        return (after - before) / (end - start) if end > start else 0.0

@@ -1,0 +1,101 @@
+"""What commands that mine have in common: reading, compiling, the clock and Ctrl-C."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from fedslim.cli.console.interrupts import interrupts_kept
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import shown_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedslim.cli.console.options import Reading
+    from fedslim.cli.console.progress import Reporter
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.mining import Mined
+
+ENDINGS = {
+    "converged": "converged",
+    "out of time": "out of time",
+    "out of rounds": "out of rounds",
+    "interrupted": "stopped by Ctrl-C",
+    "member lost": "a site was lost",
+}
+"""How a run ended, for people."""
+
+PREPARING = "preparing the engine"
+FIRST_USE = f"{PREPARING}, once for this installation (10 to 20 s)"
+NOT_KEPT = (
+    f"{PREPARING} (10 to 20 s, each time: there is no place to keep it); "
+    "set NUMBA_CACHE_DIR to a folder that you may write to"
+)
+
+PAIR = 2
+
+
+def prepared(reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None) -> TransactionDatabase:
+    """The data read and the kernels compiled: all that takes time before mining, or before what `prepare` is for."""
+    with report.stage(f"reading {shown_label(reading.source)}"):
+        database = reading.load()
+    if hint := _looks_long(reading, database):
+        say(hint)
+    compiled(report, prepare or _engine)
+    return database
+
+
+def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
+    """A hint where a table of two columns was taken for one transaction a row: it may have one pair a row."""
+    columns = {label.partition("=")[0] for label in database.vocabulary if "=" in label}
+    named = reading.transaction_column is not None or reading.item_column is not None
+    if named or len(columns) != PAIR or any("=" not in label for label in database.vocabulary):
+        return None
+    one, other = sorted(columns)
+    how = f"--transaction-column and --item-column ({shown_label(one)}, {shown_label(other)})"
+    return (
+        f"fedslim: {shown_label(reading.source)} was read with each row as a transaction; if each row is a transaction "
+        f"and one of its items, say so with {how}"
+    )
+
+
+def compiled(report: Reporter, prepare: Callable[[], None]) -> None:
+    """Compile kernels, and say so where there are any to compile: a busy machine is no reason to.
+
+    Where others were compiled before, whoever sits at a terminal sees it, and nobody is told again.
+    """
+    from fedslim._jit import at_first_compilation, kernels_are_kept
+
+    with ExitStack() as shown:
+
+        def tell(first: bool) -> None:
+            told = FIRST_USE if kernels_are_kept() else NOT_KEPT
+            shown.enter_context(report.step(told if first else PREPARING, worth_a_line=first))
+
+        with interrupts_kept(), at_first_compilation(tell):
+            prepare()
+
+
+def _engine() -> None:
+    from fedslim.mdl.mining import prepare
+
+    prepare()
+
+
+def mined_with_progress(
+    database: TransactionDatabase,
+    name: str,
+    report: Reporter,
+    *,
+    max_time: float | None = None,
+    doing: str = "mining",
+    **how: Any,
+) -> Mined:
+    """Mine with the clock and Ctrl-C in view."""
+    from fedslim.mdl.driver import Stop, stopping_on_interrupt
+    from fedslim.mdl.mining import mine
+
+    stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
+    with stopping_on_interrupt(stop), report.mining(name, stop, doing) as on_progress:
+        return mine(database, stop=stop, on_progress=on_progress, **how)

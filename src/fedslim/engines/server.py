@@ -1,0 +1,161 @@
+"""A run at an engine's server, from the federation's file to what is left in a folder.
+
+    serving = Serving(file, folder, tell=log)
+    served = serving.serve(call)                  # raises what ended it early, once the best so far is saved
+
+While it runs, `status.json` says how far it is and `best.json` has the best table so far; a file called `stop` ends it
+after its round. At the end there are codetable.json and run.json, as `fedslim server` leaves them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fedslim.data.atomic import make_folder_for
+from fedslim.engines.exchange import Exchange
+from fedslim.errors import FedslimError, RunError
+from fedslim.federated.accounting import Account, save_served, served_by, table_at_server, write_record
+from fedslim.federated.simulation import prepare
+from fedslim.mdl.driver import Stop
+from fedslim.network.in_process import RoundPassed
+from fedslim.network.status import of_session
+from fedslim.protocol.server import ServerSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from fedslim.engines.exchange import Collected
+    from fedslim.federated.accounting import Served
+    from fedslim.network.in_process import Trace
+    from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.roster import KeyCheck
+    from fedslim.settings.federation_file import FederationFile
+
+AGAIN = "fedslim nvflare export FEDERATION.toml --out JOB, and submit that"
+STATUS, BEST, STOP = "status.json", "best.json", "stop"
+STATUS_EVERY, SAY_EVERY = 0.5, 5.0
+"""Seconds between two records of how far the run is, and between two lines and tables of it."""
+
+
+class Serving:
+    """Serves one run of a federation over the calls of an engine."""
+
+    def __init__(
+        self, file: FederationFile, folder: Path, *, tell: Callable[[str], None], keys: KeyCheck | None = None
+    ) -> None:
+        self._file, self._folder, self._tell = file, folder, tell
+        self._stop = Stop()
+        self._session = ServerSession(
+            file.federation.members,
+            file.settings(),
+            run=os.urandom(16),
+            max_time=file.limits.max_time,
+            keys=keys,
+            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
+        )
+        self._account = Account(self._session)
+        self._first: float | None = None  # when the first round ended
+        self._last = 0.0
+        self._next_status = self._next_line = 0.0
+
+    def stop(self) -> None:
+        """End the run before the next round, with the best so far; from any thread."""
+        self._stop.ask()
+
+    def status(self) -> dict[str, Any]:
+        """How the run is: what an admin may know."""
+        session, said = self._session, self._account.communication
+        search = None if session.variant is None else session.variant.search
+        return {
+            **of_session(session),
+            "rounds": said.rounds,  # that have ended, as the log counts them
+            "members": {name: session.state_of(name).value for name in session.members},
+            "accepted": 0 if search is None else search.tally.accepted,
+            "candidates": 0 if search is None else search.tally.candidates,
+            "bytes_up": said.bytes_up,
+            "bytes_down": said.bytes_down,
+            "seconds": self._account.seconds,
+            "reason": None,
+        }
+
+    def serve(self, call: Callable[[Mapping[str, bytes], float], Collected]) -> Served:
+        """Serve until the run is over, and save what it came to.
+
+        Raises:
+            RunError: It ended early, because of a member or because it was broken off. The best so far is saved.
+        """
+        make_folder_for(self._folder / STATUS)
+        waits = self._file.timeouts
+        prepare(self._file.federation.variant)
+        exchange = Exchange(
+            self._session,
+            call,
+            answer=waits.answer,
+            grace=waits.grace,
+            trace=self._trace,
+            tell=self._tell,
+            stopping=self._stopping,
+        )
+        self._tell(f"waiting for {', '.join(self._session.members)}")
+        try:
+            outcome, lost = exchange.run(), None
+        except RunError as error:
+            best = self._session.best()
+            if best is None:
+                self._write_status(str(error))
+                raise
+            outcome, lost = best, error
+        served = self._save(outcome, lost, tuple(sorted(exchange.untold)))
+        if lost is not None:
+            raise lost
+        return served
+
+    def _save(self, outcome: Outcome, lost: RunError | None, untold: tuple[str, ...]) -> Served:
+        served = served_by(self._session, outcome, self._account, lost, untold)
+        running = self._last - self._first if self._first is not None else 0.0
+        more = {"seconds_in_rounds": running, **{f"tally_{name}": n for name, n in asdict(outcome.tally).items()}}
+        save_served(served, self._file, self._folder, more, command=AGAIN)
+        (self._folder / BEST).unlink(missing_ok=True)
+        self._write_status(None if lost is None else str(lost))
+        self._tell(
+            f"{outcome.ending}: {len(served.table)} itemsets, L% {served.table.compression.L_percent:.2f}, "
+            f"{served.communication.rounds} rounds, {served.communication.bytes_total} bytes; saved in {self._folder}"
+        )
+        return served
+
+    # -- while it runs ------------------------------------------------------------------------------------------
+
+    def _stopping(self) -> bool:
+        return self._stop.asked or (self._folder / STOP).exists()
+
+    def _trace(self, event: Trace) -> None:
+        self._account(event)
+        if isinstance(event, RoundPassed):
+            self._last = time.monotonic()
+            if self._first is None:
+                self._first = self._last
+            if self._last >= self._next_status:
+                self._report()
+
+    def _report(self) -> None:
+        self._next_status = self._last + STATUS_EVERY
+        try:
+            self._write_status(None)
+            best = self._session.best() if self._last >= self._next_line else None
+            if best is not None:
+                self._next_line = self._last + SAY_EVERY
+                table_at_server(self._session, best).save(self._folder / BEST, private=True)
+                status = self.status()
+                self._tell(
+                    f"round {status['rounds']}: {status['itemsets']} itemsets, L% {status['L_percent']:.2f}, "
+                    f"{status['bytes_up'] + status['bytes_down']} bytes"
+                )
+        except FedslimError as error:
+            self._tell(f"how far the run is cannot be written down: {error}")  # which is no reason to end it
+
+    def _write_status(self, reason: str | None) -> None:
+        write_record(self.status() | {"reason": reason}, self._folder / STATUS)

@@ -1,0 +1,389 @@
+"""A federation on a network, from its file to its results: the server's run, and a member's.
+
+    outcome = await DeployedServer(file, identity, out).run()
+    received = await DeployedMember(file, identity, name, site).run()
+
+What was reached survives a kill: both keep a journal in their folder, and go on where it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from logging import WARNING
+from typing import TYPE_CHECKING
+
+from fedslim import __version__
+from fedslim.errors import JournalError, RunError
+from fedslim.federated.accounting import Account, served_by
+from fedslim.network.journal import Journal, check_folder
+from fedslim.network.journal_records import (
+    NOTHING,
+    Figures,
+    endings_in,
+    furthest_in,
+    heard_in,
+    last_epoch,
+    retreats_in,
+    rounds_of,
+    told,
+)
+from fedslim.network.member import NetworkMember
+from fedslim.network.server import NetworkServer, Patience
+from fedslim.network.status import ASKING, TAKING_PART, watched
+from fedslim.protocol import messages as m
+from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.server import ServerSession
+from fedslim.trust import RevocationWatch, Statement, client_context, peer_name, server_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.data.vocabulary import ItemSecret, Vocabulary
+    from fedslim.federated.accounting import Served
+    from fedslim.network.journal import Reopened
+    from fedslim.network.telling import Tell
+    from fedslim.protocol.events import Received
+    from fedslim.protocol.framing import Frame
+    from fedslim.safeguards.audit import AuditLog
+    from fedslim.safeguards.guard import Guard
+    from fedslim.settings.federation_file import FederationFile
+    from fedslim.trust import Identity, TrustStore
+
+SAY_EVERY = 5.0
+"""Seconds between two lines about how far the run is."""
+
+MIN_FAREWELL = 5.0
+"""Seconds after the end that members have at least to say that they have heard of it, however short the grace is."""
+SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
+
+
+def patience(file: FederationFile) -> Patience:
+    """How long everybody waits, as the federation's file says."""
+    waits = file.timeouts
+    return Patience(
+        answer=waits.answer,
+        grace=waits.grace,
+        farewell=max(waits.grace, MIN_FAREWELL),
+        connect=waits.connect,
+        keepalive=waits.keepalive,
+    )
+
+
+# -- the server -----------------------------------------------------------------------------------------------------
+
+
+class DeployedServer:
+    """Serves one run of a federation."""
+
+    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Tell) -> None:
+        self._file, self._identity, self._out, self._tell = file, identity, out, tell
+        self.run_id = ""
+        self.session: ServerSession | None = None
+        self.network: NetworkServer | None = None
+        self.account: Account | None = None
+
+    @property
+    def journal(self) -> Path:
+        """Where the journal is, while there is one."""
+        return self._out / SERVER_JOURNAL
+
+    async def run(
+        self,
+        *,
+        resume: bool = False,
+        host: str | None = None,
+        port: int | None = None,
+        on_round: Callable[[], None] | None = None,
+    ) -> Served:
+        """Serve until the run is over.
+
+        Raises:
+            RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
+            JournalError: There is a journal that is not this run's, or that cannot be continued.
+        """
+        path = self.journal
+        check_folder(path)
+        reopened = self._reopened() if resume else None
+        if reopened is None and path.exists():
+            msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
+            raise JournalError(msg)
+        journal, header, records, _ = reopened or (None, {}, [], 0)
+        run = bytes.fromhex(header["run"]) if header else os.urandom(16)
+        file = self._file
+        context = server_context(self._identity, now=datetime.now(UTC))
+        context.set_alpn_protocols([TAKING_PART, ASKING])
+        listed = RevocationWatch(self._identity, context, tell=self._tell)
+        self.run_id = run.hex()
+        self.session = session = ServerSession(
+            file.federation.members,
+            file.settings(),
+            run=run,
+            max_time=file.limits.max_time,
+            keys=KeyTrust(file, lambda: listed.trust),
+            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
+            history=lambda: rounds_of(Journal.read(path, key=self._key), str(path)),
+        )
+        self.account = account = Account(session, on_round)
+        so_far, heard = NOTHING, set[str]()
+        if journal is not None:
+            rounds = rounds_of(records, str(path))
+            session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
+            elapsed = rounds[-1].elapsed if rounds else 0.0
+            session.replay(
+                rounds,
+                int(header["items"]),
+                time.monotonic() - elapsed,
+                account.passed_before,
+                epoch=last_epoch(records, str(path)),
+                furthest=furthest_in(records, str(path)),
+                endings=endings_in(records, str(path)),
+                retreats=retreats_in(records, str(path)),
+            )
+            self._tell(f"resumed after {len(rounds)} rounds")
+            so_far = rounds[-1].figures if rounds else NOTHING
+            heard = heard_in(records, str(path))
+            account.carry_over(so_far.seconds, so_far.traffic)
+        so_far = Figures(account.seconds, so_far.traffic)
+        self.network = NetworkServer(
+            session,
+            context,
+            peer_name,
+            patience=patience(file),
+            journal=journal,
+            begin_journal=self._begin_journal(run, path),
+            trace=account,
+            tell=self._tell,
+            so_far=so_far,
+            heard=heard,
+            listed=listed,
+        )
+        lost: RunError | None = None
+        try:
+            async with watched(file.metrics.host, file.metrics.port, self.network.status):
+                outcome = await self.network.run(
+                    file.server.host if host is None else host, file.server.port if port is None else port
+                )
+        except RunError as error:
+            best = session.best()
+            if best is None or not self.network.listening.is_set():
+                raise
+            outcome, lost = best, error
+        finally:
+            self.network.close_journal()
+        return served_by(session, outcome, account, lost, self.network.untold())
+
+    def forget(self) -> None:
+        """Remove the journal: for when the results are saved."""
+        self.journal.unlink(missing_ok=True)
+
+    @property
+    def _key(self) -> bytes:
+        return self._identity.derived_key(SERVER_JOURNAL)
+
+    def _reopened(self) -> Reopened | None:
+        """The journal to go on with; None if there is none, and the run is a new one."""
+        path = self.journal
+        found = _reopened(path, self._key, self._tell)
+        if found is None:
+            self._tell(f"{path}: there is no journal to resume; this is a new run")
+            return None
+        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
+        for name, value in wanted.items():
+            if found.header.get(name) != value:
+                found.journal.close()
+                msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
+                raise JournalError(msg)
+        return found
+
+    def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
+        def begin(n_items: int) -> Journal:
+            header = {"run": run.hex(), "items": n_items, "version": __version__, "protocol": m.PROTOCOL}
+            session = self.session
+            assert session is not None  # noqa: S101  # it has just said that it began
+            items = session.gathering
+            named = {"ids": b"".join(items.ids).hex(), "labels": list(items.labels)}
+            header |= named | {"digest": self._file.digest().hex()}
+            return Journal.create(path, header, key=self._key)
+
+        return begin
+
+
+def _reopened(path: Path, key: bytes, tell: Tell) -> Reopened | None:
+    """The journal at a path, if there is one; what is missing in it is told."""
+    if not path.exists():
+        return None
+    found = Journal.reopen(path, key=key)
+    if found is None:
+        tell(f"{path}: this journal was damaged from the beginning, and is {path.name}.old now", WARNING)
+    elif found.cut:
+        lost = f"{path}: its last {found.cut} bytes were damaged and were cut off"
+        tell(f"{lost}; everybody goes back to where it ends", WARNING)
+    return found
+
+
+# -- a member -------------------------------------------------------------------------------------------------------
+
+
+class KeyTrust:
+    """Checks members' agreement keys, for one federation as its file has it: at the server, and at each member."""
+
+    def __init__(self, file: FederationFile, trust: Callable[[], TrustStore]) -> None:
+        self._trust = trust  # as it is now: its revocation list may be replaced
+        self._members = file.federation.members
+        # Whoever has another file speaks of another federation: nobody believes its keys.
+        self._federation = bytes.fromhex(file.federation.id) + file.digest()
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.agreement_key(self._federation, name, key), certificate, signature)
+
+    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.roster(self._federation, name, digest), certificate, signature)
+
+    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
+        self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+
+
+class MemberTrust(KeyTrust):
+    """The same at a member, which signs as well."""
+
+    def __init__(self, file: FederationFile, identity: Identity) -> None:
+        super().__init__(file, lambda: identity.trust)
+        self._identity = identity
+
+    @property
+    def certificate(self) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.certificate_der
+
+    def sign(self, key: bytes) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
+
+    def sign_roster(self, digest: bytes) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.sign(Statement.roster(self._federation, self._identity.name, digest))
+
+
+class DeployedMember:
+    """Takes part in one run of a federation."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # what a member brings
+        self,
+        file: FederationFile,
+        identity: Identity,
+        database: TransactionDatabase,
+        secret: ItemSecret,
+        vocabulary: Vocabulary | None,
+        out: Path,
+        *,
+        audit: AuditLog | None,
+        tell: Tell,
+        guard: Guard | None = None,  # without it (in tests) nothing is remembered of earlier runs
+    ) -> None:
+        self._file, self._identity, self._out, self._tell, self._audit = file, identity, out, tell, audit
+        self._guard = guard
+        file.check_member(identity.name)
+        file.check_items(secret, vocabulary)
+        if guard is not None:
+            guard.admit(database)
+        self._site = MemberInput(
+            database, file.federation.members, file.settings(), secret, vocabulary, trust=MemberTrust(file, identity)
+        )
+        self.session = MemberSession(identity.name, self._site)
+
+    async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
+        """Take part until the run is over.
+
+        Raises:
+            RunError: The server stayed away, or asked for what this site does not give.
+            LedgerError: The first answer must not leave.
+        """
+        journal = self._journal()
+        file = self._file
+        host, port = host or file.server.host, port or file.server.port
+        context = client_context(self._identity, now=datetime.now(UTC))
+        context.set_alpn_protocols([TAKING_PART])
+        client = NetworkMember(
+            self.session,
+            context,
+            entropy=os.urandom,
+            patience=patience(file),
+            journal=journal,
+            leaving=self._recorder(f"{host}:{port}"),
+            refusing=None if self._guard is None else self._guard.refused,
+            tell=self._tell,
+        )
+        try:
+            if self._guard is not None and self.session.received is None:
+                await self._guard.waited()
+            received = await client.run(host, port)
+        finally:
+            journal.close()
+            if not self.session.has_answered:
+                self.forget()  # nothing was answered: there is nothing to go on with
+        path = self._out / MEMBER_JOURNAL
+        ended_by_server = received.ending.startswith("ended by the server")
+        if self._guard is not None:
+            if received.table is not None and self.session.has_answered:
+                self._guard.finished()
+            elif client.refused or not ended_by_server or not self.session.has_answered:
+                self._guard.refused()  # otherwise it can be resumed, and no other run can take its place
+        if not ended_by_server:
+            return received
+        msg = f"{received.ending}. If the server resumes the run, so does this client by the same command"
+        if client.refused:
+            # The server is in another run, or does not want us: next time we come as if for the first time.
+            if path.exists():
+                path.replace(path.with_name(path.name + ".old"))
+            msg = received.ending
+        raise RunError(msg)
+
+    def forget(self) -> None:
+        """Remove the journal: for when the results are saved."""
+        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
+
+    def _journal(self) -> Journal:
+        """The journal of a run that this member was killed in, or a new one."""
+        path = self._out / MEMBER_JOURNAL
+        digest = self._file.digest().hex()
+        key = self._identity.derived_key(MEMBER_JOURNAL)
+        reopened = _reopened(path, key, self._tell)
+        if reopened is None:
+            return Journal.create(
+                path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
+            )
+        journal, header, records, _ = reopened
+        found = header.get("digest"), header.get("member"), header.get("protocol")
+        if found != (digest, self.session.name, m.PROTOCOL):
+            journal.close()
+            msg = f"{path}: the journal is of another federation, member or version; move it away"
+            raise JournalError(msg)
+        if records:
+            self._tell(f"coming back: {len(records)} messages of the run are played again")
+        self.session.replay(told(records, str(path)))
+        if self.session.received is not None:
+            self._tell("the run had ended; the server is not needed any more")
+        return journal
+
+    def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
+        last, sent = time.monotonic(), 0
+
+        def record(message: m.FromMember, frame: Frame) -> None:
+            nonlocal last, sent
+            if self._guard is not None and self.session.has_answered:
+                self._guard.answering(self.session.run)
+            sent += len(frame.data)
+            if time.monotonic() - last > SAY_EVERY:
+                last = time.monotonic()
+                self._tell(f"{self.session.position} rounds answered, {sent / 1e6:.1f} MB sent")
+            if self._audit is not None:
+                run = self.session.run or None
+                self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer)
+
+        return record

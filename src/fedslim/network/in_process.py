@@ -1,0 +1,123 @@
+"""A whole federation in one process, message for message and byte for byte as on a network.
+
+    federation = MemoryFederation({"a": db_a, "b": db_b}, settings, …)
+    outcome = federation.run()
+
+Every message is made into a frame and read back from its bytes on the other side, by the limits that hold on a network.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from fedslim.errors import FedslimError, RunError
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
+from fedslim.protocol.member import MemberSession, farewell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fedslim.protocol.events import ServerOutput
+    from fedslim.protocol.member import MemberInput
+    from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.server import ServerSession
+
+
+class FrameSent(NamedTuple):
+    """Trace: a frame crossed the line; `sent` and `plain` are its bytes after and before compression."""
+
+    kind: str
+    direction: Literal["up", "down"]
+    member: str
+    sent: int
+    plain: int
+    data: bytes
+
+
+class RoundPassed(NamedTuple):
+    """Trace: everybody who was asked has answered."""
+
+    number: int
+    kind: str
+
+
+Trace = FrameSent | RoundPassed
+
+
+class MemoryFederation:
+    """A server session and the sessions of all its members, joined by queues."""
+
+    def __init__(
+        self,
+        server: ServerSession,
+        sites: Mapping[str, MemberInput],
+        *,
+        entropy: Callable[[int], bytes],
+        trace: Callable[[Trace], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.server = server
+        self.clients = {name: MemberSession(name, site) for name, site in sites.items()}
+        self._entropy = entropy
+        self._trace = trace
+        self._clock = clock
+        self._failed: Failed | None = None
+        self._outcome: Outcome | None = None
+        self._inbox: deque[tuple[str, bytes]] = deque()
+
+    def run(self, between: Callable[[], None] | None = None) -> Outcome:
+        """Run to the end; `between` is called after every round.
+
+        Raises:
+            RunError: A member could not go on.
+        """
+        for name, client in self.clients.items():
+            self._up(name, client.join(self._entropy(32)))
+        while self._inbox:
+            name, data = self._inbox.popleft()
+            message = framing.from_member(data[framing.PREFIX_BYTES :])
+            for output in self.server.receive(name, message, self._clock()):
+                self._act(output)
+                if between is not None and isinstance(output, RoundEnded):
+                    between()
+        if self._outcome is None:
+            reason = self._failed.reason if self._failed else f"nothing came from {self.server.waiting_for()}"
+            raise RunError(reason)
+        return self._outcome
+
+    def _act(self, output: ServerOutput) -> None:
+        match output:
+            case Send(to, message):
+                frame = framing.to_bytes(message)
+                kind = type(message).__name__
+                for name in to:
+                    if self._trace is not None:
+                        self._trace(FrameSent(kind, "down", name, len(frame.data), frame.plain, frame.data))
+                    self._deliver(name, frame.data)
+            case RoundEnded(number, kind):
+                if self._trace is not None:
+                    self._trace(RoundPassed(number, kind))
+            case Failed():
+                self._failed = output
+            case Ended(outcome):
+                self._outcome = outcome
+
+    def _deliver(self, name: str, data: bytes) -> None:
+        client = self.clients[name]
+        try:
+            reply = client.receive(framing.from_server(data[framing.PREFIX_BYTES :]))
+        except FedslimError as error:
+            self._up(name, farewell(error))
+            raise
+        if reply is not None:
+            self._up(name, reply)
+
+    def _up(self, name: str, message: m.FromMember) -> None:
+        frame = framing.to_bytes(message)
+        if self._trace is not None:
+            self._trace(FrameSent(type(message).__name__, "up", name, len(frame.data), frame.plain, frame.data))
+        self._inbox.append((name, frame.data))

@@ -1,0 +1,172 @@
+"""A client on a network: it keeps a line to the server, moves frames between it and a session, and keeps the journal.
+
+A line that breaks is made again, with ever longer pauses, for as long as the client is patient. What the server says is
+written to the journal before the answer leaves, and what leaves the site is recorded before it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from logging import WARNING
+from typing import TYPE_CHECKING
+
+from fedslim.errors import (
+    FedslimError,
+    LineError,
+    RunError,
+    WriteError,
+)
+from fedslim.network.connection import Connection, connect, is_refusal, unreached_because
+from fedslim.network.journal_records import told_record
+from fedslim.network.server import Patience
+from fedslim.network.telling import tell_nobody
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
+from fedslim.protocol.member import farewell
+from fedslim.trust import explained
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from fedslim.network.journal import Journal
+    from fedslim.network.telling import Tell
+    from fedslim.protocol.events import Received
+    from fedslim.protocol.member import MemberSession
+
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
+
+QUICK = 0.005
+"""Seconds. Whoever answered the last question within them answers the next one without a thread, which costs more."""
+
+
+class NetworkMember:
+    """Runs a client's session over TLS."""
+
+    def __init__(  # noqa: PLR0913  # what a client is made of
+        self,
+        session: MemberSession,
+        context: ssl.SSLContext,
+        *,
+        entropy: Callable[[int], bytes],
+        patience: Patience | None = None,
+        journal: Journal | None = None,
+        leaving: Callable[[m.FromMember, framing.Frame], None] | None = None,
+        refusing: Callable[[], None] | None = None,
+        tell: Tell = tell_nobody,
+    ) -> None:
+        self.session = session
+        self._context = context
+        self._entropy = entropy
+        self._patience = patience or Patience()
+        self._journal = journal
+        self._leaving = leaving or (lambda _message, _frame: None)
+        self._refusing = refusing or (lambda: None)
+        self._tell = tell
+        self._took = QUICK  # seconds that the last question took
+        self._heard = False  # whether the server has said anything on this line
+        self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
+
+    async def run(self, host: str, port: int) -> Received:
+        """Take part until the run is over.
+
+        Raises:
+            RunError: The server stayed away, or asked for what this site does not give.
+        """
+        pause, since = FIRST_PAUSE, time.monotonic()
+        reached = True  # as far as anybody was told
+        while self.session.received is None:
+            try:
+                async with asyncio.timeout(self._patience.connect):
+                    reader, writer = await connect(host, port, self._context)
+            except (OSError, TimeoutError) as error:
+                if is_refusal(error):
+                    # Waiting does not make a certificate better.
+                    raise explained(error, f"the server at {host}:{port}") from error
+                if time.monotonic() - since > self._patience.grace:
+                    msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
+                    raise RunError(msg) from error
+                if reached:
+                    told = f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s"
+                    self._tell(told, WARNING)
+                    reached = False
+                # Not all at the same time: the server may have to take many back.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
+                pause = min(2 * pause, MAX_PAUSE)
+                continue
+            connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
+            reached, self._heard = True, False
+            self._tell(f"connected to {host}:{port}")
+            try:
+                await self._converse(connection)
+            except LineError as error:
+                self._tell(f"disconnected from the server: {error}", WARNING)
+            finally:
+                await connection.close()
+            if self._heard:
+                pause, since = FIRST_PAUSE, time.monotonic()
+            if self.session.received is None:
+                if time.monotonic() - since > self._patience.grace:
+                    msg = (
+                        f"the server at {host}:{port} closes the line again and again; it may not take this member's "
+                        "certificate: ask whoever runs it whether it was revoked, or has ended"
+                    )
+                    raise RunError(msg)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+                pause = min(2 * pause, MAX_PAUSE)
+        return self.session.received
+
+    async def _converse(self, connection: Connection) -> None:
+        """Talk until the line breaks or the run is over."""
+        await self._send(connection, self.session.join(self._entropy(32)))
+        while self.session.received is None:
+            data = await connection.receive()
+            try:
+                message = framing.from_server(data[framing.PREFIX_BYTES :])
+                self.refused = isinstance(message, m.Abort) and not self._heard
+                self._heard = True
+                kept = _counts(message, self.session.position)
+                reply = await self._answer(message)
+                # What was refused is not kept: it would be believed when the journal is played again. Nothing has left
+                # yet, so a process that is killed here is where it was before the message.
+                if kept and self._journal is not None:
+                    self._journal.append(told_record(message))
+                    if self.session.is_closing(message):
+                        self._journal.sync()  # the server may be gone when the power comes back
+            except WriteError:
+                raise  # our disk is full: we are away, as if killed, and may come back once there is room
+            except FedslimError as error:
+                self._refusing()  # first: the server may be waiting for nothing but this refusal
+                await self._send(connection, farewell(error))
+                raise
+            if reply is not None:
+                await self._send(connection, reply)
+            elif isinstance(message, m.Finish):
+                with contextlib.suppress(LineError):  # the server does not know then; we do
+                    await self._send(connection, m.Heard())
+
+    async def _answer(self, message: m.FromServer) -> m.FromMember | None:
+        """The reply. Counting can take a while, and the line must be looked after meanwhile."""
+        began = time.monotonic()
+        new_roster = isinstance(message, (m.Roster, m.RosterUpdate))  # which may mean to go back a long way
+        if self._took < QUICK and not new_roster:
+            reply = self.session.receive(message)
+        else:
+            reply = await asyncio.to_thread(self.session.receive, message)
+        self._took = time.monotonic() - began
+        return reply
+
+    async def _send(self, connection: Connection, message: m.FromMember) -> None:
+        frame = framing.to_bytes(message)
+        self._leaving(message, frame)
+        await connection.send(frame.data)
+
+
+def _counts(message: m.FromServer, position: int) -> bool:
+    """Whether the message is kept: not a question that comes again, nor that there is no result."""
+    if isinstance(message, m.Abort):
+        return False
+    return isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed, m.Finish)) or message.round >= position

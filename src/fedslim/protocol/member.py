@@ -1,0 +1,422 @@
+"""A member's session: it joins, confirms the roster, answers what the variant asks, and receives the end. No I/O.
+
+    session = MemberSession("hospital-a", site)
+    send(session.join(os.urandom(32)))
+    reply = session.receive(message)
+
+What leaves a site leaves it through `receive`: one reply to one question, made by the variant's file, and masked here
+where it is made of counts that the server must not see. Nothing is answered before all members have confirmed the same
+roster, and nothing that this member says, or refuses to say, depends on its counts: a question is refused for what it
+is, never for what the answer would be.
+
+After a fault a member joins again, with a new key. A question that it has answered before is answered with the same
+counts under new masks. One that was killed brings itself back by receiving again what it had received (`replay`). When
+somebody has lost its last records, the roster names an earlier round: the member goes back to it, and answers the same
+questions again, and no others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fedslim import __version__
+from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
+from fedslim.errors import (
+    DataError,
+    FedslimError,
+    KeyAgreementError,
+    ParameterError,
+    ProtocolError,
+    UntrustedError,
+)
+from fedslim.protocol import messages as m
+from fedslim.protocol.events import Received
+from fedslim.protocol.outcome import code_table
+from fedslim.protocol.roster import RosterSigner, Unsigned, roster_digest, updated
+from fedslim.protocol.state import ClientState, at_client
+from fedslim.protocol.sums import VectorMasker
+from fedslim.protocol.variant import UnmaskedWords, member_side
+from fedslim.secagg import AgreementKey, MaskLabel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.variant import MemberSide
+    from fedslim.secagg import PairSecret
+
+CANNOT = "it cannot go on; its own log says why"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInput:
+    """A member's data and what it agreed to: nothing of this comes from the server."""
+
+    database: TransactionDatabase
+    members: tuple[str, ...]
+    settings: m.Settings
+    secret: ItemSecret
+    vocabulary: Vocabulary | None = None  # agreed on among the members; without one, the server forms the union
+    trust: RosterSigner = field(default_factory=Unsigned)
+
+    def __post_init__(self) -> None:
+        """What a member can find out about its own data, it finds out before anybody hears of it."""
+        if self.database.transactions * len(self.members) > self.settings.max_transactions:
+            msg = (
+                f"the run is for {self.settings.max_transactions} transactions of {len(self.members)} members, and "
+                f"this site has {self.database.transactions}, which is more than its part; raise max_transactions"
+            )
+            raise ParameterError(msg)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """By which others see that they make ids with the same secret."""
+        return bytes.fromhex(self.secret.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The last question, the answer before it was masked, the epoch in which it was last sent, and the transcript.
+
+    The transcript is a digest of all questions so far, this one included. Masks depend on it and on the roster: members
+    that were shown or asked different things, now or ever, have masks that do not cancel, so a server cannot single one
+    of them out.
+    """
+
+    question: Any
+    answer: m.FromMember | UnmaskedWords
+    epoch: int
+    transcript: bytes
+
+
+class MemberSession:
+    """One run, as a member sees it."""
+
+    def __init__(self, name: str, site: MemberInput) -> None:
+        if name not in site.members:
+            msg = f"{name!r} is not among the members {', '.join(map(repr, site.members))}"
+            raise ParameterError(msg)
+        self.name = name
+        self.state = ClientState.JOINING
+        self.received: Received | None = None
+        self._site = site
+        self._key: AgreementKey | None = None
+        self._roster: m.Roster | None = None
+        self._digest = b""  # of that roster
+        self._numbered: TransactionDatabase | None = None  # the data in the numbers of the agreed vocabulary
+        self._variant: MemberSide | None = None
+        self._secrets: dict[str, PairSecret] = {}
+        self._hidden: dict[str, VectorMasker] = {}
+        self._last: Answered | None = None
+        self._asked: dict[int, Any] = {}  # every question that was ever answered, by its round
+        self._again: deque[Any] = deque()  # those of them that come again, since everybody went back
+        if site.vocabulary is not None:
+            self._numbered = over(site.database, site.vocabulary, site.secret)
+
+    # -- joining ------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The round that comes next."""
+        return 0 if self._last is None else self._last.question.round + 1
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether this member has answered anything in the run; also where it went back to the beginning."""
+        return bool(self._asked)
+
+    @property
+    def run(self) -> bytes:
+        """The run that this client is in; empty before it is in one."""
+        return b"" if self._roster is None else self._roster.run
+
+    def is_closing(self, message: m.FromServer) -> bool:
+        """Whether a message is of those that the run ends with."""
+        final = self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
+        return final or isinstance(message, m.Finish)
+
+    def join(self, entropy: bytes) -> m.Join:
+        """The first message on a line, also after a fault; `entropy` is 32 random bytes, new each time."""
+        site, agreed = self._site, self._site.vocabulary
+        if self.state is not ClientState.FINISHED:
+            # Whatever was confirmed before, also in a journal, was confirmed on another connection with another key.
+            self.state = ClientState.JOINING
+        self._secrets, self._hidden = {}, {}
+        self._key = AgreementKey.from_random(entropy)
+        ids = agreed.ids if agreed is not None else site.secret.ids_of(site.database.vocabulary)
+        labels: list[str] = []
+        if site.settings.share_vocabulary:
+            labels = list(site.database.vocabulary if agreed is None else self._own_labels(agreed))
+        return m.Join(
+            m.PROTOCOL,
+            __version__,
+            self._key.public,
+            site.fingerprint,
+            b"" if agreed is None else agreed.digest,
+            b"".join(ids) if agreed is None or labels else b"",
+            len(ids),
+            labels,
+            site.trust.certificate,
+            site.trust.sign(self._key.public),
+            # Whoever has not answered anything yet is in no run: the server may have been killed before it was in one.
+            self.run if self.has_answered else b"",
+            self._roster.epoch + 1 if self._roster is not None and self.has_answered else 0,
+            self.position,
+        )
+
+    def _own_labels(self, vocabulary: Vocabulary) -> tuple[str, ...]:
+        return labels_for(vocabulary, self._site.secret, self._site.database.vocabulary)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def receive(self, message: m.FromServer) -> m.FromMember | None:
+        """Take in the server's message; returns the reply, if one is due.
+
+        Raises:
+            ProtocolError: The server may not say that now, or asks for what this site does not give. The session is as
+                it was before; only a question that turned out to make no sense, half answered, ends it.
+        """
+        after = at_client(self.state, message, self._site.settings.variant)
+        reply: m.FromMember | None = None
+        if isinstance(message, (m.Roster, m.RosterUpdate)):
+            self._take_seat(message)
+            reply = m.Confirm(message.epoch, self._site.trust.sign_roster(self._digest))
+        elif isinstance(message, m.Confirmed):
+            self._share_secrets(message)
+        elif isinstance(message, m.Finish):
+            self._take_end(message)
+        elif isinstance(message, m.Abort):
+            self.received = Received(f"ended by the server: {message.reason}", None)
+        else:
+            self._check_attempt(message)
+            reply = self._sent(message, self._answered(message))
+        self.state = after
+        return reply
+
+    def _take_end(self, message: m.Finish) -> None:
+        if self._variant is None or (self.state is ClientState.JOINING and not self.has_answered):
+            # A run that ended while this member was away is one that it had answered in.
+            msg = f"the server sent Finish while this client was {self.state.value}; it is refused"
+            raise ProtocolError(msg)
+        table = self._variant.own_table() if message.table is None else message.table
+        if table is None:
+            self.received = Received(message.ending, None)
+            return
+        if message.table is not None:
+            self._variant.check_end(message.table)
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        self.received = Received(message.ending, code_table(table, self._numbered.vocabulary))
+
+    def _check_attempt(self, message: Any) -> None:
+        """Masks are made for the attempt that the roster names: whoever names another wants something else."""
+        assert self._roster is not None  # noqa: S101
+        if getattr(message, "attempt", self._roster.epoch) != self._roster.epoch:
+            msg = f"the server made attempt {message.attempt} in epoch {self._roster.epoch}; it is refused"
+            raise ProtocolError(msg)
+
+    def replay(self, messages: Iterable[m.FromServer]) -> None:
+        """Receive again what was received before a fault, without answering it: the state is what it was."""
+        for message in messages:
+            after = at_client(self.state, message, self._site.settings.variant)
+            if isinstance(message, (m.Roster, m.RosterUpdate)):
+                self._take_seat(message, replayed=True)
+            elif isinstance(message, m.Finish):
+                self._take_end(message)
+            elif not isinstance(message, m.Confirmed):
+                self._answered(message)
+            self.state = after
+
+    def _answered(self, message: Any) -> m.FromMember | UnmaskedWords:
+        """The answer, which is the same if the question comes again because of a fault."""
+        assert self._variant is not None  # noqa: S101  # no question is legal before the roster
+        assert self._roster is not None  # noqa: S101
+        last, epoch = self._last, self._roster.epoch
+        question = _first_attempt(message)
+        if last is not None and message.round <= last.question.round:
+            if epoch == last.epoch:
+                msg = (
+                    f"the server sent {type(message).__name__} of round {message.round} while this client was "
+                    f"{self.state.value} and past round {last.question.round}; a question is answered once, so it is "
+                    "refused"
+                )
+                raise ProtocolError(msg)
+            _check_same(question, _first_attempt(last.question))
+            self._last = Answered(last.question, last.answer, epoch, last.transcript)
+            return last.answer
+        limit, answered = self._site.settings.max_rounds, len(self._asked)
+        if self._again:
+            _check_same(question, self._again[0])
+        elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self._variant.is_final(message):
+            msg = f"the server goes on asking after {answered} rounds, and {limit} were agreed on; it is refused"
+            raise ProtocolError(msg)
+        try:
+            answer = self._variant.answer(message)
+        except FedslimError:
+            self.state = ClientState.FINISHED
+            raise
+        before = b"" if last is None else last.transcript
+        transcript = sha256(before + msgspec.msgpack.encode(question)).digest()
+        self._last = Answered(message, answer, epoch, transcript)
+        self._asked[message.round] = question
+        if self._again:
+            self._again.popleft()
+        return answer
+
+    def _go_back(self, number: int) -> None:
+        """Be where this member was before this round: it makes its way there again, by the same questions."""
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        self._variant = member_side(self._site.settings, self._numbered, len(self._site.members))
+        self._last, self._again = None, deque(self._asked.values())
+        while self._again and self._again[0].round < number:
+            self._answered(self._again[0])
+
+    def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
+        """What leaves the site: counts that the server must not see are masked here."""
+        if not isinstance(answer, UnmaskedWords):
+            return answer
+        if self._site.settings.masked and len(self._secrets) != len(self._site.members) - 1:
+            msg = "counts must not leave this member without masks; the run must not go on"
+            raise ProtocolError(msg)
+        hidden = self._hidden.get(answer.purpose)
+        if hidden is None:
+            hidden = self._hidden[answer.purpose] = VectorMasker(self.name, self._secrets, purpose=answer.purpose)
+        assert self._last is not None  # noqa: S101  # it is the answer to that
+        label = MaskLabel(question.round, question.attempt)
+        vector = hidden.vector(answer.words, label, about=self._digest + self._last.transcript)
+        return m.Masked(question.round, question.attempt, vector)
+
+    # -- the roster ---------------------------------------------------------------------------------------------
+
+    def _take_seat(self, message: m.Roster | m.RosterUpdate, *, replayed: bool = False) -> None:
+        """Check what the server announces against what this site agreed to, and against what it announced before."""
+        before = self._roster
+        roster = message if isinstance(message, m.Roster) else self._updated(message)
+        n = len(roster.members)
+        if not len(roster.keys) == len(roster.certificates) == n:
+            msg = f"the roster has {n} members, {len(roster.keys)} keys and {len(roster.certificates)} certificates"
+            raise ProtocolError(msg)
+        if not replayed and (self._key is None or self._key_in(roster) != self._key.public):
+            msg = "the server's roster has another key under this member's name; the run must not go on"
+            raise ProtocolError(msg)
+        if before is not None and self.has_answered:
+            known = (before.run, before.settings, before.members, before.ids)
+            if (roster.run, roster.settings, roster.members, roster.ids) != known or roster.epoch <= before.epoch:
+                msg = "the server's new roster is not one of the run that this client is in; it is refused"
+                raise ProtocolError(msg)
+            vocabulary = self._vocabulary(roster)
+        else:
+            if roster.next_round:
+                msg = f"the server goes on with round {roster.next_round}, and this member has answered nothing yet"
+                raise ProtocolError(msg)
+            self._check_terms(roster)
+            vocabulary = self._vocabulary(roster)
+            if self._site.vocabulary is None:
+                self._numbered = self._over(vocabulary)
+            assert self._numbered is not None  # noqa: S101  # of the agreed vocabulary, or just made
+            self._variant = member_side(self._site.settings, self._numbered, len(self._site.members))
+        self._roster = roster
+        if roster.next_round + 1 < self.position:
+            self._go_back(roster.next_round)
+        self._digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=self._site.fingerprint)
+        self._secrets, self._hidden = {}, {}
+
+    def _updated(self, update: m.RosterUpdate) -> m.Roster:
+        assert self._roster is not None  # noqa: S101  # an update is not legal before a roster
+        try:
+            return updated(self._roster, update)
+        except IndexError:
+            msg = f"the server replaced a key at a place that the roster of {len(self._roster.keys)} does not have"
+            raise ProtocolError(msg) from None
+
+    def _key_in(self, roster: m.Roster) -> bytes | None:
+        """The key that a roster has for this member."""
+        return dict(zip(roster.members, roster.keys, strict=True)).get(self.name)
+
+    def _check_terms(self, roster: m.Roster) -> None:
+        """A member believes its own file: what the server announces must be the same."""
+        site, settings = self._site, roster.settings
+        if settings != site.settings:
+            names = (name for name in settings.__struct_fields__)
+            name = next(name for name in names if getattr(settings, name) != getattr(site.settings, name))
+            msg = (
+                f"the server announced {name} = {getattr(settings, name)!r:.60}, and this site agreed to "
+                f"{getattr(site.settings, name)!r}; everybody needs the same federation file"
+            )
+            raise ProtocolError(msg)
+        if sorted(roster.members) != sorted(site.members):
+            msg = (
+                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
+                f"to {', '.join(map(repr, sorted(site.members)))}; with others it shares nothing"
+            )
+            raise ProtocolError(msg)
+
+    def _share_secrets(self, confirmed: m.Confirmed) -> None:
+        """See that everybody signed what this member signed; then there is a new secret with each of them.
+
+        No mask of an earlier epoch can come again: the epoch is part of what was signed.
+        """
+        roster, own = self._roster, self._key
+        assert roster is not None  # noqa: S101  # it is not legal before a roster
+        assert own is not None  # noqa: S101  # nor is a roster before joining
+        if confirmed.epoch != roster.epoch or len(confirmed.signatures) != len(roster.members):
+            msg = (
+                f"the server passed on {len(confirmed.signatures)} signatures of epoch {confirmed.epoch} for a roster "
+                f"of {len(roster.members)} members in epoch {roster.epoch}; the run must not go on"
+            )
+            raise ProtocolError(msg)
+        for name, certificate, signature in zip(roster.members, roster.certificates, confirmed.signatures, strict=True):
+            self._site.trust.check_roster(name, self._digest, certificate, signature)
+        if roster.settings.masked:
+            peers = zip(roster.members, roster.keys, strict=True)
+            self._secrets = {
+                peer: own.agree(self.name, peer, key, run=self._digest) for peer, key in peers if peer != self.name
+            }
+
+    def _vocabulary(self, roster: m.Roster) -> Vocabulary:
+        if self._site.vocabulary is not None:
+            if roster.ids:
+                msg = "the server's roster has a vocabulary of its own, but one was agreed on; it is refused"
+                raise ProtocolError(msg)
+            return self._site.vocabulary
+        if len(roster.ids) % m.ID_BYTES:
+            msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is no whole number of ids"
+            raise ProtocolError(msg)
+        ids = tuple(roster.ids[k : k + m.ID_BYTES] for k in range(0, len(roster.ids), m.ID_BYTES))
+        if any(one >= other for one, other in pairwise(ids)):
+            msg = "the server's vocabulary is not in ascending order; it is refused"
+            raise ProtocolError(msg)
+        return Vocabulary(ids, self._site.secret.fingerprint)
+
+    def _over(self, vocabulary: Vocabulary) -> TransactionDatabase:
+        """The data in the numbers of the server's vocabulary, which must have all ids that this member has named."""
+        try:
+            return over(self._site.database, vocabulary, self._site.secret)
+        except DataError:
+            msg = "the server's vocabulary does not have all the ids that this member has sent; it is refused"
+            raise ProtocolError(msg) from None
+
+
+def farewell(error: FedslimError) -> m.Abort:
+    """What the server is told when a member cannot go on.
+
+    A member's own errors may name its data. Only what is about the server's messages, or another member's key, leaves.
+    """
+    public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
+    return m.Abort(str(error)[:2000] if public else CANNOT)
+
+
+def _check_same(question: Any, before: Any) -> None:
+    """What was answered before is answered again, and nothing else: two answers would tell more than one."""
+    if question != before:
+        msg = f"the server asked something else in round {question.round} than before; it is refused"
+        raise ProtocolError(msg)
+
+
+def _first_attempt(question: Any) -> Any:
+    return msgspec.structs.replace(question, attempt=0) if getattr(question, "attempt", 0) else question

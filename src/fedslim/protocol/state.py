@@ -1,0 +1,119 @@
+"""Who may say what, and when: two tables, and nothing else decides.
+
+The server keeps a state for each member, named after what it waits for; a client has one state of its own. A message
+that the table does not list for the state is refused with an error that names state, message and peer.
+
+    server:  (join) → seated, invited → confirmed ⇄ waits for an answer of one kind → finished
+             away, from any of these → (join) → seated …
+    member:  joining → (roster) → confirming → (everybody's signatures) → running a variant → finished
+
+A member answers no question before it has seen that all members signed the roster that it signed. When a member has
+come back, everybody confirms a new roster, and the round that was going on is asked again. Answers that were on their
+way then come before the member has confirmed: they are legal, and dropped, as is what was on its way when the run
+ended. Abort may come at any time from a member, from the server before the end; Heard only after it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from fedslim.errors import ProtocolError
+from fedslim.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedslim.protocol.messages import Message
+
+
+class MemberState(Enum):
+    """Where a member stands, as the server sees it."""
+
+    EXPECTED = "waiting for it to join"
+    SEATED = "waiting for the others to join"
+    INVITED = "waiting for it to confirm the roster"
+    IDLE = "not asked anything"
+    ASKED_MASKED = "waiting for masked counts"
+    ASKED_USAGES = "waiting for usages"
+    ASKED_CANDIDATES = "waiting for candidates"
+    ASKED_EVALUATED = "waiting for an evaluation"
+    ASKED_SUPPORTS = "waiting for supports"
+    ASKED_STRUCTURE = "waiting for candidate structure"
+    AWAY = "waiting for it to come back"
+    FINISHED = "finished"
+
+
+class ClientState(Enum):
+    """Where a client stands."""
+
+    JOINING = "waiting for the roster"
+    CONFIRMING = "waiting for the others to confirm the roster"
+    RUNNING_X = "running X"
+    RUNNING_SA = "running SA"
+    RUNNING_SO = "running SO"
+    FINISHED = "finished"
+
+
+M, C = MemberState, ClientState
+
+_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
+
+AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
+    (M.EXPECTED, m.Join): M.SEATED,
+    (M.AWAY, m.Join): M.SEATED,
+    (M.INVITED, m.Confirm): M.IDLE,
+    (M.ASKED_MASKED, m.Masked): M.IDLE,
+    (M.ASKED_USAGES, m.Usages): M.IDLE,
+    (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
+    (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
+    (M.ASKED_SUPPORTS, m.SupportCounts): M.IDLE,
+    (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
+    **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
+    (M.SEATED, m.Confirm): M.SEATED,
+    **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Confirm, m.Abort, m.Heard)},
+    **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
+}
+
+AWAITING: Mapping[type[Message], MemberState] = {
+    reply: state for (state, reply), after in AT_SERVER.items() if state.name.startswith("ASKED") and after is M.IDLE
+}
+"""The state of a member that owes a reply of this kind."""
+
+RUNNING: Mapping[str, ClientState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
+"""What a confirmed roster of each variant leads to."""
+
+_ASKED_OF = {
+    C.RUNNING_X: (m.Ask,),
+    C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
+    C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),
+}
+
+AT_CLIENT: Mapping[tuple[ClientState, type[Message]], ClientState | None] = {
+    (C.JOINING, m.Roster): C.CONFIRMING,
+    # Somebody has come back.
+    **{(state, kind): C.CONFIRMING for state in (C.CONFIRMING, *_ASKED_OF) for kind in (m.Roster, m.RosterUpdate)},
+    (C.CONFIRMING, m.Confirmed): None,  # whichever variant this is
+    **{(state, kind): state for state, kinds in _ASKED_OF.items() for kind in kinds},
+    # Also to whoever comes back: the run may have ended while it was away.
+    **{(state, m.Finish): C.FINISHED for state in (C.JOINING, *_ASKED_OF)},
+    **{(state, m.Abort): C.FINISHED for state in C if state is not C.FINISHED},
+}
+
+
+def at_server(state: MemberState, message: Message, member: str) -> MemberState:
+    """The state of a member after its message, if it may say that now."""
+    after = AT_SERVER.get((state, type(message)))
+    if after is None:
+        msg = f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
+        raise ProtocolError(msg)
+    return after
+
+
+def at_client(state: ClientState, message: Message, variant: str) -> ClientState:
+    """The state of a member of a run of this variant after the server's message, if the server may say that now."""
+    after = AT_CLIENT.get((state, type(message)), C.JOINING)
+    if after is C.JOINING:
+        msg = f"the server sent {type(message).__name__} while this client was {state.value}; it is refused"
+        raise ProtocolError(msg)
+    return RUNNING[variant] if after is None else after

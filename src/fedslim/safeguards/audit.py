@@ -1,0 +1,462 @@
+"""The audit log of a member: a line for every message that leaves the site, for whoever answers for the data.
+
+    with AuditLog(path, "x", member="north", federation=name, federation_id=id, masks=True) as log:
+        log.record(message, frame, now=datetime.now(UTC), run=run, peer="server.example.org:7443")
+        send(frame.data)                                         # in this order: see `record`
+
+The file is JSON lines. It says when, what kind, how large, how many statistics, masked or not, and to whom: never what.
+No count, label, id or number of an item is in it, nor the reason in an Abort. It is only ever added to.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+
+import msgspec
+from msgspec import Meta
+
+from fedslim.data.atomic import PRIVATE, make_folder_for
+from fedslim.data.textstream import real_path, told_as_data_errors
+from fedslim.errors import DataError, ParameterError, WriteError
+from fedslim.protocol import messages as m
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from fedslim.protocol.framing import Frame
+    from fedslim.settings.federation_file import FederationFile
+
+VERSION = 1
+MAX_LINE = 4096
+"""Bytes of a line; one of ours has a few hundred."""
+MAX_PEERS = 20
+MAX_RUNS = 20
+"""How many of them a summary names; however long the log is, it fits into memory."""
+
+KINDS = tuple(kind.__name__ for kind in get_args(m.FromMember))
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Size = Annotated[int, Meta(ge=0, le=1 << 53)]
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The first line: whose log this is. With one member's log nobody can pass for another's."""
+
+    format: Literal["fedslim-audit"]
+    version: int
+    member: Name
+    federation: Name
+    federation_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+
+
+class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A message that left the site."""
+
+    time: Annotated[str, Meta(pattern=rf"^{TIME}\Z")]  # UTC
+    kind: Literal[KINDS]  # type: ignore[valid-type]  # the messages of a client, which mypy cannot see here
+    bytes: Size  # on the line, before TLS
+    bytes_before_compression: Size
+    statistics: Size  # how many counts, pairs or ids: see `statistics_in`
+    labels: Size  # how many names of items
+    masked: bool  # whether the statistics are hidden by masks
+    variant: Literal["x", "sa", "so"]
+    round: Annotated[int, Meta(ge=0, lt=1 << 47)] | None  # None outside of rounds
+    run: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None  # None as long as the server has not told
+    peer: Name
+
+
+TORN = b'{"torn":true}'
+"""Written behind a line that a crash or a full disk cut off, so that nobody takes it for damage later."""
+
+_encoder = msgspec.json.Encoder()
+_header_decoder = msgspec.json.Decoder(Header)
+_line_decoder = msgspec.json.Decoder(AuditEntry)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
+def statistics_in(message: m.FromMember) -> int:
+    """How many statistics a message holds.
+
+    Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
+    element. Structure: pairs, in the open and without counts. Join: ids of items. The others: none.
+    """
+    match message:
+        case m.Join():
+            return len(message.ids) // m.ID_BYTES
+        case m.Masked():
+            return message.words.length
+        case m.Usages() | m.Candidates() | m.SupportCounts():
+            return message.counts.length
+        case m.Evaluated():
+            return message.lost.length + message.won.length
+        case m.Structure():
+            return message.x.length
+        case m.Confirm() | m.Heard() | m.Abort():
+            return 0
+
+
+class AuditLog:
+    """A member's log, open for one run of the program; it is added to, never changed. One program at a time has it.
+
+    Args:
+        path: Where it is, or is to be: then it is made for its owner only. One that is there keeps its permissions.
+        variant: What the member agreed to run.
+        member: The name of the member.
+        federation: The name of its federation.
+        federation_id: And its id. A log of another member or federation is refused.
+        masks: Whether the words of a `Masked` message have masks in this run: not where these are left out for
+            measurements, nor in a federation of one.
+
+    Raises:
+        DataError: There is something else of that name, or a damaged log, or another program has it open.
+        WriteError: It cannot be written.
+    """
+
+    def __init__(  # noqa: PLR0913  # what every line, and the first, says
+        self,
+        path: str | os.PathLike[str],
+        variant: str,
+        *,
+        member: str,
+        federation: str,
+        federation_id: str,
+        masks: bool,
+    ) -> None:
+        self.path = real_path(path)
+        self._variant = variant
+        self._masks = masks and variant != "so"
+        self._failed = False
+        self._header = Header(
+            format="fedslim-audit", version=VERSION, member=member, federation=federation, federation_id=federation_id
+        )
+        _check(self._header, _header_decoder)
+        make_folder_for(self.path)
+        self._file: int | None = _opened(self.path)
+        try:
+            _lock(self._file, self.path)
+            self._begin(self._file)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], file: FederationFile, member: str) -> Self:
+        """The log of a member of a federation."""
+        file.check_member(member)
+        federation = file.federation
+        return cls(
+            path,
+            federation.variant,
+            member=member,
+            federation=federation.name,
+            federation_id=federation.id,
+            masks=file.masked,
+        )
+
+    def _begin(self, file: int) -> None:
+        """Write the first line; or check that of a log that is there, and mark where it was cut off."""
+        with told_as_data_errors(self.path):
+            size = os.fstat(file).st_size
+            start = os.read(file, MAX_LINE)
+            os.lseek(file, max(0, size - MAX_LINE), os.SEEK_SET)
+            tail = os.read(file, MAX_LINE)
+        if not size:
+            try:
+                self._write(_encoder.encode(self._header) + b"\n")
+            except WriteError:
+                os.ftruncate(file, 0)  # nothing was said yet, so nothing is lost
+                raise
+            return
+        found = _header_of(start.partition(b"\n")[0], self.path)
+        if found != self._header:
+            msg = (
+                f"{self.path}: this is the audit log of {found.member!r} in the federation {found.federation!r} "
+                f"({found.federation_id}), not of {self._header.member!r} in {self._header.federation!r} "
+                f"({self._header.federation_id}); name another file"
+            )
+            raise DataError(msg)
+        rest = tail.rpartition(b"\n")[2]
+        if len(rest) > MAX_LINE // 2:
+            msg = f"{self.path}: its end is no line of an audit log; keep it as it is and name another file"
+            raise DataError(msg)
+        if rest:
+            whole = b"\n" not in start or _understood(rest)  # all but the end of the first line, or of another
+            self._write(b"\n" if whole else TORN + b"\n")
+
+    def record(self, message: m.FromMember, frame: Frame, *, now: datetime, run: bytes | None, peer: str) -> None:
+        """Write down that a message is about to leave. Call this first and send only once it has returned.
+
+        When it has returned, the line is with the system and outlives this program; so the log may have a message that
+        did not get out, and never lacks one that did. (A power cut may take what the system had not put on the disk.)
+        After it has raised, nothing more may be sent, not even an Abort: close the connection.
+
+        Args:
+            message: What will be sent.
+            frame: The bytes that will be sent.
+            now: The time, with its zone.
+            run: The id of the run, once the server has told it.
+            peer: To whom: a host name, and no more.
+
+        Raises:
+            WriteError: The line could not be written. The message must not be sent.
+        """
+        if now.tzinfo is None:
+            msg = "now: a time without zone may be any of several; give one with its zone, such as datetime.now(UTC)"
+            raise ParameterError(msg)
+        line = AuditEntry(
+            time=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            kind=type(message).__name__,
+            bytes=len(frame.data),
+            bytes_before_compression=frame.plain,
+            statistics=statistics_in(message),
+            labels=len(message.labels) if isinstance(message, m.Join) else 0,
+            masked=self._masks and isinstance(message, m.Masked),
+            variant=self._variant,  # type: ignore[arg-type]  # checked just below
+            round=getattr(message, "round", None),
+            run=None if run is None else run.hex(),
+            peer=peer,
+        )
+        self._write(_check(line, _line_decoder) + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None or self._failed:
+            msg = (
+                f"{self.path}: the audit log {'failed before' if self._failed else 'is closed'}, so nothing may be sent"
+            )
+            raise WriteError(msg)
+        try:
+            while data:  # the system may take a part only, and say why when it is given the rest
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            self._failed = True
+            msg = (
+                f"{self.path}: the audit log cannot be written ({error.strerror or error}), so nothing more leaves "
+                "this site; make room on the disk, or name another file, and start again"
+            )
+            raise WriteError(msg) from None
+
+    def close(self) -> None:
+        """Put on the disk what the system still holds, and let others have the file."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            try:
+                os.fsync(file)
+            except OSError:  # a pipe or a broken disk; every line was handed over already
+                pass
+            finally:
+                os.close(file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _check(line: msgspec.Struct, decoder: Any) -> bytes:
+    """The line as bytes, if it can be read back."""
+    try:
+        data = _encoder.encode(line)
+        decoder.decode(data)
+    except _UNREADABLE as error:
+        msg = f"the audit log cannot have such a line: {error}"
+        raise ParameterError(msg) from None
+    return data
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        file = os.open(path, flags, PRIVATE)
+    except IsADirectoryError:
+        msg = f"{path}: this is a folder; name a file in it for the audit log"
+        raise DataError(msg) from None
+    except OSError as error:
+        msg = f"{path}: the audit log cannot be opened ({error.strerror or error}); check the folder and the rights"
+        raise WriteError(msg) from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        msg = f"{path}: this is not an ordinary file; name another for the audit log"
+        raise DataError(msg)
+    return file
+
+
+def _lock(file: int, path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        msg = f"{path}: another program is writing this audit log; end that one, or name another file"
+        raise DataError(msg) from None
+    except OSError:  # some file systems have no locks
+        return
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Amount:
+    """Messages, and what they came to."""
+
+    messages: int = 0
+    bytes: int = 0
+    bytes_before_compression: int = 0
+    statistics: int = 0
+    statistics_masked: int = 0
+    labels: int = 0
+
+    def add(self, line: AuditEntry) -> None:
+        """Count one more."""
+        self.messages += 1
+        self.bytes += line.bytes
+        self.bytes_before_compression += line.bytes_before_compression
+        self.statistics += line.statistics
+        self.statistics_masked += line.statistics if line.masked else 0
+        self.labels += line.labels
+
+
+@dataclass(slots=True)
+class RunAmount(Amount):
+    """The same for a run."""
+
+    run: str = ""
+    variant: str = ""
+    first: str = ""
+    last: str = ""
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a log says, in a size that does not grow with it."""
+
+    member: str
+    federation: str
+    federation_id: str
+    first: str | None = None
+    last: str | None = None
+    total: Amount = field(default_factory=Amount)
+    by_kind: dict[str, Amount] = field(default_factory=dict)
+    by_variant: dict[str, Amount] = field(default_factory=dict)
+    peers: list[str] = field(default_factory=list)
+    more_peers: bool = False
+    runs: int = 0
+    latest_runs: deque[RunAmount] = field(default_factory=lambda: deque(maxlen=MAX_RUNS))
+    torn_lines: int = 0
+    torn_end: bool = False
+
+    def add(self, line: AuditEntry) -> None:
+        """Take in a message."""
+        self.first = line.time if self.first is None else min(self.first, line.time)
+        self.last = line.time if self.last is None else max(self.last, line.time)
+        for amount in (
+            self.total,
+            self.by_kind.setdefault(line.kind, Amount()),
+            self.by_variant.setdefault(line.variant, Amount()),
+        ):
+            amount.add(line)
+        if line.peer not in self.peers:
+            if len(self.peers) < MAX_PEERS:
+                self.peers.append(line.peer)
+            else:
+                self.more_peers = True
+        if line.run is not None:
+            self._add_to_run(line, line.run)
+
+    def _add_to_run(self, line: AuditEntry, run: str) -> None:
+        """A log has one run after the other, so one that is none of the latest is new."""
+        found = next((one for one in self.latest_runs if one.run == run), None)
+        if found is None:
+            self.runs += 1
+            found = RunAmount(run=run, variant=line.variant, first=line.time)
+            self.latest_runs.append(found)
+        found.last = line.time
+        found.add(line)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything under its plain name, ready for JSON."""
+        return {**asdict(self), "latest_runs": [asdict(run) for run in self.latest_runs]}
+
+
+def summary(path: str | os.PathLike[str]) -> Summary:
+    """What a log says. It is read line by line, so it may be of any length, and in use.
+
+    A last line that was cut off is not counted and told in `torn_end`; those that were marked when the log was opened
+    again are told in `torn_lines`.
+
+    Raises:
+        DataError: It is no audit log, or a line of it is none of ours; the message names the line, and quotes nothing.
+    """
+    path = real_path(path)
+    with told_as_data_errors(path):
+        stream = path.open("rb")
+    with stream:
+        return _summed(path, _lines(path, stream))
+
+
+def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines with their ends; what is too long to be one is cut, and then is none of ours."""
+    while True:
+        with told_as_data_errors(path):
+            line = stream.readline(MAX_LINE + 1)
+        if not line:
+            return
+        yield line
+
+
+def _summed(path: Path, lines: Iterator[bytes]) -> Summary:
+    header = _header_of(next(lines, b"").removesuffix(b"\n"), path)
+    made = Summary(header.member, header.federation, header.federation_id)
+    for number, data in enumerate(lines, 2):
+        try:
+            made.add(_line_decoder.decode(data))
+        except _UNREADABLE:
+            if data.endswith(TORN + b"\n"):
+                made.torn_lines += 1
+            elif data.endswith(b"\n") or len(data) > MAX_LINE:
+                msg = (
+                    f"{path}: line {number} is none that fedslim writes, so this audit log was changed or damaged; "
+                    "look at that line, and at a copy"
+                )
+                raise DataError(msg) from None
+            else:
+                made.torn_end = True
+    return made
+
+
+def _header_of(line: bytes, path: Path) -> Header:
+    try:
+        header = _header_decoder.decode(line)
+    except _UNREADABLE:
+        msg = f"{path}: line 1 is not that of an audit log; name a file that a member of a federation has written"
+        raise DataError(msg) from None
+    if header.version != VERSION:
+        msg = (
+            f"{path}: this audit log is of version {header.version}, and this fedslim reads version {VERSION}; use a "
+            "newer fedslim"
+        )
+        raise DataError(msg)
+    return header
+
+
+def _understood(data: bytes) -> bool:
+    try:
+        _line_decoder.decode(data)
+    except _UNREADABLE:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""What stands between a member's data and a federation: its policy, its ledger, and a wait after a refusal.
+
+    guard = Guard(policy, file, tell=say)        # before anything is read or connected
+    guard.admit(database)                        # before connecting
+    await guard.waited()
+    guard.answering(session.run)                 # before the first answer leaves
+    guard.refused() or guard.finished()
+
+One for a member on our own network and for a site of NVFlare. Nothing of it comes from the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from fedslim.format import count, duration
+from fedslim.safeguards.backoff import FILE, FIRST_WAIT, Refusals
+from fedslim.safeguards.ledger import AnswerLedger, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.data.vocabulary import ItemSecret
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.settings.federation_file import FederationFile
+    from fedslim.settings.policy import SitePolicy
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Guard:
+    """A member's policy, ledger and refusals, for one run of one federation."""
+
+    def __init__(
+        self,
+        policy: SitePolicy,
+        file: FederationFile,
+        *,
+        tell: Callable[[str], object],
+        now: Callable[[], datetime] = _now,
+        first_wait: float = FIRST_WAIT,
+    ) -> None:
+        policy.check(file)
+        self.policy, self._file, self._tell, self._now = policy, file, tell, now
+        self.ledger = AnswerLedger(policy.ledger.file)
+        self.refusals = Refusals(policy.ledger.file.with_name(FILE), file.federation.id, first=first_wait)
+        self._snapshot: Snapshot | None = None
+        self._recorded = b""
+
+    # -- before a run -------------------------------------------------------------------------------------------
+
+    def admit(self, database: TransactionDatabase) -> None:
+        """Check that this federation may be answered on these data, and warn of what a second result would reveal.
+
+        Raises:
+            PolicyError: There are too few transactions.
+            LedgerError: It may not be.
+            WriteError: The ledger cannot be written.
+        """
+        self.policy.check_transactions(len(database))
+        self.ledger.check_place()
+        self._snapshot = Snapshot.of(database)
+        for warning in self.ledger.check(self._file, self._snapshot):
+            self._tell(f"warning: {warning}")
+
+    def wait(self) -> float:
+        """Seconds until this member may connect again."""
+        return self.refusals.wait(self._now())
+
+    def why(self, seconds: float) -> str:
+        """What is said about a wait."""
+        return (
+            f"this member and the server refused each other ({count(self.refusals.count, 'time')}); it comes back in "
+            f"{duration(seconds)}"
+        )
+
+    async def waited(self) -> None:
+        """Wait until this member may connect again, and say so."""
+        while (seconds := self.wait()) > 0:
+            self._tell(f"{self.why(seconds)}; once the cause is gone, remove {self.refusals.path} to come back at once")
+            await asyncio.sleep(seconds)
+
+    # -- during a run -------------------------------------------------------------------------------------------
+
+    def answering(self, run: bytes) -> None:
+        """Write down that this run is answered; called before each answer leaves, it does so once.
+
+        Raises:
+            LedgerError: It may not be answered.
+            WriteError: It cannot be written down, so nothing must leave.
+        """
+        if self._recorded == run:
+            return
+        assert self._snapshot is not None  # noqa: S101  # nothing is answered that was not admitted
+        self.ledger.record(self._file, self._snapshot, run, now=self._now())
+        self._recorded = run
+
+    def refused(self) -> None:
+        """This member refused the server, or was refused by it."""
+        self.refusals.add(self._now())
+
+    # -- after a run --------------------------------------------------------------------------------------------
+
+    def finished(self) -> None:
+        """The run ended well."""
+        self.refusals.reset()
+
+    def kept(self, table: CodeTable, database: TransactionDatabase, secret: ItemSecret) -> CodeTable | None:
+        """What may be written of a table that this member was told."""
+        if self.policy.results.table == "none":
+            return None
+        if self.policy.results.table == "labels":
+            return table
+        own = set(database.vocabulary)  # what else there is in a table is called by its id already
+        labels = (f"#{secret.id_of(label).hex()}" if label in own else label for label in table.vocabulary)
+        return replace(table, vocabulary=tuple(labels))

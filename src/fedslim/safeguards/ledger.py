@@ -1,0 +1,306 @@
+"""The ledger of a member: for each version of its data, with which members it answered, and when.
+
+    ledger = AnswerLedger(path)
+    warnings = ledger.check(file, Snapshot.of(database))          # before connecting
+    ledger.record(file, snapshot, run, now=now)                   # before the first question is answered
+
+Two results with almost the same members differ by the counts of the few who were in one of them only. So a member
+answers a second set of members on the same data if it is the same set, or if at least two members differ on each side
+on which any do. An operator can allow another set, which is written down with the reason.
+
+Only pairs of sets are compared: several results together may still tell more than any two of them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from fedslim.data.atomic import make_folder_for, write_whole
+from fedslim.data.documents import Format
+from fedslim.errors import LedgerError, WriteError
+from fedslim.protocol.messages import MAX_MEMBERS
+from fedslim.trust.keys import read_trusted
+from fedslim.trust.register import alone_with
+from fedslim.trust.times import shown, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.settings.federation_file import FederationFile
+
+FORMAT, VERSION = "fedslim-member-ledger", 1
+MAX_BYTES = 1 << 24
+MAX_ENTRIES = 10_000
+MAX_REASON = 500
+FEWEST_APART = 2
+"""Members by which two sets must differ, on each side on which they differ at all."""
+
+_MAX_NAMED = 10
+_SNAPSHOT, _LABEL = b"fedslim data 1", b"fedslim label 1"
+
+Time = Annotated[datetime, Meta(tz=True)]
+Member = Annotated[str, Meta(max_length=63)]
+Members = Annotated[list[Member], Meta(min_length=1, max_length=MAX_MEMBERS)]
+Name = Annotated[str, Meta(max_length=100)]
+Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,32}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A version of a member's data: equal for the same transactions, in whatever order they are read."""
+
+    digest: str
+    transactions: int
+
+    @classmethod
+    def of(cls, database: TransactionDatabase) -> Snapshot:
+        """That of a database; items count by their labels."""
+        hashed = b"".join(
+            blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8, person=_LABEL).digest()
+            for label in database.vocabulary
+        )
+        of_item = np.frombuffer(hashed, "<u8")
+        with np.errstate(over="ignore"):  # sums modulo 2^64: the order of items does not count
+            ends = np.concatenate((np.zeros(1, "<u8"), np.cumsum(of_item[database.items], dtype="<u8")))
+            rows = np.sort(ends[database.offsets[1:]] - ends[database.offsets[:-1]])
+        return cls(sha256(_SNAPSHOT + rows.astype("<u8").tobytes()).hexdigest(), len(database))
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A set of members that was answered on a version of the data."""
+
+    snapshot: Hex
+    transactions: Annotated[int, Meta(ge=0)]
+    federation: Name
+    federation_id: Hex
+    members: Members
+    first: Time
+    last: Time
+    runs: Annotated[int, Meta(ge=1)]
+    run: Hex
+    """The last one: a member that comes back to it does not count it again."""
+
+
+class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A set of members that an operator has allowed."""
+
+    members: Members
+    federation: Name
+    federation_id: Hex
+    time: Time
+    reason: Annotated[str, Meta(max_length=MAX_REASON)]
+
+
+class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is in the file, oldest first."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    answers: Annotated[list[Answer], Meta(max_length=MAX_ENTRIES)] = []
+    allowed: Annotated[list[Permission], Meta(max_length=MAX_ENTRIES)] = []
+
+
+def _bad(path: str | Path, why: str) -> LedgerError:
+    return LedgerError(
+        f"{path}: this member's ledger is damaged or of another fedslim ({why}), so nothing is answered; put it back "
+        "from your copy"
+    )
+
+
+FILES = Format(FORMAT, VERSION, _bad)
+
+
+class AnswerLedger:
+    """The ledger in a file, which is read each time: several processes of a member may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def entries(self) -> Entries:
+        """What is in it; nothing where there is no file yet.
+
+        Raises:
+            LedgerError: It is damaged.
+            DataError: It cannot be read, or others may change it.
+        """
+        if not os.path.lexists(self.path):
+            return Entries()
+        return FILES.decode(read_trusted(self.path, "this member's ledger", MAX_BYTES), self.path, Entries)
+
+    def check_place(self) -> None:
+        """Check that it can be written: better now than when everybody waits for the first answer.
+
+        Raises:
+            WriteError: It cannot be.
+        """
+        make_folder_for(self.path)
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            msg = (
+                f"{self.path}: this member's ledger cannot be written, so nothing could be answered; name another "
+                "place under [ledger] in its policy"
+            )
+            raise WriteError(msg)
+
+    def check(self, file: FederationFile, snapshot: Snapshot) -> list[str]:
+        """Check that the members of a federation may be answered; returns warnings about other versions of the data.
+
+        Raises:
+            LedgerError: They may not; the message says what the results together would reveal.
+        """
+        entries, members = self.entries(), frozenset(file.federation.members)
+        if not any(frozenset(each.members) == members for each in entries.allowed):
+            before = [each for each in entries.answers if each.snapshot == snapshot.digest]
+            for each in before:
+                if (why := revealed(each.members, members)) is not None:
+                    raise self._refusal(file, each, why)
+            known = [frozenset(each.members) for each in before]
+            if alone := singled_out([*known, members]) - singled_out(known):
+                raise self._refusal(
+                    file, before[-1], f"with earlier ones, the counts of {member_list(sorted(alone))} alone"
+                )
+        return _warnings(entries, file, snapshot)
+
+    def record(self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime) -> None:
+        """Write down that the members of a federation are answered, before they are; a run counts once.
+
+        Raises:
+            LedgerError: They may not be answered: another process may have answered others meanwhile.
+            WriteError: It cannot be written, so nothing must be answered.
+        """
+        make_folder_for(self.path)
+        with alone_with(self.path):
+            self.check(file, snapshot)
+            entries, moment = self.entries(), whole(now)
+            agreed, members = file.federation, sorted(file.federation.members)
+            new = Answer(
+                snapshot.digest, snapshot.transactions, agreed.name, agreed.id, members, moment, moment, 1, run.hex()
+            )
+            answers = []
+            for each in entries.answers:
+                if (each.snapshot, each.federation_id, each.members) != (new.snapshot, new.federation_id, new.members):
+                    answers.append(each)
+                elif each.run == new.run:
+                    return
+                else:
+                    new = msgspec.structs.replace(new, first=each.first, runs=each.runs + 1)
+            self._write(msgspec.structs.replace(entries, answers=[*answers, new]))
+
+    def allow(self, file: FederationFile, reason: str, *, now: datetime) -> None:
+        """Let the members of a federation be answered from now on, whoever was answered before.
+
+        Raises:
+            LedgerError: The reason is too long, or the ledger cannot be used.
+            WriteError: It cannot be written.
+        """
+        if len(reason) > MAX_REASON or not reason.isprintable():
+            msg = f"the reason cannot be used; write one line of at most {MAX_REASON} characters"
+            raise LedgerError(msg)
+        agreed = file.federation
+        new = Permission(sorted(agreed.members), agreed.name, agreed.id, whole(now), reason)
+        make_folder_for(self.path)
+        with alone_with(self.path):
+            entries = self.entries()
+            self._write(msgspec.structs.replace(entries, allowed=[*entries.allowed, new]))
+
+    def _write(self, entries: Entries) -> None:
+        data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
+        if max(len(entries.answers), len(entries.allowed)) > MAX_ENTRIES or len(data) > MAX_BYTES:
+            msg = (
+                f"{self.path}: this member's ledger is full, so nothing is answered; keep a copy, and take out the "
+                "oldest entries, of data that nobody has a result of any more"
+            )
+            raise LedgerError(msg)
+        write_whole(self.path, data, private=True)
+
+    def _refusal(self, file: FederationFile, before: Answer, why: str) -> LedgerError:
+        allow = f"fedslim ledger allow {file.path}"
+        if self.path.parent != file.server.certificates:
+            allow += f" --identity {self.path.parent}"
+        return LedgerError(
+            f"{self.path}: this member answered {member_list(before.members)} on the same data on {shown(before.last)}"
+            f", and {file.path} has {member_list(file.federation.members)}: sums and differences of the results would "
+            f"be {why}, so it does not take part; if everybody agrees to that, allow it with `{allow}`"
+        )
+
+
+def revealed(before: list[str] | frozenset[str], now: frozenset[str]) -> str | None:
+    """Whose counts the difference of two results would be, where that is too few; None where it is not."""
+    new, gone = sorted(now - frozenset(before)), sorted(frozenset(before) - now)
+    if not any(0 < len(side) < FEWEST_APART for side in (new, gone)):
+        return None
+    if not new or not gone:
+        return f"the counts of {member_list(new or gone)} alone"
+    return f"the counts of {member_list(new)} less those of {member_list(gone)}"
+
+
+def singled_out(sets: Sequence[frozenset[str]]) -> set[str]:
+    """The members whose counts sums and differences of the results for these sets of members are.
+
+    Each set is a row of zeros and ones. In reduced row echelon form a member that can be singled out has a row of its
+    own with a single one. Exact, by fractions.
+    """
+    rows = [{member: Fraction(1) for member in members} for members in set(sets)]
+    reduced: list[tuple[str, dict[str, Fraction]]] = []
+    for row in rows:
+        for pivot, other in reduced:
+            if pivot in row:
+                _subtract(row, other, row[pivot])
+        if not row:
+            continue
+        pivot = min(row)
+        scale = row[pivot]
+        new = {member: value / scale for member, value in row.items()}
+        for _, other in reduced:
+            if pivot in other:
+                _subtract(other, new, other[pivot])
+        reduced.append((pivot, new))
+    return {pivot for pivot, row in reduced if len(row) == 1}
+
+
+def _subtract(row: dict[str, Fraction], other: dict[str, Fraction], times: Fraction) -> None:
+    for member, value in other.items():
+        left = row.get(member, Fraction(0)) - times * value
+        if left:
+            row[member] = left
+        else:
+            row.pop(member, None)
+
+
+def member_list(members: list[str] | tuple[str, ...]) -> str:
+    """Some members for a sentence."""
+    listed = sorted(members)
+    more = f" and {len(listed) - _MAX_NAMED} others" if len(listed) > _MAX_NAMED else ""
+    return ", ".join(map(repr, listed[:_MAX_NAMED])) + more
+
+
+def _warnings(entries: Entries, file: FederationFile, snapshot: Snapshot) -> list[str]:
+    """What results of other versions of the data would reveal together with a new one."""
+    members, told = frozenset(file.federation.members), []
+    others = sorted((each for each in entries.answers if each.snapshot != snapshot.digest), key=lambda each: each.last)
+    for each in reversed(others):
+        if each.federation_id == file.federation.id or frozenset(each.members) == members:
+            told.append(
+                f"this member answered {each.federation!r} on other data before ({each.transactions:,} transactions on "
+                f"{shown(each.last)}, {snapshot.transactions:,} now): whoever has both results can subtract them, and "
+                "sees the counts of the transactions that changed in between"
+            )
+            break
+    for each in reversed(others):
+        if (why := revealed(each.members, members)) is not None:
+            told.append(
+                f"this member answered {member_list(each.members)} on other data on {shown(each.last)}: the difference "
+                f"to a new result would be {why}, but for what changed in between"
+            )
+            break
+    return told

@@ -1,1 +1,0 @@
-"""What carries messages. No decisions in here."""

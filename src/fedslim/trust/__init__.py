@@ -1,0 +1,48 @@
+"""Who is who on the network: an authority, certificates, and TLS in which both sides show theirs.
+
+    authority.py    signs, revokes, keeps the ledger         (`fedslim ca`)
+    enrolment.py    a site's key, request and certificate    (`fedslim enroll`)
+    identity.py     a site as it runs: name, key, warnings
+    tls.py          contexts for both sides; who the peer is
+    anchor.py       whom to believe; certificates and signatures that come in messages
+    watching.py     a revocation list that is replaced while a server runs
+    statements.py   what members sign for each other
+
+No private key ever travels. A name is taken from a certificate and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from fedslim.trust.anchor import TrustStore
+from fedslim.trust.authority import Authority, Signed
+from fedslim.trust.demo_ca import DemoCa, make_demo_ca
+from fedslim.trust.enrolment import Requested, install, install_list, make_renewal, make_request
+from fedslim.trust.identity import Files, Identity, read_trust
+from fedslim.trust.names import Role
+from fedslim.trust.revocation import RevocationWatch
+from fedslim.trust.statements import Statement
+from fedslim.trust.tls import client_context, explained, peer_name, refresh, server_context
+
+__all__ = [
+    "Authority",
+    "DemoCa",
+    "Files",
+    "Identity",
+    "Requested",
+    "RevocationWatch",
+    "Role",
+    "Signed",
+    "Statement",
+    "TrustStore",
+    "client_context",
+    "explained",
+    "install",
+    "install_list",
+    "make_demo_ca",
+    "make_renewal",
+    "make_request",
+    "peer_name",
+    "read_trust",
+    "refresh",
+    "server_context",
+]

@@ -1,0 +1,305 @@
+"""What requests, certificates and revocation lists look like: how ours are made, and how anybody's are read.
+
+There is one authority and nothing between it and the holders. A certificate says a name (its only common name), one
+role (its only extended key usage) and, for a server, its hosts. Nothing else is in it, and nothing that a request asks
+for gets into it but the name and the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedslim.errors import CertificateError, ParameterError
+from fedslim.trust.names import Host, Role, checked_hosts, checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+USES = {Role.MEMBER: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyUsageOID.SERVER_AUTH}
+
+# What the library raises for bytes that are not what they should be.
+UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+
+
+# -- making ---------------------------------------------------------------------------------------------------------
+
+
+def make_request(key: Ed25519PrivateKey, name: str, hosts: Iterable[Host] = ()) -> x509.CertificateSigningRequest:
+    """A request that a name be tied to this key; hosts are a proposal, on which the authority decides."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
+    if alternatives := list(map(_alternative, hosts)):
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(key, None)
+
+
+def make_authority(key: Ed25519PrivateKey, name: str, start: datetime, end: datetime) -> x509.Certificate:
+    """The certificate of an authority, signed by itself. It may sign holders, and no other authority."""
+    public = key.public_key()
+    subject = _subject(name)
+    return (
+        _builder(subject, subject, public, start, end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
+        .sign(key, None)
+    )
+
+
+def make_certificate(
+    authority: x509.Certificate,
+    signer: Ed25519PrivateKey,
+    holder: tuple[str, Ed25519PublicKey],
+    purpose: tuple[Role, tuple[Host, ...]],
+    lifetime: tuple[datetime, datetime],
+) -> x509.Certificate:
+    """A certificate for the name and key of a holder, for one role, from one point in time to another."""
+    (name, public), (role, hosts) = holder, purpose
+    builder = (
+        _builder(_subject(name), authority.subject, public, *lifetime)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([USES[role]]), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName(list(map(_alternative, hosts))), critical=False)
+    return builder.sign(signer, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """A certificate that counts no longer."""
+
+    serial: int
+    at: datetime
+    superseded: bool
+    """Whether there is a new one in its place, rather than a reason to distrust the holder."""
+
+
+def make_list(
+    authority: x509.Certificate,
+    signer: Ed25519PrivateKey,
+    number: int,
+    revocations: Iterable[Revocation],
+    lifetime: tuple[datetime, datetime],
+) -> x509.CertificateRevocationList:
+    """The list of all certificates that count no longer."""
+    start, end = lifetime
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(authority.subject)
+        .last_update(start)
+        .next_update(end)
+        .add_extension(x509.CRLNumber(number), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    for revocation in revocations:
+        entry = x509.RevokedCertificateBuilder().serial_number(revocation.serial).revocation_date(revocation.at)
+        if revocation.superseded:
+            entry = entry.add_extension(x509.CRLReason(x509.ReasonFlags.superseded), critical=False)
+        builder = builder.add_revoked_certificate(entry.build())
+    return builder.sign(signer, None)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: Ed25519PublicKey, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+    )
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _alternative(host: Host) -> x509.GeneralName:
+    return x509.DNSName(host) if isinstance(host, str) else x509.IPAddress(host)
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a request says of itself, after its signature was checked."""
+
+    name: str
+    public: Ed25519PublicKey
+    hosts: tuple[Host, ...]
+    where: object
+    """What to call it in messages."""
+
+
+def read_request(data: bytes, where: object) -> Request:
+    """Read a request and check that who made it has the key.
+
+    Raises:
+        CertificateError: It is no request, or one that must not be signed.
+    """
+    try:
+        request = x509.load_pem_x509_csr(data)
+        public = request.public_key()
+        subject = list(request.subject)
+    except UNREADABLE:
+        msg = f"{where}: this is no certificate request; name the .csr file that `fedslim enroll` made"
+        raise CertificateError(msg) from None
+    if not isinstance(public, Ed25519PublicKey):
+        msg = f"{where}: the key of this request is not Ed25519; have it made with `fedslim enroll`"
+        raise CertificateError(msg)
+    try:
+        valid = request.is_signature_valid
+    except (*UNREADABLE, InvalidSignature):
+        valid = False
+    if not valid:
+        msg = (
+            f"{where}: the signature of this request is wrong, so it was changed on the way, or made by somebody "
+            "without the key; do not sign it, and have it sent again"
+        )
+        raise CertificateError(msg)
+    names = [attribute.value for attribute in subject if attribute.oid == NameOID.COMMON_NAME]
+    if len(names) != 1 or len(subject) != 1 or not isinstance(names[0], str):
+        msg = f"{where}: a request has one name and nothing beside it; have it made with `fedslim enroll`"
+        raise CertificateError(msg)
+    try:
+        return Request(checked_name(names[0]), public, _hosts_asked_for(request), where)
+    except ParameterError as error:
+        msg = f"{where}: {error}"
+        raise CertificateError(msg) from None
+
+
+def _hosts_asked_for(request: x509.CertificateSigningRequest) -> tuple[Host, ...]:
+    """The one thing that is looked at in what a request asks for; all else is ignored, readable or not."""
+    try:
+        return _hosts(request.extensions)
+    except UNREADABLE:
+        return ()
+
+
+def read_certificate(data: bytes, where: object) -> x509.Certificate:
+    """Read the first certificate of a PEM file."""
+    return read_certificates(data, where)[0]
+
+
+def read_certificates(data: bytes, where: object) -> list[x509.Certificate]:
+    """Read all certificates of a PEM file; there is at least one."""
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except UNREADABLE:
+        msg = (
+            f"{where}: there is no certificate in this file, or it is damaged; name the .pem file that the CA gave out"
+        )
+        raise CertificateError(msg) from None
+
+
+def read_list(data: bytes, where: object) -> x509.CertificateRevocationList:
+    """Read the revocation list of a PEM file."""
+    try:
+        return x509.load_pem_x509_crl(data)
+    except UNREADABLE:
+        msg = f"{where}: there is no revocation list in this file, or it is damaged; name the crl.pem of the CA"
+        raise CertificateError(msg) from None
+
+
+def has_certificate(data: bytes) -> bool:
+    """Whether a PEM file says that it has a certificate."""
+    return b"-----BEGIN CERTIFICATE-----" in data
+
+
+def has_list(data: bytes) -> bool:
+    """Whether a PEM file says that it has a revocation list."""
+    return b"-----BEGIN X509 CRL-----" in data
+
+
+def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
+    """A thing as text."""
+    return thing.public_bytes(Encoding.PEM)
+
+
+def fingerprint_of(certificate: x509.Certificate) -> str:
+    """By which people compare certificates; what `openssl x509 -fingerprint -sha256` says, without the colons."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+# What follows is for certificates whose signature has been checked: it trusts that they are of our making.
+
+
+def name_of(certificate: x509.Certificate) -> str:
+    """The one name in a certificate.
+
+    Raises:
+        CertificateError: It has none, or several.
+    """
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(names) != 1 or not isinstance(names[0].value, str):
+        msg = "a certificate does not have exactly one name; have a new one made with `fedslim enroll`"
+        raise CertificateError(msg)
+    return names[0].value
+
+
+def role_of(certificate: x509.Certificate) -> Role:
+    """The one role in a certificate.
+
+    Raises:
+        CertificateError: It has none, several, or may sign others.
+    """
+    try:
+        extensions = certificate.extensions
+        uses = list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+        authority = extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        signs = extensions.get_extension_for_class(x509.KeyUsage).value.digital_signature
+    except (*UNREADABLE, x509.ExtensionNotFound):
+        uses, authority, signs = [], False, False
+    role = next((role for role, use in USES.items() if uses == [use]), None)
+    if role is None or authority or not signs:
+        msg = "a certificate is neither a member's nor a server's; have one signed with `fedslim ca sign`"
+        raise CertificateError(msg)
+    return role
+
+
+def hosts_of(certificate: x509.Certificate) -> tuple[Host, ...]:
+    """The host names and addresses in a certificate."""
+    return _hosts(certificate.extensions)
+
+
+def _hosts(extensions: x509.Extensions) -> tuple[Host, ...]:
+    try:
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return checked_hosts(
+        [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    )

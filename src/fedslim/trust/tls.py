@@ -1,0 +1,188 @@
+"""TLS 1.3 between a server and members of one federation, both with certificates of its authority.
+
+    context = server_context(identity, now=now)                  # for asyncio.start_server(..., ssl=context)
+    context = client_context(identity, now=now)                  # for asyncio.open_connection(host, ssl=context)
+    name = peer_name(writer.get_extra_info("ssl_object"))        # who is there; the only source of that
+
+No other authority is believed, not even those that the system knows. The peer's certificate must be in time, not
+revoked, for the right role, and a server's must have the host name that the client connects to. Sessions are not
+resumed: a resumed one would not look at certificates again.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cryptography import x509
+
+from fedslim.errors import CertificateError, UntrustedError
+from fedslim.trust.certificates import UNREADABLE, name_of, pem, role_of
+from fedslim.trust.names import Role
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fedslim.trust.anchor import TrustStore
+    from fedslim.trust.identity import Identity
+
+
+class TlsPeer(Protocol):
+    """What `ssl.SSLObject` and `ssl.SSLSocket` have in common."""
+
+    server_side: bool
+    server_hostname: str | None
+    context: ssl.SSLContext
+
+    def getpeercert(self, binary_form: bool = ...) -> object:
+        """The peer's certificate."""
+
+    def version(self) -> str | None:
+        """The protocol, such as TLSv1.3."""
+
+
+def server_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
+    """What a server listens with: only members of its authority get through.
+
+    Args:
+        identity: The server's.
+        trust: Whom to believe, if there is a newer revocation list than the identity was loaded with.
+        now: The time.
+
+    Raises:
+        CertificateError: The identity is not a server's.
+        UntrustedError: Its certificate, or the revocation list, has ended; no peer would believe it.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, identity, Role.SERVER, trust, now)
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+    return context
+
+
+def client_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
+    """What a member connects with: only a server of its authority, at the host it was called at, gets an answer.
+
+    The arguments and errors are those of `server_context`.
+    """
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, identity, Role.MEMBER, trust, now)
+    context.check_hostname = True
+    context.hostname_checks_common_name = False
+    return context
+
+
+def _context(protocol: int, identity: Identity, role: Role, trust: TrustStore | None, now: datetime) -> ssl.SSLContext:
+    if identity.role is not role:
+        msg = (
+            f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, and this needs a "
+            f"{role.value}; have its request signed with `fedslim ca sign --role {role.value}`"
+        )
+        raise CertificateError(msg)
+    trust = identity.trust if trust is None else trust
+    trust.check(identity.certificate, role, now)
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF | ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(cadata=pem(trust.authority).decode())
+    refresh(context, trust)
+    # Without a password OpenSSL would ask for one on the terminal; an empty one makes it fail instead.
+    passphrase = identity._passphrase or ""  # noqa: SLF001  # the two belong together
+    try:
+        context.load_cert_chain(identity.files.certificate, identity.files.key, password=passphrase)
+    except (OSError, ValueError):  # an SSLError is an OSError
+        msg = f"{identity.files.key}: TLS cannot use it with {identity.files.certificate}; load the identity again"
+        raise CertificateError(msg) from None
+    return context
+
+
+def refresh(context: ssl.SSLContext, trust: TrustStore) -> None:
+    """Give a context in use a newer revocation list, which counts from the next handshake on."""
+    with tempfile.TemporaryDirectory(prefix="fedslim-") as folder:
+        path = Path(folder) / "crl.pem"  # Python hands lists to OpenSSL as files only; it is no secret
+        path.write_bytes(pem(trust.revocations))
+        context.load_verify_locations(cafile=path)
+
+
+def peer_name(connection: TlsPeer) -> str:
+    """Who is at the other end, by the certificate that TLS has checked and by nothing else.
+
+    Args:
+        connection: An `ssl.SSLObject` or `ssl.SSLSocket` after its handshake, made with one of our contexts.
+
+    Raises:
+        UntrustedError: The peer showed no certificate, it was not checked, or it is not one for the peer's side.
+    """
+    if connection.context.verify_mode is not ssl.CERT_REQUIRED or connection.version() != "TLSv1.3":
+        msg = "this connection does not check certificates with TLS 1.3, so nobody knows who is there; it is refused"
+        raise UntrustedError(msg)
+    if not connection.server_side and not (connection.context.check_hostname and connection.server_hostname):
+        # Up to 3.13 Python lets a client leave the host name out (wrap_bio), and then checks none.
+        msg = "this connection does not check the server's host name, so nobody knows who is there; it is refused"
+        raise UntrustedError(msg)
+    try:
+        shown = connection.getpeercert(binary_form=True)
+    except ValueError:  # before the handshake
+        shown = None
+    if not isinstance(shown, bytes):
+        msg = "the peer has shown no certificate; it is refused"
+        raise UntrustedError(msg)
+    expected = Role.MEMBER if connection.server_side else Role.SERVER
+    try:
+        certificate = x509.load_der_x509_certificate(shown)
+        name, role = name_of(certificate), role_of(certificate)
+    except (*UNREADABLE, CertificateError):
+        msg = "the peer's certificate is not one of fedslim's; it is refused"
+        raise UntrustedError(msg) from None
+    if role is not expected:
+        msg = f"the certificate of {name!r} is for a {role.value}, and it is used as a {expected.value}; it is refused"
+        raise UntrustedError(msg)
+    return name
+
+
+# -- what went wrong ------------------------------------------------------------------------------------------------
+
+# By OpenSSL's numbers (x509_vfy.h), which do not change; its words do.
+_VERIFYING = {
+    3: "we have no revocation list of its CA; install the CA's crl.pem",
+    9: "its certificate is not valid yet; check the clocks on both sides",
+    10: "its certificate has expired; it must be renewed",
+    11: "our revocation list is not valid yet; check our clock",
+    12: "our revocation list is too old; install the newest crl.pem of the CA",
+    18: "its certificate is not signed by the CA of this federation",
+    19: "its certificate is not signed by the CA of this federation",
+    20: "its certificate is not signed by the CA of this federation",
+    21: "its certificate is not signed by the CA of this federation",
+    23: "its certificate was revoked",
+    26: "its certificate is for the other role: a member's is no server's, and the reverse",
+    62: "its certificate is for other host names; connect to one of those, or have one made with this name (--host)",
+    64: "its certificate is for other addresses; connect to one of those, or have one made with this address (--host)",
+    79: "the certificate of its CA is not valid for signing",
+}
+
+# By the ends of the names that OpenSSL gives to what it refuses, and to what the peer says why it refuses us.
+_REASONS = {
+    "ALERT_UNKNOWN_CA": "it does not know our CA; we are not of the same federation",
+    "ALERT_CERTIFICATE_REVOKED": "it says that our certificate was revoked",
+    "ALERT_CERTIFICATE_EXPIRED": "it says that our certificate, or its revocation list, has expired; renew it",
+    "ALERT_CERTIFICATE_REQUIRED": "it wants a certificate, and we showed none",
+    "ALERT_CERTIFICATE_UNKNOWN": "it does not accept our certificate",
+    "ALERT_BAD_CERTIFICATE": "it does not accept our certificate; check the clocks on both sides",
+    "ALERT_UNSUPPORTED_CERTIFICATE": "it says that our certificate is for the other role",
+    "ALERT_PROTOCOL_VERSION": "it does not speak TLS 1.3",
+    "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate; members need one of the CA of this federation",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS at all",
+    "HTTP_REQUEST": "it does not speak TLS at all",
+}
+
+
+def explained(error: ssl.SSLError, peer: str) -> UntrustedError:
+    """What OpenSSL says of a failed handshake, as a sentence that says what to do."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = _VERIFYING.get(error.verify_code, f"its certificate is not acceptable ({error.verify_message})")
+    else:
+        reason = error.reason or ""
+        why = next((told for end, told in _REASONS.items() if reason.endswith(end)), f"TLS failed ({reason or error})")
+    return UntrustedError(f"{peer} is refused, or refuses us: {why}")

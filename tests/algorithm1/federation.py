@@ -1,0 +1,269 @@
+"""Clients in memory, each with a table of its own; sums are plain sums. What SA and SO do over a network."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+from hypothesis import strategies as st
+from twin import Twin, cover
+
+from fedslim.algorithm1.local_table import LocalTable
+from fedslim.algorithm1.pairs import PairCounts
+from fedslim.data import TransactionDatabase
+from fedslim.mdl.objective import (
+    Joined,
+    data_terms,
+    estimated_gain_of_union,
+    model_terms,
+    standard_length,
+    standard_lengths,
+)
+from fedslim.mdl.questions import Change, add_changes
+
+
+def database(rows, n_items):
+    lengths = [len(row) for row in rows]
+    tids = np.repeat(np.arange(len(rows)), lengths)
+    items = np.array([i for row in rows for i in sorted(row)], np.int64)
+    return TransactionDatabase.from_pairs(tids, items, [str(i) for i in range(n_items)], transactions=len(rows))
+
+
+@st.composite
+def rows(draw, *, max_items=12, max_transactions=40):
+    """Random rows, some of them made of a few shared patterns so that there is something to find."""
+    n_items = draw(st.integers(1, max_items))
+    rng = random.Random(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(0, max_transactions))
+    patterns = [rng.sample(range(n_items), rng.randint(1, min(n_items, 6))) for _ in range(draw(st.integers(0, 4)))]
+    noise = draw(st.sampled_from([0.0, 0.1, 0.3, 0.6]))
+    found = []
+    for _ in range(n):
+        row = {i for i in range(n_items) if rng.random() < noise}
+        for pattern in patterns:
+            if rng.random() < 0.4:
+                row.update(pattern)
+        found.append(row)
+    return found, n_items
+
+
+def dense(seed, n_items, transactions):
+    """Overlapping patterns in dense rows: what enters breaks covers, which break others."""
+    rng = random.Random(seed)
+    patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 10))]
+    found = []
+    for _ in range(transactions):
+        row = {i for i in range(n_items) if rng.random() < 0.15}
+        for pattern in rng.sample(patterns, rng.randint(1, 3)):
+            row.update(i for i in pattern if rng.random() < 0.95)
+        found.append(row)
+    return found
+
+
+def skewed(seed, n_items, clients, transactions):
+    """Clients among whom patterns are spread unevenly, so that their tables differ."""
+    rng = random.Random(seed)
+    patterns = [rng.sample(range(n_items), rng.randint(2, 5)) for _ in range(6)]
+    parts = []
+    for _ in range(clients):
+        weights = [rng.choice([0.01, 0.1, 1, 5]) for _ in patterns]
+        part = []
+        for _ in range(transactions):
+            row = {i for i in range(n_items) if rng.random() < 0.1}
+            for pattern in rng.choices(patterns, weights, k=rng.randint(1, 2)):
+                row.update(i for i in pattern if rng.random() < 0.9)
+            part.append(row)
+        parts.append(part)
+    return parts
+
+
+class Member:
+    """A client's table, and which of its slots is which global number."""
+
+    def __init__(self, database):
+        self.local = LocalTable(database)
+        self.numbers = np.arange(database.n_items, dtype=np.int32)  # slot -> number
+        self.slots = np.arange(database.n_items, dtype=np.int32)  # number -> slot, -1 for none
+
+    def slot_of(self, numbers):
+        numbers = np.asarray(numbers, np.int32)
+        known = numbers < len(self.slots)
+        return np.where(known, self.slots[np.where(known, numbers, 0)], -1)
+
+    def pairs(self, pairs):
+        """The pairs by slots, as far as they are elements here."""
+        slots = self.slot_of(np.array(pairs)).tolist()
+        return [(x, y) for x, y in slots if x >= 0 and y >= 0]
+
+    def by_number(self, change, new):
+        """A change by numbers; the slot that is on trial, if it is there, is to be `new`."""
+        numbers = np.append(self.numbers, np.int32(new))[change.slots]
+        return Change(numbers, change.lost, change.won)
+
+    def take_in(self, accepted, number):
+        assert accepted.slot == len(self.numbers)  # slots are given out once, one after the other
+        self.numbers = np.append(self.numbers, np.int32(number))
+        if number >= len(self.slots):
+            self.slots = np.concatenate((self.slots, np.full(number + 1, -1, np.int32)))
+        assert self.slots[number] == -1
+        self.slots[number] = accepted.slot
+        self.slots[self.numbers[list(accepted.dropped)]] = -1
+
+
+class Federation:
+    """Implements `merged.Clients`."""
+
+    def __init__(self, databases, entry="own"):
+        self.members = [Member(database) for database in databases]
+        self.entry = entry
+
+    def supports(self):
+        return np.sum([m.local.supports() for m in self.members], axis=0, dtype=np.int64)
+
+    def candidates(self):
+        keys = []
+        for m in self.members:
+            news = m.local.news()
+            x, y = m.numbers[news.x].astype(np.int64), m.numbers[news.y].astype(np.int64)
+            keys.append(np.minimum(x, y) << 32 | np.maximum(x, y))
+        key = np.unique(np.concatenate(keys))
+        x, y = (key >> 32).astype(np.int32), (key & 0xFFFFFFFF).astype(np.int32)
+        sums = np.sum([m.local.together(m.slot_of(x), m.slot_of(y)) for m in self.members], axis=0, dtype=np.int64)
+        return PairCounts(x, y, sums)
+
+    def _entry(self, member, itemset, entry):
+        if self.entry == "support":
+            return member.local.support(itemset)
+        return entry if self.entry == "sum" else None
+
+    def evaluate(self, number, itemset, pairs, entry):
+        changes = []
+        for m in self.members:
+            change = m.local.try_pairs(m.pairs(pairs), self._entry(m, itemset, entry))
+            changes.append(m.by_number(change, number))
+        return add_changes(changes)
+
+    def accept(self, number, itemset, pairs, entry):
+        for m in self.members:
+            accepted = m.local.accept(m.pairs(pairs), self._entry(m, itemset, entry))
+            if accepted is not None:
+                m.take_in(accepted, number)
+
+
+class MergedTwin:
+    """Algorithm 1, slow and obvious: everybody's covers are made from nothing at every step."""
+
+    def __init__(self, parts, n_items, entry="own"):
+        self.clients = [Twin([frozenset(row) for row in part], n_items) for part in parts]
+        self.n_items = n_items
+        self.entry = entry
+        self.numbers = {(i,): i for i in range(n_items)}
+        supports = [sum(twin.support((i,)) for twin in self.clients) for i in range(n_items)]
+        self.lengths = standard_lengths(supports)
+        self.entries = {}
+        self.accepted = 0
+        self.evaluated = []  # (itemset, pairs, entry, gain)
+        self.several = False  # whether several pairs ever united to one candidate
+        self.again = False  # whether a candidate ever was in the table already
+        self.tied = False  # whether two candidates ever promised the same
+
+    def usages(self, tables=None):
+        total = Counter()
+        for k, twin in enumerate(self.clients):
+            total.update(twin.usages(None if tables is None else tables[k]))
+        return {x: u for x, u in total.items() if u}
+
+    def together(self, twin):
+        counts = Counter()
+        for transaction in twin.transactions:
+            used = sorted(cover(transaction, twin.table()), key=self.numbers.__getitem__)
+            counts.update(combinations(used, 2))
+        return counts
+
+    def standard(self, itemset):
+        return standard_length(itemset, self.lengths)
+
+    def unions(self):
+        """Every union of elements that a client uses together, with the pairs that make it in the order of numbers."""
+        unions = {}
+        for (x, y), c in sum((self.together(twin) for twin in self.clients), Counter()).items():
+            unions.setdefault(tuple(sorted(x + y)), []).append((self.numbers[x], x, y, c))
+        return [(union, [p[1:] for p in sorted(pairs)]) for union, pairs in unions.items()]
+
+    def ranked(self, usages):
+        """All unions that promise a gain, best first: gain, co-usage, size, lexicographic."""
+        total, in_use = sum(usages.values()), len(usages)
+        found = []
+        for union, pairs in self.unions():
+            joined = [Joined(usages[x], usages[y], c, self.standard(x), self.standard(y)) for x, y, c in pairs]
+            gain = estimated_gain_of_union(joined, usages.get(union, 0), total, in_use)
+            if gain > 0:
+                self.several |= len(pairs) > 1
+                self.again |= union in usages
+                found.append((-gain, -sum(c for *_, c in pairs), -len(union), union, pairs))
+        found.sort()
+        self.tied |= len({candidate[:2] for candidate in found}) < len(found)
+        return [(union, pairs, -c, -gain) for gain, c, _, union, pairs in found]
+
+    def trial(self, union, pairs, entry):
+        """The clients' tables if those who use one of the pairs had the union."""
+        tables = []
+        for twin in self.clients:
+            counts = self.together(twin)
+            own = sum(counts[x, y] for x, y, _ in pairs)
+            kinds = {"own": own, "sum": entry, "support": twin.support(union)}
+            tables.append(twin.entries | {union: kinds[self.entry]} if own else twin.entries)
+        return tables
+
+    def bits_changed(self, before, after):
+        def terms(usages):
+            standard = [self.standard(x) for x in usages]
+            return data_terms(usages.values()) + model_terms(usages.values(), standard)
+
+        return math.fsum(terms(after) + [-term for term in terms(before)])
+
+    def run(self):
+        rejected = {}
+        while self.step(rejected):
+            pass
+
+    def step(self, rejected):
+        usages = self.usages()
+        ranked = self.ranked(usages)
+
+        def counts_of(union, pairs):
+            return usages.get(union, 0), [(x, y, c, usages[x], usages[y]) for x, y, c in pairs]
+
+        # Only what has kept all its counts since it was rejected stays rejected. A candidate that promises nothing
+        # now is not on the list, and its counts are looked for among all there are.
+        now = {union: counts_of(union, pairs) for union, pairs in self.unions()}
+        for union in [union for union, counts in rejected.items() if now.get(union) != counts]:
+            del rejected[union]
+        for union, pairs, c, gain in ranked:
+            if union in rejected:
+                continue
+            entry = usages.get(union, 0) + c
+            self.evaluated.append((union, [(self.numbers[x], self.numbers[y]) for x, y, _ in pairs], entry, gain))
+            tables = self.trial(union, pairs, entry)
+            after = self.usages(tables)
+            if self.bits_changed(usages, after) < 0:
+                self.numbers.setdefault(union, len(self.numbers))
+                self.accepted += 1
+                self.entries[union] = entry
+                self.entries = {x: e for x, e in self.entries.items() if x in after}
+                for twin, table in zip(self.clients, tables, strict=True):
+                    twin.entries = dict(table)
+                    used = twin.usages()
+                    twin.entries = {x: e for x, e in table.items() if used[x]}
+                return True
+            rejected[union] = counts_of(union, pairs)
+        return False
+
+    def result(self):
+        usages = self.usages()
+        order = sorted(self.entries, key=lambda x: (-len(x), -self.entries[x], x))
+        found = [(x, usages[x], self.entries[x]) for x in order]
+        return found + [((i,), usages[i,], 0) for i in range(self.n_items) if (i,) in usages]

@@ -1,0 +1,39 @@
+"""Fixtures of the tests with real processes."""
+
+from __future__ import annotations
+
+import pytest
+from processes import MEMBERS, Federation
+
+from fedslim.data import load
+from fedslim.data.partition import iid
+from fedslim.federated.simulation import prepare, simulate
+
+
+@pytest.fixture(scope="session")
+def sites():
+    database = load("encounters").take(range(900))
+    return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
+
+
+@pytest.fixture(scope="session")
+def calm(sites):
+    """What the same sites find in one process."""
+    found = {}
+    for variant in ("x", "sa", "so"):
+        prepare(variant)
+        found[variant] = simulate(sites, variant=variant)
+    return found
+
+
+@pytest.fixture
+def federate(tmp_path, sites):
+    made = []
+
+    def make(**how):
+        made.append(Federation(tmp_path, sites, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

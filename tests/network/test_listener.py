@@ -1,0 +1,77 @@
+"""Strangers that have to leave: nothing of them stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from datetime import UTC, datetime
+
+import pytest
+
+from fedslim.network.listener import Door
+from fedslim.trust import client_context, make_demo_ca, server_context
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    return make_demo_ca(tmp_path_factory.mktemp("door") / "trial", ["north"], now=datetime.now(UTC))
+
+
+def left_open(trial, met, after):
+    """Connect to a door and close it once `after` is set; what was not closed then."""
+    now = datetime.now(UTC)
+
+    async def main():
+        context = server_context(trial.server, now=now)
+        async with Door("127.0.0.1", 0, context, met, refused=print) as door:
+            connecting = asyncio.open_connection("127.0.0.1", door.port, ssl=client_context(trial.members[0], now=now))
+            _, writer = await connecting
+            writer.transport.pause_reading()  # it does not notice that it is to leave
+            async with asyncio.timeout(10):
+                await after(door)
+        writer.transport.abort()
+        await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    return [str(one.message) for one in found]
+
+
+def test_a_stranger_that_is_being_refused_is_closed_with_the_door(trial):
+    refusing = asyncio.Event()
+
+    async def met(_reader, writer):
+        refusing.set()
+        writer.close()
+        await asyncio.sleep(60)  # as if the peer did not take leave
+
+    async def after(_door):
+        await refusing.wait()
+
+    assert left_open(trial, met, after) == []
+
+
+def test_so_is_one_whose_handshake_was_done_in_that_moment(trial, monkeypatch):
+    made, done = asyncio.StreamReaderProtocol.connection_made, []
+
+    def cancelled(self, transport):
+        made(self, transport)
+        if transport.get_extra_info("ssl_object").server_side:
+            done.append(True)
+            for task in asyncio.all_tasks():
+                if task.get_coro().__name__ == "_greet":
+                    task.cancel()
+
+    monkeypatch.setattr(asyncio.StreamReaderProtocol, "connection_made", cancelled)
+
+    async def met(*_):
+        raise AssertionError
+
+    async def after(door):
+        while not done or door.strangers:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+    assert left_open(trial, met, after) == []

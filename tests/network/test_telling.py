@@ -1,0 +1,133 @@
+"""What the operator is told: with a level, and refused connections as a count."""
+
+from __future__ import annotations
+
+import asyncio
+from logging import INFO, WARNING
+
+import pytest
+from loopback import Loopback, into, serving
+
+from fedslim.errors import RunError
+from fedslim.network import telling
+from fedslim.network.server import Patience
+from fedslim.network.telling import SUMMARY_EVERY, RefusedConnections
+
+
+class Told:
+    def __init__(self):
+        self.now, self.lines = 100.0, []
+        self.refusals = RefusedConnections(self.tell, lambda: self.now)
+
+    def tell(self, text, level):
+        assert level == WARNING
+        self.lines.append(text)
+
+    def after(self, seconds):
+        self.now += seconds
+        self.refusals.summarise()
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+def test_the_first_is_told_with_its_reason_and_the_others_are_counted(told):
+    for number in range(1001):
+        told.refusals.add(f"reason {number}")
+        told.refusals.summarise()
+    assert told.lines == ["refused a connection: reason 0"]
+    told.after(SUMMARY_EVERY - 1)
+    assert len(told.lines) == 1
+    told.after(1)
+    assert told.lines[1:] == ["refused 1,000 more connections in the last minute; the latest: reason 1000"]
+    told.after(10 * SUMMARY_EVERY)
+    assert len(told.lines) == 2
+
+
+def test_there_is_a_sentence_a_minute_at_most(told):
+    for number in range(600):
+        told.refusals.add(f"reason {number}")
+        told.after(1)
+    assert len(told.lines) == 11
+    assert told.lines[-1] == "refused 60 more connections in the last minute; the latest: reason 599"
+
+
+def test_one_that_comes_before_the_summary_is_in_it(told):
+    for reason in ("a reason", "another"):
+        told.refusals.add(reason)
+    told.now += SUMMARY_EVERY
+    told.refusals.add("a third")
+    told.refusals.summarise()
+    assert told.lines[1:] == ["refused 2 more connections in the last minute; the latest: a third"]
+
+
+def test_one_after_a_quiet_minute_is_told_at_once(told):
+    told.refusals.add("a reason")
+    told.after(SUMMARY_EVERY)
+    told.refusals.add("another")
+    assert told.lines == ["refused a connection: a reason", "refused a connection: another"]
+
+
+def test_none_is_lost_at_the_end(told):
+    told.refusals.finish()
+    told.refusals.add("a reason")
+    told.refusals.add("another")
+    told.refusals.finish()
+    told.refusals.finish()
+    assert told.lines == ["refused a connection: a reason", "refused 1 more connection; the latest: another"]
+
+
+# -- levels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loopback(tmp_path_factory):
+    return Loopback(tmp_path_factory.mktemp("telling") / "trial", ("hathaway", "refused-clinic"))
+
+
+def test_a_level_does_not_depend_on_what_a_member_is_called(loopback):
+    levels = {}
+
+    async def main():
+        server = loopback.server(tell=lambda text, level=INFO: levels.setdefault(text, level))
+        async with serving(server) as (port, _):
+            _, writer = await loopback.line("hathaway", port)
+            while "hathaway is here" not in levels:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            writer.transport.abort()
+            while server._lines:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert levels["hathaway is here"] == INFO
+    assert levels["hathaway is away: the connection was closed by the other side"] == WARNING
+    assert next(level for text, level in levels.items() if "waiting for hathaway, refused-clinic" in text) == INFO
+
+
+def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch):
+    monkeypatch.setattr(telling, "SUMMARY_EVERY", 0.2)
+    lines = []
+
+    async def main():
+        async with serving(loopback.server(patience=Patience(grace=0.2), tell=into(lines))) as (port, _):
+            while not any("more connection" in line for line in lines):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"no TLS")
+                await asyncio.sleep(0.02)
+                writer.close()
+                await writer.wait_closed()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert lines[1].startswith("refused a connection: ")
+    assert "in the last minute; the latest: " in lines[2]
+
+
+def test_a_member_is_warned_where_there_is_no_server(loopback):
+    levels = {}
+    patience = Patience(grace=0.2)
+    client = loopback.client("hathaway", patience=patience, tell=lambda text, level=INFO: levels.update({text: level}))
+    with pytest.raises(RunError, match="cannot be reached"):
+        asyncio.run(client.run("127.0.0.1", 1))
+    assert levels == {"the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s": WARNING}
