@@ -38,6 +38,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Tell Sphinx about this extension."""
     app.connect("source-read", expand)
     app.connect("env-updated", check_commands)
+    app.connect("autodoc-process-docstring", escape_bars)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
 
 
@@ -48,7 +49,11 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
     def commands(match: re.Match[str]) -> str:
         names = match[1].split()
         seen.extend(names)
-        return "\n".join(command_reference(name) for name in names)
+        known = _program().commands
+        for name in names:
+            if name not in known:
+                logger.warning("there is no command %r", name, location=docname)
+        return "\n".join(command_reference(name) for name in names if name in known)
 
     text = COMMANDS.sub(commands, source[0])
     text = KEYS.sub(lambda match: key_reference(match[1]), text)
@@ -66,6 +71,11 @@ def check_commands(app: Sphinx, _env: Any) -> list[str]:
             if (times := seen.count(name)) != 1:
                 logger.warning("the command %r is in %d pages of the reference, not in one", name, times)
     return []
+
+
+def escape_bars(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:  # noqa: PLR0917  # Sphinx's
+    """Let |X|, the size of a set, stand in docstrings: reStructuredText would look for a substitution of that name."""
+    lines[:] = [line if line.startswith((">>>", "   ")) else line.replace("|", r"\|") for line in lines]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
