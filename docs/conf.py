@@ -7,7 +7,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
+from sphinx.domains.python import PyObject
+
 from fedslim import __version__
+
+for _field in PyObject.doc_field_types:
+    if _field.name == "variable":
+        _field.label = "Attributes"  # as scikit-learn calls them
 
 project = "fedslim"
 author = "the fedslim authors"
@@ -59,8 +65,18 @@ html_theme_options = {
     "source_repository": "https://github.com/fedslim/fedslim/",
     "source_branch": "main",
     "source_directory": "docs/",
-    "light_css_variables": {"color-brand-primary": "#0b6e4f", "color-brand-content": "#0b6e4f"},
-    "dark_css_variables": {"color-brand-primary": "#5cc8a1", "color-brand-content": "#5cc8a1"},
+    "light_css_variables": {
+        "color-brand-primary": "#0b6e4f",
+        "color-brand-content": "#0b6e4f",
+        "color-api-name": "#0b6e4f",
+        "color-api-pre-name": "#4d5b57",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#5cc8a1",
+        "color-brand-content": "#5cc8a1",
+        "color-api-name": "#5cc8a1",
+        "color-api-pre-name": "#a3b5af",
+    },
 }
 pygments_style = "friendly"
 pygments_dark_style = "monokai"

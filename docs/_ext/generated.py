@@ -38,17 +38,17 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Tell Sphinx about this extension."""
     app.connect("source-read", expand)
     app.connect("env-updated", check_commands)
-    app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("autodoc-process-docstring", escape_signs)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
 
 
 def expand(app: Sphinx, docname: str, source: list[str]) -> None:
     """Put what is generated in the place of its comment."""
-    seen = vars(app).setdefault("documented_commands", [])
+    seen = vars(app.env).setdefault("documented_commands", {})  # kept with the environment: unchanged pages are not read
 
     def commands(match: re.Match[str]) -> str:
         names = match[1].split()
-        seen.extend(names)
+        seen[docname] = names
         known = _program().commands
         for name in names:
             if name not in known:
@@ -62,20 +62,21 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = text
 
 
-def check_commands(app: Sphinx, _env: Any) -> list[str]:
+def check_commands(_app: Sphinx, env: Any) -> list[str]:
     """Warn of commands that the reference lacks or has twice."""
-    seen = vars(app).get("documented_commands", [])
-    known = list(_program().commands)
-    if seen:  # nothing is read again where nothing has changed
-        for name in known:
-            if (times := seen.count(name)) != 1:
-                logger.warning("the command %r is in %d pages of the reference, not in one", name, times)
+    seen = [name for names in vars(env).get("documented_commands", {}).values() for name in names]
+    for name in _program().commands:
+        if (times := seen.count(name)) != 1:
+            logger.warning("the command %r is in %d pages of the reference, not in one", name, times)
     return []
 
 
-def escape_bars(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:  # noqa: PLR0917  # Sphinx's
-    """Let |X|, the size of a set, stand in docstrings: reStructuredText would look for a substitution of that name."""
-    lines[:] = [line if line.startswith((">>>", "   ")) else line.replace("|", r"\|") for line in lines]
+def escape_signs(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:  # noqa: PLR0917  # Sphinx's
+    """Let |X| and table_ stand in docstrings: reStructuredText would take them for a substitution and a reference."""
+    lines[:] = [
+        line if line.startswith((">>>", "   ")) else re.sub(r"^:ivar (\w+)_:", r":ivar \1\_:", line).replace("|", r"\|")
+        for line in lines
+    ]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
