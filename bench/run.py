@@ -3,7 +3,7 @@
     python bench/run.py                       all six parts
     python bench/run.py peers large           some of them
     python bench/run.py --quick               a few minutes, to see that everything works
-    python bench/run.py --markdown            no runs: put the tables of the last results into docs/explanation/benchmarks.md
+    python bench/run.py --markdown            no runs: put the last tables into docs/explanation/benchmarks.md
 
 Every run that is measured has a process of its own. Results are JSON files in bench/results; Ctrl-C keeps what is done.
 """
@@ -90,7 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--sets", type=lambda text: text.split(","), metavar="A,B", help="data sets of the federation (default: seven)"
     )
-    parser.add_argument("--markdown", action="store_true", help="put the last results into docs/explanation/benchmarks.md")
+    parser.add_argument("--markdown", action="store_true", help="put the last results into the page of benchmarks")
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")

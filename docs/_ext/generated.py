@@ -14,10 +14,12 @@ import re
 from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
 from sphinx.util import logging
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ DECLARATIONS = {
 }
 """The modules whose SECTIONS declare the keys of our TOML files."""
 
-AGREED = {"federation", "items", "limits", "lost_member"}
+GROUPED = 1_000_000
+"""From here on digits are grouped, as TOML allows."""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -44,7 +47,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def expand(app: Sphinx, docname: str, source: list[str]) -> None:
     """Put what is generated in the place of its comment."""
-    seen = vars(app.env).setdefault("documented_commands", {})  # kept with the environment: unchanged pages are not read
+    seen = vars(app.env).setdefault(
+        "documented_commands", {}
+    )  # kept with the environment: unchanged pages are not read
 
     def commands(match: re.Match[str]) -> str:
         names = match[1].split()
@@ -71,7 +76,7 @@ def check_commands(_app: Sphinx, env: Any) -> list[str]:
     return []
 
 
-def escape_signs(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:  # noqa: PLR0917  # Sphinx's
+def escape_signs(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
     """Let |X| and table_ stand in docstrings: reStructuredText would take them for a substitution and a reference."""
     lines[:] = [
         line if line.startswith((">>>", "   ")) else re.sub(r"^:ivar (\w+)_:", r":ivar \1\_:", line).replace("|", r"\|")
@@ -98,7 +103,9 @@ def command_reference(name: str) -> str:
 def _command(command: Any, name: str, parent: Any, heading: str) -> list[str]:
     context = command.context_class(command, info_name=name, parent=parent)
     path = context.command_path
-    usage = " ".join([path, *(piece.replace("{", "").replace("}", "") for piece in command.collect_usage_pieces(context))])
+    usage = " ".join(
+        [path, *(piece.replace("{", "").replace("}", "") for piece in command.collect_usage_pieces(context))]
+    )
     lines = [f"({path.replace(' ', '-')})=", f"{heading} {path}", "", _prose(command.help or ""), ""]
     lines += ["```text", usage, "```", "", f"```{{program}} {path}", "```", ""]
     for parameter in command.get_params(context):
@@ -159,4 +166,4 @@ def _spelled(value: Any) -> str:
         return str(int(value))
     if isinstance(value, tuple):
         return f"[{', '.join(map(_spelled, value))}]"
-    return f'"{value}"' if isinstance(value, str | Path) else f"{value:_}" if value >= 1_000_000 else str(value)
+    return f'"{value}"' if isinstance(value, str | Path) else f"{value:_}" if value >= GROUPED else str(value)

@@ -5,7 +5,7 @@
 The seed decides which faults there are, whom they meet, and before which round of the run; rounds are read from the
 server's journal, so that the same seed does the same to a slow machine. Some faults come on top of the one before.
 
-Whoever has ended is started again by the command that docs/how-to/deploy.md names. In the end everybody must have ended by
+Whoever has ended is started again as docs/how-to/recover.md says. In the end everybody must have ended by
 itself with exit code 0 and the table that the same sites find in one process, nobody may have shown a traceback, and
 for each fault that came alone somebody must have said what happened, and to whom.
 """

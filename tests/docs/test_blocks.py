@@ -32,7 +32,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LEFT_OUT = {"_build", "results"}
 """Folders of docs/ that have no pages in them."""
 
-NOT_RUN: dict[str, int] = {}
+NOT_RUN = {
+    "README.md": 2,
+    "docs/how-to/benchmarks.md": 1,
+    "docs/how-to/contribute.md": 1,
+    "docs/how-to/experiments.md": 2,
+    "docs/how-to/install.md": 2,
+    "docs/how-to/monitor.md": 1,
+    "docs/how-to/nvflare.md": 10,
+    "docs/how-to/sample-data.md": 1,
+    "docs/how-to/services.md": 4,
+}
 """How many blocks of a page may be marked as not run. Each says why in the page."""
 
 SLOW: set[str] = set()
@@ -40,6 +50,9 @@ SLOW: set[str] = set()
 
 PYTHON, SHELL, CONSOLE = {"python", "pycon"}, {"bash", "sh"}, {"console"}
 NOT_CODE = {"text", "json", "toml", "ini", "yaml", "html", "diff"}
+PLAIN = ("docs/explanation/architecture", "docs/explanation/decisions/")
+"""Pages whose blocks are diagrams, without a language."""
+
 ERROR = "fedslim: error:"
 """A command may fail where the output shown says so."""
 
@@ -92,7 +105,9 @@ FOUND = pages()
 def counts() -> dict[str, tuple[int, int]]:
     """For each page how many blocks are run, and how many are not."""
     code = {name: [b for b in there if b.language in PYTHON | SHELL | CONSOLE] for name, there in FOUND.items()}
-    return {name: (sum(b.why_not is None for b in c), sum(b.why_not is not None for b in c)) for name, c in code.items()}
+    return {
+        name: (sum(b.why_not is None for b in c), sum(b.why_not is not None for b in c)) for name, c in code.items()
+    }
 
 
 # -- running ---------------------------------------------------------------------------------------------------------
@@ -130,9 +145,10 @@ class Shell:
         script = self.folder / ".block"
         script.write_text(code)
         stop = "" if "\n" not in code.strip() else "set -e; "
+        tell = f'printf "\\n{self.END}%d %s\\n"'
         self.process.stdin.write(
-            f'{stop}trap \'printf "\\n{self.END}%d %s\\n" $? "$PWD"\' EXIT; . "{script}" < /dev/null; code=$?; trap - EXIT; '
-            f'set +e; printf "\\n{self.END}%d %s\\n" $code "$PWD"\n'
+            f'{stop}trap \'{tell} $? "$PWD"\' EXIT; . "{script}" < /dev/null; code=$?; trap - EXIT; set +e; '
+            f'{tell} $code "$PWD"\n'
         )
         self.process.stdin.flush()
         said = []
@@ -242,9 +258,10 @@ def test_only_these_blocks_are_not_run(capsys):
     assert found == NOT_RUN
 
 
-def test_every_block_says_its_language():
-    known = PYTHON | SHELL | CONSOLE | NOT_CODE | {"setup"}
-    assert [f"{n}:{b.line}: {b.language!r}" for n, there in FOUND.items() for b in there if b.language not in known] == []
+@pytest.mark.parametrize("page", FOUND)
+def test_every_block_says_its_language(page):
+    known = PYTHON | SHELL | CONSOLE | NOT_CODE | {"setup"} | ({""} if page.startswith(PLAIN) else set())
+    assert [f"{block.line}: {block.language!r}" for block in FOUND[page] if block.language not in known] == []
 
 
 def test_blocks_without_a_run_have_a_reason_that_is_a_sentence():
@@ -256,7 +273,11 @@ def test_blocks_without_a_run_have_a_reason_that_is_a_sentence():
 
 
 def test_blocks_are_found_with_their_marks():
-    page = "a\n\n```python\nx = 1\n```\n\n<!-- not run: needs a moon -->\n```bash\nfly\n```\n\n- b\n\n  ```console\n  $ ls\n  ```\n"
+    page = (
+        "a\n\n```python\nx = 1\n```\n\n"
+        "<!-- not run: needs a moon -->\n```bash\nfly\n```\n\n"
+        "- b\n\n  ```console\n  $ ls\n  ```\n"
+    )
     found = [(b.language, b.code, b.line, b.why_not) for b in blocks(page)]
     assert found == [
         ("python", "x = 1\n", 3, None),

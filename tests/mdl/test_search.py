@@ -105,7 +105,7 @@ def test_the_order_of_transactions_does_not_matter(seed):
 @pytest.mark.parametrize("policy", [Policy(), Policy(charges=(EXACT, FREE), sweep=True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_row_holds_a_candidate_better_than_its_bound(seed, policy):
-    """The bound that saves looking at most pairs (ranking-bounds.md among the decisions), on data where it is finite."""
+    """The bound that saves looking at most pairs (decisions/ranking-bounds.md), on data where it is finite."""
     rng = np.random.default_rng(seed)
     db = generate("accidents-like", transactions=600, seed=seed)
     search = SlimSearch(db.n_items, policy)

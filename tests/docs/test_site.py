@@ -1,0 +1,105 @@
+"""What holds for all pages: links lead somewhere, a page is of one kind, and the README works on a package index."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if not {"_build", "results"} & set(path.relative_to(DOCS).parts)]
+KINDS = ("tutorials", "how-to", "reference", "explanation")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
+
+PUBLIC = ("fedslim", "fedslim.data", "fedslim.mdl", "fedslim.federated", "fedslim.metrics")
+"""Modules whose __all__ is what we offer."""
+
+
+def links(path: Path) -> list[str]:
+    return [match["target"] for match in LINK.finditer(FENCED.sub("", path.read_text("utf-8")))]
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "README.md"], ids=lambda p: p.name
+)
+def test_links_lead_to_files_that_exist(page):
+    local = [target.partition("#")[0] for target in links(page) if not target.startswith(("http", "#"))]
+    assert [target for target in local if target and not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
+def test_links_to_headings_of_pages_lead_to_headings(page):
+    broken = []
+    for target in links(page):
+        file, _, anchor = target.partition("#")
+        if anchor and not target.startswith("http") and anchor not in anchors(page.parent / file if file else page):
+            broken.append(target)
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#{1,6} (.+)$", FENCED.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_of_one_kind():
+    elsewhere = [str(page.relative_to(DOCS)) for page in PAGES if page.relative_to(DOCS).parts[0] not in KINDS]
+    assert elsewhere == ["index.md", "results.md"]
+
+
+def test_the_readme_links_to_whole_addresses_only():
+    text = (ROOT / "README.md").read_text("utf-8")
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert [target for target in targets if not target.startswith("https://")] == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "folder", "ending"),
+    [
+        ("https://fedslim.readthedocs.io/en/latest/", DOCS, (".html", ".md")),
+        ("https://github.com/fedslim/fedslim/blob/main/", ROOT, ("", "")),
+        ("https://raw.githubusercontent.com/fedslim/fedslim/main/", ROOT, ("", "")),
+    ],
+)
+def test_the_readme_links_to_pages_that_exist(prefix, folder, ending):
+    targets = re.findall(rf"\({re.escape(prefix)}([^)#]+)", (ROOT / "README.md").read_text("utf-8"))
+    assert targets
+    assert [t for t in targets if not (folder / (t.removesuffix(ending[0]) + ending[1])).is_file()] == []
+
+
+def test_pictures_are_small():
+    assert [path.name for path in (DOCS / "images").iterdir() if path.stat().st_size > 250_000] == []
+
+
+# -- examples in docstrings ------------------------------------------------------------------------------------------
+
+
+def examples() -> dict[str, doctest.DocTest]:
+    """The examples of everything public, by what they belong to."""
+    found = {}
+    finder = doctest.DocTestFinder(recurse=True, exclude_empty=True)
+    for module in map(importlib.import_module, PUBLIC):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if getattr(thing, "__module__", "").startswith("fedslim"):
+                for test in finder.find(thing, f"{thing.__module__}.{name}", globs={}):
+                    found[test.name] = test
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(EXAMPLES[name], out=said.append)
+    assert not runner.failures, "".join(said)
