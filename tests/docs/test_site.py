@@ -88,8 +88,8 @@ def examples() -> dict[str, doctest.DocTest]:
         for name in module.__all__:
             thing = getattr(module, name)
             if getattr(thing, "__module__", "").startswith("fedslim"):
-                for test in finder.find(thing, f"{thing.__module__}.{name}", globs={}):
-                    found[test.name] = test
+                tests = finder.find(thing, f"{thing.__module__}.{name}", globs={})
+                found |= {test.name: test for test in tests if test.examples}
     return found
 
 
