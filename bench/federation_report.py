@@ -20,7 +20,7 @@ def tables(results: Values) -> list[Table]:
 
 def _cpu(results: Values) -> Table:
     table = Table(
-        f"CPU time of x with {results['clients']} clients beside one place",
+        f"CPU time of x with {results['members']} members beside one place",
         ["data set", "one place CPU s", "x CPU s", "times", "x without masks CPU s", "times", "rounds", "ms a round"],
     )
     counts = set()
@@ -47,7 +47,7 @@ def _cpu(results: Values) -> Table:
             table.remarks += noise(f"{name}, {what}", [turn[kind] for turn in turns])
     table.remarks.append(
         f"Best of {' or '.join(map(str, sorted(counts)))} runs, in turn in one process with one thread, which does the "
-        "work of the server and of all clients one after the other; kernels were ready before."
+        "work of the server and of all members one after the other; kernels were ready before."
     )
     table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
     return table
@@ -65,7 +65,7 @@ def _kinds(results: Values) -> Table:
     table = Table("Bytes of x by kind of message", ["message", *sets])
     for key in sorted(most, key=lambda key: -most[key]):
         kind, direction = key
-        arrow = "to the server" if direction == "up" else "to clients"
+        arrow = "to the server" if direction == "up" else "to members"
         table.rows.append([f"{kind}, {arrow}", *(_bytes(rows.get(key, 0)) for rows in by_kind.values())])
     table.rows.append(["all", *(_bytes(ours["bytes_total"]) for ours in sets.values())])
     differing = [
@@ -82,10 +82,10 @@ def _kinds(results: Values) -> Table:
 
 def _large(results: Values) -> Table:
     table = Table(
-        "x with many clients, and with many items",
+        "x with many members, and with many items",
         [
             "data set",
-            "clients",
+            "members",
             "wall s",
             "CPU s",
             "one place CPU s",
@@ -103,7 +103,7 @@ def _large(results: Values) -> Table:
         table.rows.append(
             [
                 f"{one['data']} {one['transactions']:,} x {one['items']:,}",
-                f"{one['clients']}",
+                f"{one['members']}",
                 s(ran["wall"]),
                 s(ran["cpu"]),
                 s(central["cpu"]),
@@ -118,7 +118,7 @@ def _large(results: Values) -> Table:
         )
         table.remarks += noise(one["data"], [ran])
     table.remarks.append(
-        "One run each, masked. Peak memory is that of the process, in which the server and all clients are."
+        "One run each, masked. Peak memory is that of the process, in which the server and all members are."
     )
     return table
 
@@ -126,7 +126,7 @@ def _large(results: Values) -> Table:
 def network_tables(results: Values) -> list[Table]:
     """The table of the part `network`."""
     table = Table(
-        f"A round of x over TLS, {results['clients']} clients on one machine",
+        f"A round of x over TLS, {results['members']} members on one machine",
         ["data set", "rounds", "computing ms", "over TLS ms", "beyond computing ms"],
     )
     for one in results["sets"]:
@@ -135,7 +135,7 @@ def network_tables(results: Values) -> list[Table]:
         if not one["equal"]:
             table.remarks.append(f"{one['data']}: the tables are NOT the same.")
     table.remarks.append(
-        "Medians for one round. Server and clients share one process and one core; computing is the same run joined by "
+        "Medians for one round. Server and members share one process and one core; computing is the same run joined by "
         "queues instead of lines, with the same frames and masks."
     )
     table.remarks += results["skipped"]

@@ -1,9 +1,9 @@
 """Measured federations, each call in a process of its own.
 
-    python bench/federation_worker.py ratio '{"data": "chess", "clients": 10, "runs": 1}'
+    python bench/federation_worker.py ratio '{"data": "chess", "members": 10, "runs": 1}'
 
-Clocks start when the kernels of every variant are ready and the sites have their data; `compiled` names kernels that
-were compiled while one ran. CPU seconds are those of the whole call: the server, all clients, and setting them up.
+Clocks start when the kernels of every variant are ready and the members have their data; `compiled` names kernels that
+were compiled while one ran. CPU seconds are those of the whole call: the server, all members, and setting them up.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 SEED = 0
 
 
-def ratio(data: str, clients: int, runs: int) -> Values:
+def ratio(data: str, members: int, runs: int) -> Values:
     """The CPU seconds of `x`, masked and not, beside those of all data in one place: in turn, so many times."""
-    database, partition, before = _ready(data, clients)
+    database, partition, before = _ready(data, members)
     turns = [
         {
             "centralised": _centralised(database)[1],
@@ -37,28 +37,28 @@ def ratio(data: str, clients: int, runs: int) -> Values:
         }
         for _ in range(runs)
     ]
-    return {**before, "clients": clients, "turns": turns}
+    return {**before, "members": members, "turns": turns}
 
 
-def large(data: str, clients: int) -> Values:
+def large(data: str, members: int) -> Values:
     """One run of `x`, and the memory that it took; then all data in one place, for its time."""
-    database, partition, before = _ready(data, clients)
+    database, partition, before = _ready(data, members)
     before["peak_mb_loaded"] = peak_mb()
     _, figures = _federated(partition, "x")
     figures["peak_mb"] = peak_mb()
-    return {**before, "clients": clients, "x": figures, "centralised": _centralised(database)[1]}
+    return {**before, "members": members, "x": figures, "centralised": _centralised(database)[1]}
 
 
 # -- help ----------------------------------------------------------------------------------------------------------
 
 
-def _ready(data: str, clients: int) -> tuple[TransactionDatabase, Partition, Values]:
+def _ready(data: str, members: int) -> tuple[TransactionDatabase, Partition, Values]:
     """The data dealt out, with everything done that must not be measured."""
     every_kernel()
     for variant in VARIANTS:
         prepare(variant)
     database, before = loaded(data)
-    return database, divide(database, "iid", clients=clients, seed=SEED), before
+    return database, divide(database, "iid", members=members, seed=SEED), before
 
 
 def _centralised(database: TransactionDatabase) -> tuple[CodeTable, Values]:

@@ -1,4 +1,4 @@
-"""The part `federation`: what ten clients cost beside one place. What they find is in docs/results.md.
+"""The part `federation`: what ten members cost beside one place. What they find is in docs/results.md.
 
 And the part `network`: what a round over TLS costs beyond that.
 """
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 SETS = ("ionosphere", "chess", "mushroom", "adult", "pendigits", "letter", "connect")
 QUICK = SETS[:3]
-CLIENTS = 10
+MEMBER_SIDE = 10
 RUNS = 3
 NETWORK, NETWORK_RUNS = ("encounters", "chess", "mushroom"), 5
-LARGE = (("adult", 128), ("wide-sparse", CLIENTS))
+LARGE = (("adult", 128), ("wide-sparse", MEMBER_SIDE))
 
 
 def federation(runner: Runner, settings: Settings) -> Values:
     """The time of `x` beside one place on every set, and two large federations."""
     sets = settings.sets or (QUICK if settings.quick else SETS)
-    results: Values = {"clients": CLIENTS, "sets": {}, "large": [], "skipped": []}
+    results: Values = {"members": MEMBER_SIDE, "sets": {}, "large": [], "skipped": []}
     results["skipped"] += [f"{name}: {settings.missing[name]}" for name in sets if name in settings.missing]
     for name in sets:
         if name in settings.missing:
             continue
         label = f"{name}: x beside one place, {RUNS} times"
-        results["sets"][name] = runner.federation(label, "ratio", data=name, clients=CLIENTS, runs=RUNS)
+        results["sets"][name] = runner.federation(label, "ratio", data=name, members=MEMBER_SIDE, runs=RUNS)
         runner.save("federation", results)
-    for name, clients in () if settings.quick else LARGE:
+    for name, members in () if settings.quick else LARGE:
         if name in settings.missing:
-            results["skipped"].append(f"{name} with {clients} clients: {settings.missing[name]}")
+            results["skipped"].append(f"{name} with {members} members: {settings.missing[name]}")
             continue
-        label = f"{name}: x, {clients} clients"
+        label = f"{name}: x, {members} members"
         results["large"].append(
-            {"data": name, **runner.federation(label, "large", data=name, clients=clients)},
+            {"data": name, **runner.federation(label, "large", data=name, members=members)},
         )
         runner.save("federation", results)
     return results
@@ -45,14 +45,14 @@ def federation(runner: Runner, settings: Settings) -> Values:
 
 def network(runner: Runner, settings: Settings) -> Values:
     """What a round costs over TLS on one machine, beyond computing."""
-    results: Values = {"clients": CLIENTS, "sets": [], "skipped": []}
+    results: Values = {"members": MEMBER_SIDE, "sets": [], "skipped": []}
     for name in NETWORK[:1] if settings.quick else NETWORK:
         if name in settings.missing:
             results["skipped"].append(f"{name}: {settings.missing[name]}")
             continue
-        label = f"{name}: x over TLS, {CLIENTS} clients, {NETWORK_RUNS} times"
+        label = f"{name}: x over TLS, {MEMBER_SIDE} members, {NETWORK_RUNS} times"
         results["sets"].append(
-            runner.network(label, "latency", data=name, clients=CLIENTS, runs=1 if settings.quick else NETWORK_RUNS)
+            runner.network(label, "latency", data=name, members=MEMBER_SIDE, runs=1 if settings.quick else NETWORK_RUNS)
         )
         runner.save("network", results)
     return results

@@ -1,9 +1,9 @@
 """A measured federation over TLS on this machine's own address.
 
-    python bench/network_worker.py latency '{"data": "encounters", "clients": 10, "runs": 3}'
+    python bench/network_worker.py latency '{"data": "encounters", "members": 10, "runs": 3}'
 
-The server and all clients are tasks of one process, so that everything that a line costs, on both of its sides and for
-every client, is on one core and in the figure. The same sessions then run joined by queues: frames are made and read,
+The server and all members are tasks of one process, so that everything that a line costs, on both of its sides and for
+every member, is on one core and in the figure. The same sessions then run joined by queues: frames are made and read,
 masks put on and taken off, and there are no lines. The difference, by rounds, is what the network costs beyond
 computing.
 """
@@ -43,27 +43,27 @@ HOST = "127.0.0.1"
 SETTINGS = Settings("x", masked=True, max_transactions=1 << 40)
 
 
-class Sites:
+class Members:
     """Members with data and certificates."""
 
-    def __init__(self, data: str, clients: int, folder: Path) -> None:
+    def __init__(self, data: str, count: int, folder: Path) -> None:
         self.database = loaded(data)[0]
         secret = ItemSecret.from_random(bytes(32))
         vocabulary = Vocabulary.of(self.database.vocabulary, secret)
-        parts = iid(self.database, clients, seed=0).parts
-        members = tuple(f"s{k:03}" for k in range(clients))
-        self.sites = {
+        parts = iid(self.database, count, seed=0).parts
+        members = tuple(f"s{k:03}" for k in range(count))
+        self.inputs = {
             name: MemberInput(part, members, SETTINGS, secret, vocabulary)
             for name, part in zip(members, parts, strict=True)
         }
         now = datetime.now(UTC)
         trial = make_demo_ca(folder / "trial", members, now=now)
         self.server: SSLContext = server_context(trial.server, now=now)
-        self.clients = {one.name: client_context(one, now=now) for one in trial.members}
+        self.contexts = {one.name: client_context(one, now=now) for one in trial.members}
 
     def session(self) -> ServerSession:
         """A new run."""
-        return ServerSession(tuple(self.sites), SETTINGS, run=os.urandom(16))
+        return ServerSession(tuple(self.inputs), SETTINGS, run=os.urandom(16))
 
     def joined_by_queues(self) -> tuple[CodeTable, Values]:
         """One run without lines."""
@@ -75,7 +75,7 @@ class Sites:
                 asked.append(event)
                 clock.restart()
 
-        federation = MemoryFederation(self.session(), self.sites, entropy=os.urandom, trace=began)
+        federation = MemoryFederation(self.session(), self.inputs, entropy=os.urandom, trace=began)
         outcome = federation.run()
         return code_table(outcome.table, self.database.vocabulary), clock.read() | {"rounds": federation.server.rounds}
 
@@ -91,36 +91,36 @@ class Sites:
         running = asyncio.create_task(server.run(HOST, 0))
         while not server.port:  # noqa: ASYNC110  # it is up in no time
             await asyncio.sleep(0.001)
-        clients = [
+        members = [
             asyncio.create_task(
-                NetworkMember(MemberSession(name, site), self.clients[name], entropy=os.urandom).run(HOST, server.port)
+                NetworkMember(MemberSession(name, own), self.contexts[name], entropy=os.urandom).run(HOST, server.port)
             )
-            for name, site in self.sites.items()
+            for name, own in self.inputs.items()
         ]
-        await asyncio.wait(clients)
+        await asyncio.wait(members)
         times = clock.read()
         outcome = await running
         return code_table(outcome.table, self.database.vocabulary), times | {"rounds": server.session.rounds}
 
 
-def latency(data: str, clients: int, runs: int) -> Values:
+def latency(data: str, members: int, runs: int) -> Values:
     """Runs with and without lines, in turn."""
     every_kernel()
     prepare("x")
     tell = Teller()
     with tempfile.TemporaryDirectory(prefix="fedslim-") as folder:
-        sites = Sites(data, clients, Path(folder))
+        federation = Members(data, members, Path(folder))
         turns: list[Values] = []
         for turn in range(runs):
             tell(f"turn {turn + 1}")
-            alone, computing = sites.joined_by_queues()
-            table, network = asyncio.run(sites.joined_by_lines())
+            alone, computing = federation.joined_by_queues()
+            table, network = asyncio.run(federation.joined_by_lines())
             turns.append({"computing": computing, "network": network, "equal": table == alone})
     rounds = turns[0]["network"]["rounds"]
     beyond = [1e3 * (one["network"]["wall"] - one["computing"]["wall"]) / rounds for one in turns]
     return {
         "data": data,
-        "clients": clients,
+        "members": members,
         "rounds": rounds,
         "computing_ms": statistics.median(1e3 * one["computing"]["wall"] / rounds for one in turns),
         "network_ms": statistics.median(1e3 * one["network"]["wall"] / rounds for one in turns),

@@ -21,19 +21,19 @@ from fedslim.engines.simulator import simulate as simulate_nvflare
 from fedslim.federated import divide, simulate
 from fedslim.federated.loopback import Loopback
 from fedslim.federated.records import load_run
-from fedslim.federated.simulation import named_sites, prepare
+from fedslim.federated.simulation import named_databases, prepare
 
 
 def main() -> None:
     """Run all three and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="chess", help="as for fedslim mine; public sets from FEDSLIM_DATA")
-    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--variant", default="x")
     given = parser.parse_args()
     prepare(given.variant)
-    sites = named_sites(divide(load(given.data), "iid", clients=given.clients, seed=0))
-    print(f"{given.data}, {given.variant}, {given.clients} sites\n")
+    sites = named_databases(divide(load(given.data), "iid", members=given.members, seed=0))
+    print(f"{given.data}, {given.variant}, {given.members} sites\n")
     print("| carried by | rounds | bytes | ms a round | start to end, s |\n|---|---:|---:|---:|---:|")
     here = simulate(sites, variant=given.variant)
     rounds, sent = here.communication.rounds, here.communication.bytes_total

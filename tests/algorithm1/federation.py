@@ -1,4 +1,4 @@
-"""Clients in memory, each with a table of its own; sums are plain sums. What SA and SO do over a network."""
+"""Members in memory, each with a table of its own; sums are plain sums. What SA and SO do over a network."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def dense(seed, n_items, transactions):
     return found
 
 
-def skewed(seed, n_items, clients, transactions):
-    """Clients among whom patterns are spread unevenly, so that their tables differ."""
+def skewed(seed, n_items, members, transactions):
+    """Members among whom patterns are spread unevenly, so that their tables differ."""
     rng = random.Random(seed)
     patterns = [rng.sample(range(n_items), rng.randint(2, 5)) for _ in range(6)]
     parts = []
-    for _ in range(clients):
+    for _ in range(members):
         weights = [rng.choice([0.01, 0.1, 1, 5]) for _ in patterns]
         part = []
         for _ in range(transactions):
@@ -81,7 +81,7 @@ def skewed(seed, n_items, clients, transactions):
 
 
 class Member:
-    """A client's table, and which of its slots is which global number."""
+    """A member's table, and which of its slots is which global number."""
 
     def __init__(self, database):
         self.local = LocalTable(database)
@@ -114,7 +114,7 @@ class Member:
 
 
 class Federation:
-    """Implements `merged.Clients`."""
+    """Implements `merged.Members`."""
 
     def __init__(self, databases, entry="own"):
         self.members = [Member(database) for database in databases]
@@ -157,11 +157,11 @@ class MergedTwin:
     """Algorithm 1, slow and obvious: everybody's covers are made from nothing at every step."""
 
     def __init__(self, parts, n_items, entry="own"):
-        self.clients = [Twin([frozenset(row) for row in part], n_items) for part in parts]
+        self.members = [Twin([frozenset(row) for row in part], n_items) for part in parts]
         self.n_items = n_items
         self.entry = entry
         self.numbers = {(i,): i for i in range(n_items)}
-        supports = [sum(twin.support((i,)) for twin in self.clients) for i in range(n_items)]
+        supports = [sum(twin.support((i,)) for twin in self.members) for i in range(n_items)]
         self.lengths = standard_lengths(supports)
         self.entries = {}
         self.accepted = 0
@@ -172,7 +172,7 @@ class MergedTwin:
 
     def usages(self, tables=None):
         total = Counter()
-        for k, twin in enumerate(self.clients):
+        for k, twin in enumerate(self.members):
             total.update(twin.usages(None if tables is None else tables[k]))
         return {x: u for x, u in total.items() if u}
 
@@ -187,9 +187,9 @@ class MergedTwin:
         return standard_length(itemset, self.lengths)
 
     def unions(self):
-        """Every union of elements that a client uses together, with the pairs that make it in the order of numbers."""
+        """Every union of elements that a member uses together, with the pairs that make it in the order of numbers."""
         unions = {}
-        for (x, y), c in sum((self.together(twin) for twin in self.clients), Counter()).items():
+        for (x, y), c in sum((self.together(twin) for twin in self.members), Counter()).items():
             unions.setdefault(tuple(sorted(x + y)), []).append((self.numbers[x], x, y, c))
         return [(union, [p[1:] for p in sorted(pairs)]) for union, pairs in unions.items()]
 
@@ -209,9 +209,9 @@ class MergedTwin:
         return [(union, pairs, -c, -gain) for gain, c, _, union, pairs in found]
 
     def trial(self, union, pairs, entry):
-        """The clients' tables if those who use one of the pairs had the union."""
+        """The members' tables if those who use one of the pairs had the union."""
         tables = []
-        for twin in self.clients:
+        for twin in self.members:
             counts = self.together(twin)
             own = sum(counts[x, y] for x, y, _ in pairs)
             kinds = {"own": own, "sum": entry, "support": twin.support(union)}
@@ -254,7 +254,7 @@ class MergedTwin:
                 self.accepted += 1
                 self.entries[union] = entry
                 self.entries = {x: e for x, e in self.entries.items() if x in after}
-                for twin, table in zip(self.clients, tables, strict=True):
+                for twin, table in zip(self.members, tables, strict=True):
                     twin.entries = dict(table)
                     used = twin.usages()
                     twin.entries = {x: e for x, e in table.items() if used[x]}

@@ -138,7 +138,7 @@ def test_pairs_must_have_one_union():
         local.try_pairs([(0, 1), (0, 2)])
 
 
-def test_a_client_without_transactions_has_nothing_to_say():
+def test_a_member_without_transactions_has_nothing_to_say():
     local = LocalTable(database([], 3))
     assert len(local.news()) == 0
     assert local.supports().tolist() == [0, 0, 0]

@@ -38,11 +38,11 @@ def pair_counts(*triples):
     return PairCounts(np.array(x, np.int32), np.array(y, np.int32), np.array(c, np.int64))
 
 
-def dealt(data, clients, seed):
+def dealt(data, members, seed):
     rng = random.Random(seed)
-    parts = [[] for _ in range(clients)]
+    parts = [[] for _ in range(members)]
     for row in data:
-        parts[rng.randrange(clients)].append(row)
+        parts[rng.randrange(members)].append(row)
     return parts
 
 
@@ -70,26 +70,26 @@ def compare(parts, n_items, entry="own"):
     assert (result.tally.accepted, result.tally.candidates) == (twin.accepted, len(twin.evaluated))
     assert search.itemsets == len(twin.entries)
     assert search.bits_now == pytest.approx(result.bits.total, abs=1e-6)
-    for member, client in zip(federation.members, twin.clients, strict=True):
-        assert [member.local.items_of(s) for s in member.local.slots] == client.table()
+    for member, other in zip(federation.members, twin.members, strict=True):
+        assert [member.local.items_of(s) for s in member.local.slots] == other.table()
     return twin
 
 
 @settings(max_examples=200)
 @given(rows(), st.integers(1, 4), st.integers(0, 99), st.sampled_from(["own", "sum", "support"]))
-def test_search_and_twin_find_the_same_table_step_for_step(case, clients, seed, entry):
+def test_search_and_twin_find_the_same_table_step_for_step(case, members, seed, entry):
     data, n_items = case
-    compare(dealt(data, clients, seed), n_items, entry)
+    compare(dealt(data, members, seed), n_items, entry)
 
 
 @settings(max_examples=40)
 @given(rows(), st.integers(1, 3), st.sampled_from([1, 2, 8]), st.sampled_from([1, 3]))
-def test_the_result_does_not_depend_on_how_much_room_there_was_at_first(case, clients, few, spare):
+def test_the_result_does_not_depend_on_how_much_room_there_was_at_first(case, members, few, spare):
     data, n_items = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedslim.algorithm1.pairs.FEW_PAIRS", few)
         patch.setattr("fedslim.algorithm1.ranking.SPARE_NUMBERS", spare)
-        compare(dealt(data, clients, 0), n_items)
+        compare(dealt(data, members, 0), n_items)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -98,8 +98,8 @@ def test_search_and_twin_agree_where_covers_cascade(seed):
     compare(dealt(dense(seed, n_items, 60), 1 + seed % 4, seed), n_items)
 
 
-def test_search_and_twin_agree_where_clients_differ():
-    """Then several pairs unite to one itemset, and a client comes late to one that others have already."""
+def test_search_and_twin_agree_where_members_differ():
+    """Then several pairs unite to one itemset, and a member comes late to one that others have already."""
     twins = [compare(skewed(seed, 9, 4, 50), 9) for seed in range(40)]
     assert sum(twin.several for twin in twins) >= 5
     assert any(twin.again for twin in twins)
@@ -126,7 +126,7 @@ def test_search_and_twin_agree_on_degenerate_data(parts, n_items):
     compare(parts, n_items)
 
 
-def test_with_one_client_and_nothing_to_choose_from_it_is_slim_without_pruning():
+def test_with_one_member_and_nothing_to_choose_from_it_is_slim_without_pruning():
     """The two differ in how they break ties, and where several pairs unite to the same itemset."""
     alike = 0
     for seed in range(60):
@@ -150,8 +150,8 @@ GAINS = {"ab": 13.82, "bd": 7.43, "ad": 6.14, "bc": -6.21, "ac": -7.00, "ae": -9
 @pytest.fixture
 def toy():
     letters = "abcde"
-    clients = (["abc"] * 3 + ["ae"] * 2, ["abd"] * 4 + ["ce"])
-    return Federation([database([{letters.index(i) for i in row} for row in part], 5) for part in clients])
+    members = (["abc"] * 3 + ["ae"] * 2, ["abd"] * 4 + ["ce"])
+    return Federation([database([{letters.index(i) for i in row} for row in part], 5) for part in members])
 
 
 def test_the_papers_example_estimates(toy):
@@ -474,7 +474,7 @@ def test_a_database_over_labels_will_do():
     ("name", "percent"), [("ionosphere", 50.35), ("chess", 15.15), ("mushroom", 18.66), ("adult", 23.80)]
 )
 def test_it_compresses_as_well_as_published(public_data, name, percent):
-    """The better of the paper's SA and SO with ten clients. Greedy ends differ by a few tenths of a point."""
+    """The better of the paper's SA and SO with ten members. Greedy ends differ by a few tenths of a point."""
     parts = iid(load(name, folder=public_data), 10, seed=0).parts
     result = drive(MergedSearch(parts[0].n_items), Federation(parts, "sum"))
     assert 100 * result.bits.total / result.bits_standard.total < percent + 0.2

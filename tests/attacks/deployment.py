@@ -54,7 +54,7 @@ class Deployment:
     def session(self, name):
         """A member's session, for an attacker who is that member."""
         trust = MemberTrust(self.file, self.identity(name))
-        own = (self.files.sites[name], MEMBERS, self.file.settings(), self.secret, self.vocabulary)
+        own = (self.files.databases[name], MEMBERS, self.file.settings(), self.secret, self.vocabulary)
         return MemberSession(name, MemberInput(*own, trust=trust))
 
     def listening(self):
@@ -80,7 +80,7 @@ class Deployment:
         while not tasks[0].done() and (server.network is None or not server.network.port):  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # it is made within the task
         for name in MEMBERS:
-            mine = (self.identity(name), self.files.sites[name], self.secret, self.vocabulary, self.files.out(name))
+            mine = (self.identity(name), self.files.databases[name], self.secret, self.vocabulary, self.files.out(name))
             member = DeployedMember(file, *mine, audit=None, tell=lambda *_: None)
             tasks.append(asyncio.create_task(member.run(host=HOST)))
         try:

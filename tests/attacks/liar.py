@@ -69,8 +69,8 @@ class Liar:
         """Start these members, or all."""
         for name in names or self.federation.members:
             session = self.federation.session(name, **settled)
-            client = self.federation.client(name, session=session)
-            self._members[name] = asyncio.create_task(client.run("127.0.0.1", self.port))
+            member = self.federation.member(name, session=session)
+            self._members[name] = asyncio.create_task(member.run("127.0.0.1", self.port))
 
     async def gather(self) -> dict[str, m.Join]:
         """Wait until everybody that was started has joined."""

@@ -20,7 +20,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.roster import roster_digest
 from fedslim.protocol.sums import summed
 from fedslim.secagg import Ring
-from wire import Line, databases, sites_of
+from wire import Line, databases, inputs_of
 
 VICTIM = MEMBERS[0]
 
@@ -105,16 +105,16 @@ def test_signatures_that_the_server_makes_up_are_worth_nothing(federation, forge
 def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(variant):
     """Within one process members prove nothing, so a server can say that all saw what each of them saw."""
     named = databases({"a": ["abc"] * 40 + ["ab"] * 7, "b": ["abd"] * 50, "c": ["bcd"] * 30 + ["d"]})
-    sites = sites_of(named, variant, agreed=False)
-    line = Line(named, variant, sites=sites).begin()
+    inputs = inputs_of(named, variant, agreed=False)
+    line = Line(named, variant, inputs=inputs).begin()
     joins = dict(line.queue)
     union = sorted({one for join in joins.values() for one in split(join.ids)})
     replies = {}
-    for name, client in line.clients.items():
+    for name, member in line.members.items():
         ids = padded(union, victim=name == "a")
         roster = m.Roster(
             bytes(16),
-            sites["a"].settings,
+            inputs["a"].settings,
             list(named),
             [joins[n].key for n in named],
             ids,
@@ -122,20 +122,20 @@ def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(varia
             [b""] * 3,
             0,
         )
-        client.receive(roster)
-        vocabulary = Vocabulary(tuple(split(ids)), sites["a"].secret.fingerprint)
-        digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=sites["a"].fingerprint)
-        client.receive(m.Confirmed(0, [digest] * 3))
+        member.receive(roster)
+        vocabulary = Vocabulary(tuple(split(ids)), inputs["a"].secret.fingerprint)
+        digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=inputs["a"].fingerprint)
+        member.receive(m.Confirmed(0, [digest] * 3))
         ask = m.Ask(0, 0, [], [m.WantSupports()]) if variant == "x" else m.AskIndexedUsages(0, 0)
-        replies[name] = client.receive(ask)
-    ring = Ring.for_sums_up_to(sites["a"].settings.max_transactions)
+        replies[name] = member.receive(ask)
+    ring = Ring.for_sums_up_to(inputs["a"].settings.max_transactions)
     length = 2 * len(union) + 1
     words = summed(replies, ring.words(length))
     with pytest.raises(RingError):
         ring.read(words, length=length)
     honest = Ring(ring.bits, (1 << ring.bits) - 1)
     packed = np.zeros(honest.words(length), np.uint64)
-    truth = dict(zip(sites["a"].secret.ids_of(named["a"].vocabulary), named["a"].supports.tolist(), strict=True))
+    truth = dict(zip(inputs["a"].secret.ids_of(named["a"].vocabulary), named["a"].supports.tolist(), strict=True))
     places = np.arange(len(union), dtype=np.int32)
     honest.put(packed, places, np.array([truth[one] for one in union], np.int64), length=length)
     agree = np.count_nonzero(words[: len(union) // 2] == packed[: len(union) // 2])

@@ -36,13 +36,13 @@ from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import guard as guarding
 from fedslim.safeguards.guard import Guard
 from fedslim.settings.federation_file import write_template
-from fedslim.settings.policy import SitePolicy
+from fedslim.settings.policy import MemberPolicy
 from fedslim.trust import make_demo_ca, server_context
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))
 AGREED = Vocabulary.of(load("encounters").vocabulary, SECRET)
-RESTART = timedelta(seconds=5)  # RestartSec of deploy/fedslim-client@.service
+RESTART = timedelta(seconds=5)  # RestartSec of deploy/fedslim-member@.service
 PROBES = 16
 
 
@@ -89,8 +89,8 @@ def place(tmp_path_factory):
     trial = make_demo_ca(folder / "trust", MEMBERS, now=datetime.now(UTC))
     chosen = {"items.vocabulary_digest": AGREED.digest.hex()}
     file = write_template(folder / "federation.toml", "oracle", MEMBERS, chosen=chosen)
-    sites = dict(zip(MEMBERS, iid(load("encounters").take(range(300)), 3, seed=0).parts, strict=True))
-    return SimpleNamespace(folder=folder, trial=trial, file=file, sites=sites)
+    inputs = dict(zip(MEMBERS, iid(load("encounters").take(range(300)), 3, seed=0).parts, strict=True))
+    return SimpleNamespace(folder=folder, trial=trial, file=file, inputs=inputs)
 
 
 def identity(place, name):
@@ -104,8 +104,8 @@ def probed(place, folder, clock, monkeypatch, choose):
     old = {}
     for name in MEMBERS[1:]:
         trust = MemberTrust(file, identity(place, name))
-        site = MemberInput(place.sites[name], MEMBERS, file.settings(), SECRET, AGREED, trust=trust)
-        old[name] = MemberSession(name, site).join(os.urandom(32))
+        own = MemberInput(place.inputs[name], MEMBERS, file.settings(), SECRET, AGREED, trust=trust)
+        old[name] = MemberSession(name, own).join(os.urandom(32))
     server = LyingServer(file, old)
     when = []
 
@@ -118,10 +118,10 @@ def probed(place, folder, clock, monkeypatch, choose):
             for number in range(PROBES):
                 server.most = choose(number)
                 # A process of its own: nothing but its files is left of the one before.
-                guard = Guard(SitePolicy.find(folder), file, tell=lambda _text: None, now=lambda: clock.now)
+                guard = Guard(MemberPolicy.find(folder), file, tell=lambda _text: None, now=lambda: clock.now)
                 out = folder / f"out-{number}"  # what counts is beside the ledger, wherever results go
                 out.mkdir()
-                mine = (identity(place, "north"), place.sites["north"], SECRET, AGREED, out)
+                mine = (identity(place, "north"), place.inputs["north"], SECRET, AGREED, out)
                 member = DeployedMember(file, *mine, audit=None, tell=lambda _text: None, guard=guard)
                 with pytest.raises(FedslimError):
                     await member.run(host="localhost", port=port)
@@ -151,7 +151,7 @@ def test_restarts_do_not_bring_a_member_back_at_once(place, tmp_path, monkeypatc
 def test_what_is_left_of_it_is_a_file_beside_the_ledger(place, tmp_path, monkeypatch):
     clock = Clock()
     probed(place, tmp_path, clock, monkeypatch, lambda _: 1)
-    guard = Guard(SitePolicy.find(tmp_path), place.file, tell=lambda _text: None, now=lambda: clock.now)
+    guard = Guard(MemberPolicy.find(tmp_path), place.file, tell=lambda _text: None, now=lambda: clock.now)
     assert guard.refusals.count == PROBES
     assert guard.wait() == 3600 - RESTART.total_seconds()
     assert guard.refusals.path == tmp_path / "refusals.json"
@@ -159,7 +159,7 @@ def test_what_is_left_of_it_is_a_file_beside_the_ledger(place, tmp_path, monkeyp
 
 def test_the_unit_keeps_what_the_wait_is_written_to():
     """The unit lets the member write beside its certificates, where the ledger is: no restart is a new beginning."""
-    unit = (Path(__file__).parents[2] / "deploy" / "fedslim-client@.service").read_text("utf-8")
+    unit = (Path(__file__).parents[2] / "deploy" / "fedslim-member@.service").read_text("utf-8")
     assert "--identity /var/lib/fedslim-%i/certificates" in unit
     assert "ReadWritePaths=/var/lib/fedslim-%i " in unit
     assert "RestartPreventExitStatus=2" in unit  # a policy or ledger that says no is not asked again

@@ -28,7 +28,7 @@ from fedslim.federated.simulation import prepare
 from fedslim.safeguards.guard import Guard
 from fedslim.safeguards.ledger import Snapshot
 from fedslim.settings.federation_file import FederationFile, write_template
-from fedslim.settings.policy import SitePolicy
+from fedslim.settings.policy import MemberPolicy
 from fedslim.trust import Identity
 
 FOUR, THREE = ("a", "b", "c", "d"), ("a", "b", "c")
@@ -36,36 +36,36 @@ PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")
-def sites():
+def inputs():
     prepare("x")
     return dict(zip(FOUR, iid(load("encounters").take(range(800)), 4, seed=0).parts, strict=True))
 
 
-def test_the_difference_of_two_results_is_one_members_counts(sites):
-    four = simulate(sites).table
-    three = simulate({name: sites[name] for name in THREE}).table
-    assert np.array_equal(np.array(four.supports) - np.array(three.supports), sites["d"].supports)
-    assert four.transactions - three.transactions == len(sites["d"])
+def test_the_difference_of_two_results_is_one_members_counts(inputs):
+    four = simulate(inputs).table
+    three = simulate({name: inputs[name] for name in THREE}).table
+    assert np.array_equal(np.array(four.supports) - np.array(three.supports), inputs["d"].supports)
+    assert four.transactions - three.transactions == len(inputs["d"])
 
 
-def added(sites, patient):
-    """The same sites, and one transaction more at a."""
-    rows = [*sites["a"], patient]
-    return sites | {"a": TransactionDatabase.from_transactions(rows, vocabulary=sites["a"].vocabulary)}
+def added(inputs, patient):
+    """The same members, and one transaction more at a."""
+    rows = [*inputs["a"], patient]
+    return inputs | {"a": TransactionDatabase.from_transactions(rows, vocabulary=inputs["a"].vocabulary)}
 
 
-def test_the_difference_of_two_results_is_one_patient_and_that_is_warned_of(sites, tmp_path):
-    patient = sites["b"].transaction(0)
-    before, after = simulate(sites).table, simulate(added(sites, patient)).table
+def test_the_difference_of_two_results_is_one_patient_and_that_is_warned_of(inputs, tmp_path):
+    patient = inputs["b"].transaction(0)
+    before, after = simulate(inputs).table, simulate(added(inputs, patient)).table
     changed = np.flatnonzero(np.array(after.supports) - np.array(before.supports))
     assert {after.vocabulary[item] for item in changed} == set(patient)
 
     chosen = {"items.vocabulary_digest": "0" * 64}
     file, told = write_template(tmp_path / "f.toml", "study", FOUR, chosen=chosen), []
-    guard = Guard(SitePolicy.find(tmp_path), file, tell=told.append)
-    guard.admit(sites["a"])
+    guard = Guard(MemberPolicy.find(tmp_path), file, tell=told.append)
+    guard.admit(inputs["a"])
     guard.answering(bytes(16))
-    guard.admit(added(sites, patient)["a"])
+    guard.admit(added(inputs, patient)["a"])
     assert len(told) == 1
     assert "(200 transactions on " in told[0]
     assert ", 201 now): whoever has both results can subtract them" in told[0]
@@ -75,15 +75,15 @@ def test_the_difference_of_two_results_is_one_patient_and_that_is_warned_of(site
 
 
 @pytest.fixture(scope="module")
-def answered(sites, tmp_path_factory):
+def answered(inputs, tmp_path_factory):
     """Four members that have had a run, as processes over TLS, and the file of the same federation without d."""
-    four = Loopback.make(tmp_path_factory.mktemp("four"), sites)
+    four = Loopback.make(tmp_path_factory.mktemp("four"), inputs)
     four.run()
     agreed = FederationFile.read(four.file)
     four.file.rename(four.folder / "four.toml")
     for who in ("server", *FOUR):
         four.out(who).rename(four.folder / f"before-{who}")  # a folder has one run
-    three = Loopback(four.folder, {name: sites[name] for name in THREE}, four.port)
+    three = Loopback(four.folder, {name: inputs[name] for name in THREE}, four.port)
     chosen = {f"items.{key}": getattr(agreed.items, key) for key in ("vocabulary_digest", "secret_fingerprint")}
     chosen |= {"limits.min_count": 1, "limits.min_members_with": 1}
     write_template(
@@ -107,26 +107,26 @@ def test_every_member_refuses_the_second_set_before_it_connects(answered):
         assert f"`fedslim ledger allow {answered.file} --identity {answered.folder / 'trust' / name}`" in said
 
 
-def test_so_does_a_member_in_a_program_of_its_own(answered, sites, tmp_path):
+def test_so_does_a_member_in_a_program_of_its_own(answered, inputs, tmp_path):
     file = FederationFile.read(answered.file)
     secret = ItemSecret.read(answered.folder / "secret.txt")
     vocabulary = Vocabulary.read(answered.folder / "vocabulary.json")
     own = identity_of(answered, "a")
-    guard = Guard(SitePolicy.find(answered.folder / "trust" / "a"), file, tell=lambda _text: None)
+    guard = Guard(MemberPolicy.find(answered.folder / "trust" / "a"), file, tell=lambda _text: None)
     with pytest.raises(LedgerError, match="the counts of 'd' alone"):
         DeployedMember(
-            file, own, sites["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard
+            file, own, inputs["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard
         )
 
 
-def test_another_order_of_the_rows_is_no_way_around_it(sites):
-    rows = list(sites["a"])
-    turned = TransactionDatabase.from_transactions(rows[::-1], vocabulary=sorted(sites["a"].vocabulary))
-    assert Snapshot.of(turned) == Snapshot.of(sites["a"])
+def test_another_order_of_the_rows_is_no_way_around_it(inputs):
+    rows = list(inputs["a"])
+    turned = TransactionDatabase.from_transactions(rows[::-1], vocabulary=sorted(inputs["a"].vocabulary))
+    assert Snapshot.of(turned) == Snapshot.of(inputs["a"])
 
 
 @pytest.mark.slow  # tests/cli/test_ledger.py has the commands
-def test_what_was_answered_can_be_read_and_an_operator_can_allow_more(answered, sites):
+def test_what_was_answered_can_be_read_and_an_operator_can_allow_more(answered, inputs):
     """Last, as it changes the ledgers: then the three may mine together, and it is written down why."""
 
     def fedslim(*arguments):
@@ -138,7 +138,7 @@ def test_what_was_answered_can_be_read_and_an_operator_can_allow_more(answered, 
     for name in THREE:
         fedslim("ledger", "allow", answered.file, "--identity", trust / name, "--reason", "d agrees")
     result = answered.run()
-    assert result.table == simulate({name: sites[name] for name in THREE}).table
+    assert result.table == simulate({name: inputs[name] for name in THREE}).table
     said = fedslim("ledger", "show", "--identity", trust / "b")
     assert f"a, b, c, on {datetime.now(UTC):%Y-%m-%d}" in said
     assert "d agrees" in said

@@ -17,18 +17,18 @@ from wire import Line, of_numbers, sprinkled
 ITEMS = 12
 
 
-def members(**settled):
+def four_members(**settled):
     """Four members that have confirmed the roster and answered for the supports, and a server that may say anything."""
     line = Line(of_numbers(sprinkled(3, ITEMS, 4, 400, noise=0.15), ITEMS), "x", **settled).begin()
     while not any(isinstance(message, m.Masked) for _, message in line.said):
         line.step(down=lambda _, message: message)
         if len(line.queue) == 4 and all(isinstance(message, m.Masked) for _, message in line.queue):
             break
-    return line.clients
+    return line.members
 
 
-def ask(clients, number, *wants, moves=()):
-    return [client.receive(m.Ask(number, 0, list(moves), list(wants))) for client in clients.values()]
+def ask(members, number, *wants, moves=()):
+    return [member.receive(m.Ask(number, 0, list(moves), list(wants))) for member in members.values()]
 
 
 def test_no_message_can_name_an_itemset():
@@ -38,15 +38,15 @@ def test_no_message_can_name_an_itemset():
 
 
 def test_the_support_of_a_union_is_told_only_where_it_was_agreed_that_supports_decide():
-    clients = members()
+    members = four_members()
     with pytest.raises(ProtocolError, match="support of a candidate"):
-        ask(clients, 1, m.WantUnionSupport((0, 1), 40))
-    assert len(ask(members(min_support=2), 1, m.WantUnionSupport((0, 1), 40))) == 4
+        ask(members, 1, m.WantUnionSupport((0, 1), 40))
+    assert len(ask(four_members(min_support=2), 1, m.WantUnionSupport((0, 1), 40))) == 4
 
 
 def test_supports_of_the_table_are_told_once_and_end_the_search():
-    clients = members()
-    ask(clients, 1, m.WantFinal(40))
+    members = four_members()
+    ask(members, 1, m.WantFinal(40))
     for number, (wants, moves) in enumerate(
         [
             ([m.WantRows([0], b"\x08")], ()),
@@ -56,27 +56,27 @@ def test_supports_of_the_table_are_told_once_and_end_the_search():
         ],
         2,
     ):
-        client = next(iter(members().values()))
-        client.receive(m.Ask(1, 0, [], [m.WantFinal(40)]))
+        member = next(iter(four_members().values()))
+        member.receive(m.Ask(1, 0, [], [m.WantFinal(40)]))
         with pytest.raises(ProtocolError, match="after the search"):
-            client.receive(m.Ask(number, 0, list(moves), list(wants)))
+            member.receive(m.Ask(number, 0, list(moves), list(wants)))
 
 
 def test_an_itemset_longer_than_agreed_is_not_tried():
-    clients = members(max_itemset_size=2)
-    ask(clients, 1, m.WantInsertion(ITEMS, (0, 1), 5, 9, 0, keep=True))
+    members = four_members(max_itemset_size=2)
+    ask(members, 1, m.WantInsertion(ITEMS, (0, 1), 5, 9, 0, keep=True))
     with pytest.raises(ProtocolError, match="2 were agreed on"):
-        ask(clients, 2, m.WantInsertion(ITEMS + 1, (ITEMS, 2), 5, 9, 0, keep=False))
+        ask(members, 2, m.WantInsertion(ITEMS + 1, (ITEMS, 2), 5, 9, 0, keep=False))
 
 
 def test_a_member_counts_the_rounds_itself():
-    clients = members(max_rounds=5)
-    client = next(iter(clients.values()))
+    members = four_members(max_rounds=5)
+    member = next(iter(members.values()))
     questions = [m.Ask(number, 0, [], [m.WantRows([0], b"\x08")]) for number in range(1, 100)]
     for question in questions[: 5 + ROUNDS_TO_FINISH - 1]:
-        client.receive(question)
+        member.receive(question)
     with pytest.raises(ProtocolError, match="5 were agreed on"):
-        client.receive(questions[5 + ROUNDS_TO_FINISH])
+        member.receive(questions[5 + ROUNDS_TO_FINISH])
 
 
 def test_a_member_does_not_believe_limits_that_the_server_announces():

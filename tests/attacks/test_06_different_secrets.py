@@ -16,15 +16,15 @@ from fedslim.data import ItemSecret
 from fedslim.errors import ConfigurationError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.settings.federation_file import FederationFile, write_template
-from wire import SECRET, Line, databases, sites_of
+from wire import SECRET, Line, databases, inputs_of
 
 OTHER = ItemSecret.from_random(bytes(32))
 
 
 def with_different_secrets():
     named = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5})
-    sites = sites_of(named, agreed=False)
-    return Line(named, "x", sites={"a": sites["a"], "b": replace(sites["b"], secret=OTHER)}).begin()
+    inputs = inputs_of(named, agreed=False)
+    return Line(named, "x", inputs={"a": inputs["a"], "b": replace(inputs["b"], secret=OTHER)}).begin()
 
 
 def test_an_honest_server_refuses_the_second_secret_at_the_door():
@@ -52,8 +52,8 @@ def test_a_file_that_binds_nobody_to_a_secret_is_refused_by_everybody(tmp_path, 
     path = tmp_path / "federation.toml"
     write_template(path, "study", ["a", "b", "c"], chosen={"items.secret_fingerprint": SECRET.fingerprint})
     path.write_text(path.read_text("utf-8").replace("secret_fingerprint =", "# secret_fingerprint ="), "utf-8")
-    client = ("--name", "a", "--data", "a.csv", "--secret", "members.secret")
-    for command in (("server", path), ("client", path, *client), ("federation", "check", path)):
+    member = ("--name", "a", "--data", "a.csv", "--secret", "members.secret")
+    for command in (("server", path), ("member", path, *member), ("federation", "check", path)):
         assert main(list(map(str, command))) == 2
         told = capsys.readouterr().err
         assert told.count("\n") == 1

@@ -16,7 +16,7 @@ import pytest
 
 from fedslim.cli import main
 from fedslim.settings.federation_file import FederationFile, write_template
-from fedslim.settings.policy import SitePolicy, write_policy
+from fedslim.settings.policy import MemberPolicy, write_policy
 from fedslim.settings.weaknesses import weaknesses
 
 PRINT = "0123456789abcdef"
@@ -28,9 +28,9 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def client(file, *more):
+def member(file, *more):
     """A member that has nothing yet: no certificates, no secret, no data."""
-    return main(["client", str(file), "--name", "a", "--data", "none.csv", "--secret", "none.secret", *more])
+    return main(["member", str(file), "--name", "a", "--data", "none.csv", "--secret", "none.secret", *more])
 
 
 def test_what_is_offered_is_strong():
@@ -41,7 +41,7 @@ def test_what_is_offered_is_strong():
     assert file.limits.max_rounds == 20_000
     assert [each.key for each in weaknesses(file)] == ["items.vocabulary_digest"]
     # Without an agreed vocabulary the server learns who has what, so a member has to say that it wants that.
-    assert SitePolicy.find("certificates").reasons(file) == [
+    assert MemberPolicy.find("certificates").reasons(file) == [
         "policy.union is false, and items.vocabulary_digest is missing"
     ]
 
@@ -76,7 +76,7 @@ def test_everything_that_weakens_a_federation_is_warned_of(capsys):
 )
 def test_a_member_without_a_policy_takes_part_in_nothing_weak(capsys, tmp_path, members, variant, chosen, reason):
     write_template("f.toml", "weak", list(members), variant, chosen={**ITEMS, **chosen})
-    assert client("f.toml") == 2
+    assert member("f.toml") == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert reason in told
@@ -88,11 +88,11 @@ def test_a_member_that_allows_it_takes_part(capsys):
     loose = {"policy_min_members": 2, "policy_variants": ["so"], "policy_min_count": 1, "policy_min_members_with": 1}
     loose["policy_union"] = True
     write_policy("certificates/policy.toml", **loose)
-    assert client("f.toml") == 2
+    assert member("f.toml") == 2
     assert "certificates/certificate.pem: there is no such file" in capsys.readouterr().err
     # … and a policy that is named counts in place of that one.
     write_policy("strict.toml")
-    assert client("f.toml", "--policy", "strict.toml") == 2
+    assert member("f.toml", "--policy", "strict.toml") == 2
     assert "strict.toml does not allow" in capsys.readouterr().err
-    assert client("f.toml", "--policy", "none.toml") == 2
+    assert member("f.toml", "--policy", "none.toml") == 2
     assert "none.toml: there is no such file" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Attack 11, by a local user who may write where a member keeps its journal: a result that no run has found.
 
 A journal had a checksum and no key, and was believed whoever wrote it. A forged `member.journal` that ended with a
-result made `fedslim client` exit with 0, without any server, and save the forged table.
+result made `fedslim member` exit with 0, without any server, and save the forged table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Victim:
             await asyncio.gather(*tasks)
 
     def start(self):
-        """Start the client; its exit code, what it says, and how many transactions the table has that it saves."""
+        """Start the member; its exit code, what it says, and how many transactions the table has that it saves."""
         saved = self.path.with_name("codetable.json")
         saved.unlink(missing_ok=True)
         saved.with_name("finished.json").unlink(missing_ok=True)
@@ -129,7 +129,7 @@ def test_a_record_that_was_altered_is_not_believed(victim):
 
 @pytest.mark.slow
 def test_a_result_that_was_altered_is_not_believed(victim):
-    """At the end it cannot be told from a torn record: it is cut off, and the client goes to the server for it."""
+    """At the end it cannot be told from a torn record: it is cut off, and the member goes to the server for it."""
     data = victim.genuine.replace(victim.records[-1], victim.forged[-1])
     assert len(data) == len(victim.genuine)
     victim.path.write_bytes(data)

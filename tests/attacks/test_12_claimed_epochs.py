@@ -12,7 +12,7 @@ import pytest
 from fedslim.errors import ProtocolError
 from fedslim.protocol.gathering import MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberSession
-from wire import databases, entropy_of, server_for, sites_of
+from wire import databases, entropy_of, inputs_of, server_for
 
 NAMED = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5, "c": ["cd"] * 2})
 
@@ -25,7 +25,7 @@ def restarted(epoch):
 
 
 def join(name, epoch):
-    session = MemberSession(name, sites_of(NAMED)[name])
+    session = MemberSession(name, inputs_of(NAMED)[name])
     return msgspec.structs.replace(session.join(entropy_of(name)(32)), run=b"the run of tests", epoch=epoch, position=1)
 
 

@@ -1,7 +1,7 @@
 """Attack 14, by a local user: reading the result of a member, with the labels of its data.
 
 Under the usual umask (022) `codetable.json` and `run.json` had mode 644, and the folder that `fedslim server` and
-`fedslim client` made for them mode 755.
+`fedslim member` made for them mode 755.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def test_a_member_that_comes_back_answers_nothing_before_it_has_confirmed(varian
             heard.append(message)
         return message
 
-    while not line.clients["s000"].position:
+    while not line.members["s000"].position:
         line.step(down=record)
-    back = MemberSession("s000", line.clients["s000"]._site)
+    back = MemberSession("s000", line.members["s000"]._own)
     back.replay(heard)
     assert back.position == 1
     back.join(os.urandom(32))
@@ -52,12 +52,12 @@ def test_a_member_that_comes_back_answers_nothing_before_it_has_confirmed(varian
 def test_counts_without_masks_never_leave_a_member_that_agreed_to_masks():
     """Whatever brought it there: the second wall."""
     line = Line(of_numbers(sprinkled(3, 9, 3, 90), 9), "x").begin()
-    while not line.clients["s000"].position:
+    while not line.members["s000"].position:
         line.step()
-    client = line.clients["s000"]
-    client._secrets = {}
+    member = line.members["s000"]
+    member._secrets = {}
     with pytest.raises(ProtocolError, match="without masks"):
-        client.receive(m.Ask(1, 0, [], [m.WantRows([0], b"\x08")]))
+        member.receive(m.Ask(1, 0, [], [m.WantRows([0], b"\x08")]))
 
 
 def test_a_member_keeps_only_what_it_accepted(tmp_path):
@@ -69,8 +69,8 @@ def test_a_member_keeps_only_what_it_accepted(tmp_path):
         async with Liar(federation) as liar:
             liar.start("b", "c")
             session = federation.session("a")
-            client = federation.client("a", session=session, journal=journal)
-            liar._members["a"] = asyncio.create_task(client.run("127.0.0.1", liar.port))
+            member = federation.member("a", session=session, journal=journal)
+            liar._members["a"] = asyncio.create_task(member.run("127.0.0.1", liar.port))
             await liar.gather()
             for name in MEMBERS:
                 await liar.say(name, liar.roster())

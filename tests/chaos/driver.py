@@ -5,8 +5,8 @@
 The seed decides which faults there are, whom they meet, and before which round of the run; rounds are read from the
 server's journal, so that the same seed does the same to a slow machine. Some faults come on top of the one before.
 
-Whoever has ended is started again as docs/how-to/recover.md says. In the end everybody must have ended by
-itself with exit code 0 and the table that the same sites find in one process, nobody may have shown a traceback, and
+Whoever has ended is started again as docs/how-to/recover.md says. In the end everybody must have ended by itself with
+exit code 0 and the table that the same members find in one process, nobody may have shown a traceback, and
 for each fault that came alone somebody must have said what happened, and to whom.
 """
 
@@ -75,10 +75,10 @@ class Chaos(Faults):
     def __init__(self, folder, *, variant="x", members=3, rows=400, tell=lambda _text: None):
         self.names, self.variant, self.tell = NAMES[:members], variant, tell
         self.everybody = ("server", *self.names)
-        sites = dict(zip(self.names, iid(load("encounters").take(range(rows)), members, seed=0).parts, strict=True))
+        databases = dict(zip(self.names, iid(load("encounters").take(range(rows)), members, seed=0).parts, strict=True))
         prepare(variant)
-        self.calm = simulate(sites, variant=variant)
-        self.federation = Federation(folder, sites, variant, GRACE, DELAY, keepalive=BEAT, connect=3.0)
+        self.calm = simulate(databases, variant=variant)
+        self.federation = Federation(folder, databases, variant, GRACE, DELAY, keepalive=BEAT, connect=3.0)
         self.files, self.running = self.federation.files, self.federation.running
         self.born = dict.fromkeys(self.everybody, 0)  # for each party, where what its present process says begins
         self.excused = False  # whether somebody may end with an error because of what was done

@@ -27,7 +27,7 @@ def log(tmp_path):
     return path
 
 
-def test_what_left_the_site(fedslim, log):
+def test_what_left_the_member(fedslim, log):
     ran = fedslim("audit", log)
     assert (ran.code, ran.err) == (0, "")
     kinds, runs, told = ran.out.split("\n\n")
@@ -76,7 +76,7 @@ def test_an_empty_log(fedslim, log):
     log.write_bytes(log.read_bytes().partition(b"\n")[0])
     ran = fedslim("audit", log)
     assert ran.code == 0
-    assert "nothing has left this site" in ran.out
+    assert "nothing has left this member" in ran.out
 
 
 def test_what_is_no_log(fedslim, log, baskets):

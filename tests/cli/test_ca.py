@@ -100,25 +100,25 @@ def test_what_the_commands_say(fine, tmp_path):
     made = fine("ca", "init", "keys/ca", "--days", "100")
     assert fact(made, "made") == "keys/ca: fedslim CA"
     assert fact(made, "key") == "keys/ca/ca.key, without a passphrase"
-    asked = fine("enroll", "--name", "hospital-a", "--out", "site")
-    assert fact(asked, "request") == "site/hospital-a.csr: send this to the CA"
-    shown = fine("ca", "show", "site/hospital-a.csr")
+    asked = fine("enroll", "--name", "hospital-a", "--out", "member")
+    assert fact(asked, "request") == "member/hospital-a.csr: send this to the CA"
+    shown = fine("ca", "show", "member/hospital-a.csr")
     assert fact(shown, "key") == fact(asked, "key")
-    assert json.loads(fine("ca", "show", "site/hospital-a.csr", "--json")) == {
-        "file": "site/hospital-a.csr",
+    assert json.loads(fine("ca", "show", "member/hospital-a.csr", "--json")) == {
+        "file": "member/hospital-a.csr",
         "name": "hospital-a",
         "hosts": [],
         "key": fact(asked, "key"),
     }
-    signed = fine("ca", "sign", "site/hospital-a.csr", "--ca", "keys/ca", "--days", "30", "--out", "new/back.pem")
+    signed = fine("ca", "sign", "member/hospital-a.csr", "--ca", "keys/ca", "--days", "30", "--out", "new/back.pem")
     assert fact(signed, "signed") == "hospital-a, as a member"
     assert fact(signed, "send back") == "new/back.pem"
     assert fact(signed, "fingerprint") == fact(made, "fingerprint")
     assert fact(signed, "key") == fact(asked, "key")
-    installed = fine("enroll", "install", "new/back.pem", "--out", "site", "--ca", "keys/ca/ca.pem")
+    installed = fine("enroll", "install", "new/back.pem", "--out", "member", "--ca", "keys/ca/ca.pem")
     assert fact(installed, "name") == "hospital-a, a member"
     assert fact(installed, "CA") == "fedslim CA, revocation list 2"
-    everything = made + asked + shown + signed + installed + fine("enroll", "show", "site")
+    everything = made + asked + shown + signed + installed + fine("enroll", "show", "member")
     assert not [line for line in all_secrets(tmp_path) if line in everything]
 
 

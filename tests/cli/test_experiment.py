@@ -53,7 +53,7 @@ def test_a_failed_cell_is_told_and_the_exit_code_says_so(fedslim, tmp_path):
     assert ran.code == 1
     assert "1 cell of 2 failed" in ran.err
     assert [line.split() for line in ran.out.splitlines()][-1] == ["wide-sparse:3", "X", "failed"]
-    assert "fedslim: wide-sparse:3, X: failed: 10 clients cannot have a transaction each" in ran.err
+    assert "fedslim: wide-sparse:3, X: failed: 10 members cannot have a transaction each" in ran.err
     assert "57.41" in ran.out
 
 

@@ -12,7 +12,7 @@ MINE_OPTIONS = (
     *("--seed", "--quiet"),
 )
 SIMULATE_OPTIONS = (
-    *("--variant", "--clients", "--partition", "--alpha", "--min-dominant", "--seed", "--max-time", "--max-rounds"),
+    *("--variant", "--members", "--partition", "--alpha", "--min-dominant", "--seed", "--max-time", "--max-rounds"),
     *("--no-masking", "--reference", "--no-compare", "--out", "--top", "--json", "--format", "--bins", "--from"),
     *("--transaction-column", "--item-column", "--data-seed", "--quiet"),
 )
@@ -31,7 +31,7 @@ COMMANDS = (
     "ca",
     "enroll",
     "server",
-    "client",
+    "member",
     "--version",
 )
 HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec", "cryptography"}

@@ -68,12 +68,12 @@ def test_allow_lets_a_set_of_members_be_answered(fedslim, four, ledger):
 
 @pytest.mark.usefixtures("four")
 def test_allow_finds_the_ledger_by_identity_and_policy(fedslim, tmp_path):
-    write_policy("site/policy.toml", ledger_file="books/answered.json")
-    for how in (("--identity", "site"), ("--policy", "site/policy.toml")):
+    write_policy("member/policy.toml", ledger_file="books/answered.json")
+    for how in (("--identity", "member"), ("--policy", "member/policy.toml")):
         assert fedslim("ledger", "allow", "four.toml", *how).code == 0
-    found = AnswerLedger(tmp_path / "site" / "books" / "answered.json").entries()
+    found = AnswerLedger(tmp_path / "member" / "books" / "answered.json").entries()
     assert [each.reason for each in found.allowed] == ["", ""]
-    assert "no reason given" in fedslim("ledger", "show", "--identity", "site").out
+    assert "no reason given" in fedslim("ledger", "show", "--identity", "member").out
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from fedslim.settings.federation_file import write_template
-from fedslim.settings.policy import SECTIONS, SitePolicy, write_policy
+from fedslim.settings.policy import SECTIONS, MemberPolicy, write_policy
 
 ITEMS = {"items.vocabulary_digest": "0" * 64}
 
@@ -22,12 +22,12 @@ def two():
     return write_template("two.toml", "Two", ["a", "b"], "so", chosen=ITEMS).path
 
 
-def test_init_writes_where_a_client_looks(fedslim, tmp_path):
+def test_init_writes_where_a_member_looks(fedslim, tmp_path):
     ran = fedslim("policy", "init")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "certificates/policy.toml: look through what this member allows\n"
     assert (tmp_path / "certificates").stat().st_mode & 0o777 == 0o700
-    assert SitePolicy.find("certificates").written
+    assert MemberPolicy.find("certificates").written
     ran = fedslim("policy", "init")
     assert ran.code == 2
     assert "there is something of that name already, and it is kept" in ran.only_line

@@ -86,10 +86,10 @@ def test_lines_come_after_five_seconds_and_then_ever_more_rarely(capsys):
 
 
 def test_a_line_says_what_is_done_and_what_comes_beside_it(capsys):
-    with Plain().mining("data", Stop(), "x over 10 sites of") as on_progress:
+    with Plain().mining("data", Stop(), "x over 10 members of") as on_progress:
         on_progress(at(7.0), ["384 rounds"])
     line = capsys.readouterr().err
-    assert line.startswith("fedslim: x over 10 sites of data: 7.0 s, 12 itemsets, ")
+    assert line.startswith("fedslim: x over 10 members of data: 7.0 s, 12 itemsets, ")
     assert ", L% 31.82, 384 rounds, best candidate" in line
 
 

@@ -10,7 +10,7 @@ from fedslim.federated.records import load_run
 @pytest.fixture
 def run(fedslim, tmp_path):
     """A run's folder."""
-    fedslim("simulate", "encounters", "--clients", 3, "--variant", "so", "--out", tmp_path / "run", "--quiet")
+    fedslim("simulate", "encounters", "--members", 3, "--variant", "so", "--out", tmp_path / "run", "--quiet")
     return tmp_path / "run"
 
 
@@ -23,7 +23,7 @@ def test_a_run_becomes_a_page_beside_it(fedslim, run):
 
 
 def test_several_runs_become_one_page(fedslim, run, tmp_path, monkeypatch):
-    fedslim("simulate", "encounters", "--clients", 3, "--out", tmp_path / "other", "--quiet")
+    fedslim("simulate", "encounters", "--members", 3, "--out", tmp_path / "other", "--quiet")
     monkeypatch.chdir(tmp_path)
     assert fedslim("report", run, tmp_path / "other", "--title", "Both <b>").out == "report.html\n"
     assert "<h1>Both &lt;b&gt;</h1>" in (tmp_path / "report.html").read_text()
@@ -52,29 +52,29 @@ def test_a_run_on_the_terminal(fedslim, run):
     for place in (run, run / "run.json"):
         ran = fedslim("show", place, "--top", 3)
         assert (ran.code, ran.err) == (0, "")
-        table, gap, traffic, sites, facts = (part.splitlines() for part in ran.out.split("\n\n"))
+        table, gap, traffic, databases, facts = (part.splitlines() for part in ran.out.split("\n\n"))
         assert len(table) == 4
         assert gap[0].split() == [
             "usage",
             "support",
             "at",
             "each",
-            "site",
+            "member",
             "found",
             "together,",
             "by",
             "no",
-            "site",
+            "member",
             "alone",
         ]
         assert traffic[0].split()[:3] == ["way", "messages", "sent"]
-        assert [line.split()[-1] for line in sites[1:]] == ["site-1", "site-2", "site-3"]
+        assert [line.split()[-1] for line in databases[1:]] == ["member-1", "member-2", "member-3"]
         told = {line.split()[0]: line.split(maxsplit=1)[1] for line in facts}
         assert told["variant"].startswith("so, ")
         assert told["went"].startswith("L% 100.00 █")
         assert "matched" in told["agrees"]
         assert "of the gap" in told["gap"]
-        assert told["again"] == "fedslim simulate encounters --variant so --clients 3"
+        assert told["again"] == "fedslim simulate encounters --variant so --members 3"
 
 
 def test_a_run_as_json(fedslim, run):
@@ -88,10 +88,10 @@ def test_a_run_as_json(fedslim, run):
 
 @pytest.mark.usefixtures("run")
 def test_several_runs_on_the_terminal(fedslim, tmp_path):
-    fedslim("simulate", "encounters", "--clients", 4, "--no-compare", "--out", tmp_path / "other", "--quiet")
+    fedslim("simulate", "encounters", "--members", 4, "--no-compare", "--out", tmp_path / "other", "--quiet")
     rows = fedslim("show", tmp_path).out.splitlines()
     assert rows[0].split()[:2] == ["L%", "itemsets"]
-    assert [row.split("  ")[-1] for row in rows[1:]] == ["so · 3 sites", "x · 4 sites"]
+    assert [row.split("  ")[-1] for row in rows[1:]] == ["so · 3 members", "x · 4 members"]
     assert len(json.loads(fedslim("show", tmp_path, "--json").out)["runs"]) == 2
 
 
@@ -106,7 +106,7 @@ def test_an_experiment_is_reported_by_its_name(fedslim, tmp_path):
     ran = fedslim("report", "iid", "--results", results, "--out", out)
     assert (ran.code, ran.out) == (0, f"{out}\n")
     page = out.read_text("utf-8")
-    assert "<title>Ten equally large clients, IID" in page
+    assert "<title>Ten equally large members, IID" in page
     none = fedslim("report", "noniid", "--results", results, "--out", tmp_path / "none.html")
     assert (none.code, (tmp_path / "none.html").exists()) == (2, False)
     assert "there are no records of noniid" in none.only_line

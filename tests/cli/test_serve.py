@@ -32,12 +32,12 @@ def out_of(deployment, who):
 
 
 @pytest.fixture
-def client(fedslim, deployment):
+def member(fedslim, deployment):
     folder = deployment.folder
     own = ("--name", "north", "--data", folder / "north.csv", "--identity", folder / "trust" / "north")
     columns = ("--transaction-column", "transaction", "--item-column", "item")
     shared = ("--secret", folder / "secret.txt", "--vocabulary", folder / "vocabulary.json")
-    command = ("client", deployment.files.file, "--out", out_of(deployment, "north"), *own, *columns, *shared)
+    command = ("member", deployment.files.file, "--out", out_of(deployment, "north"), *own, *columns, *shared)
     return lambda *more: fedslim(*command, *more)
 
 
@@ -85,9 +85,9 @@ def check(run, out, journal, result, full_disk):
     assert ((out / journal).exists(), (out / result).is_file()) == (False, True)
 
 
-def test_a_client_that_cannot_save_its_table_says_so_and_keeps_its_journal(client, deployment, full_disk):
+def test_a_member_that_cannot_save_its_table_says_so_and_keeps_its_journal(member, deployment, full_disk):
     out = out_of(deployment, "north")
-    check(client, out, "member.journal", "codetable.json", full_disk)
+    check(member, out, "member.journal", "codetable.json", full_disk)
     assert len(CodeTable.load(out / "codetable.json")) > 0
 
 
@@ -97,15 +97,15 @@ def test_a_server_that_cannot_save_its_results_says_so_and_keeps_its_journal(ser
     assert len(load_run(out).code_table) > 0
 
 
-def test_a_client_is_the_one_in_its_certificate(client):
-    ran = client("--name", "south")
+def test_a_member_is_the_one_in_its_certificate(member):
+    ran = member("--name", "south")
     assert (ran.code, ran.out) == (2, "")
     assert all(name in ran.only_line for name in ("'north'", "'south'", "--name"))
 
 
-def test_a_policy_is_looked_at_before_anything_else(client, tmp_path):
+def test_a_policy_is_looked_at_before_anything_else(member, tmp_path):
     """Whatever is wrong with keys and data, it is not even opened for a federation that is not allowed."""
     write_policy(tmp_path / "policy.toml", policy_min_members=9)
-    ran = client("--policy", tmp_path / "policy.toml", "--identity", tmp_path / "none", "--data", tmp_path / "none.csv")
+    ran = member("--policy", tmp_path / "policy.toml", "--identity", tmp_path / "none", "--data", tmp_path / "none.csv")
     assert (ran.code, ran.out) == (2, "")
     assert "policy.min_members" in ran.only_line

@@ -19,7 +19,7 @@ from fedslim.mdl import mining
 from fedslim.mdl.codetable import CodeTable
 
 PLAIN = {
-    *("variant", "clients", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
+    *("variant", "members", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
     *("candidates", "rounds", "bytes_total", "bytes_up", "bytes_down", "f1", "precision", "recall", "wr50", "wr100"),
     *("rho", "gap", "gap_recovered", "grr", "seconds", "converged"),
 }
@@ -43,11 +43,11 @@ def finite(value):
 # -- x is mining in one place ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scheme", "clients"), [("iid", 1), ("iid", 2), *((scheme, 10) for scheme in SCHEMES)])
-def test_x_writes_the_file_that_mine_writes(fedslim, public_data, tmp_path, scheme, clients):
+@pytest.mark.parametrize(("scheme", "members"), [("iid", 1), ("iid", 2), *((scheme, 10) for scheme in SCHEMES)])
+def test_x_writes_the_file_that_mine_writes(fedslim, public_data, tmp_path, scheme, members):
     fedslim("mine", "ionosphere", "--from", public_data, "--out", tmp_path / "mined.json")
     ran = fedslim(
-        *("simulate", "ionosphere", "--from", public_data, "--clients", clients, "--partition", scheme),
+        *("simulate", "ionosphere", "--from", public_data, "--members", members, "--partition", scheme),
         *("--no-compare", "--out", tmp_path / "run"),
     )
     assert (ran.code, ran.err) == (0, "")
@@ -65,21 +65,21 @@ def test_equal_seeds_give_equal_runs(fedslim):
 
 
 def test_json_has_every_figure_under_its_plain_name(fedslim):
-    ran = fedslim("simulate", "encounters", "--clients", 4, "--partition", "dirichlet", "--alpha", 2, "--json")
+    ran = fedslim("simulate", "encounters", "--members", 4, "--partition", "dirichlet", "--alpha", 2, "--json")
     assert (ran.code, ran.err) == (0, "")
     record = json.loads(ran.out)
     assert record.keys() == PLAIN | BESIDES
     assert finite(record)
     assert [name for name in PLAIN if record[name] is None] == []
-    assert (record["variant"], record["clients"], record["converged"]) == ("x", 4, True)
+    assert (record["variant"], record["members"], record["converged"]) == ("x", 4, True)
     assert (record["f1"], record["grr"], record["reference"], record["masked"]) == (1.0, 1.0, "centralised", True)
-    assert record["partition"]["parameters"] == {"clients": 4, "alpha": 2.0}
+    assert record["partition"]["parameters"] == {"members": 4, "alpha": 2.0}
     assert record["gap_recovered"] == record["gap"] > 0
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
 def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, variant):
-    ran = fedslim("simulate", "encounters", "--variant", variant, "--clients", 3, "--json", "--out", tmp_path)
+    ran = fedslim("simulate", "encounters", "--variant", variant, "--members", 3, "--json", "--out", tmp_path)
     assert (ran.code, ran.err) == (0, "")
     record = json.loads(ran.out)
     assert record.keys() == PLAIN | BESIDES
@@ -119,9 +119,9 @@ def test_people_see_what_was_found_said_and_recovered(fedslim):
     found, said, gap, summary = ran.out.split("\n\n")
     assert len(found.splitlines()) == 4
     assert [line.split()[-1] for line in said.splitlines()][1:3] == ["Masked", "Ask"]
-    assert gap.splitlines()[0].endswith("found together, by no site alone")
-    facts = {line[:6].strip(): line[8:] for line in summary.splitlines() if line[0] != " "}
-    assert facts["sites"] == "10 by iid, seed 0: 500 transactions each"
+    assert gap.splitlines()[0].endswith("found together, by no member alone")
+    facts = {line[:7].strip(): line[9:] for line in summary.splitlines() if line[0] != " "}
+    assert facts["members"] == "10 by iid, seed 0: 500 transactions each"
     assert facts["search"].startswith("x: 177 candidates, ")
     assert facts["search"].endswith("; converged")
     assert " up, " in facts["sent"]
@@ -132,14 +132,17 @@ def test_people_see_what_was_found_said_and_recovered(fedslim):
 
 def test_a_folder_gets_the_table_and_the_record(fedslim, tmp_path):
     out = tmp_path / "new" / "run"
-    printed = json.loads(fedslim("simulate", "encounters", "--clients", 3, "--out", out, "--json").out)
+    printed = json.loads(fedslim("simulate", "encounters", "--members", 3, "--out", out, "--json").out)
     assert sorted(path.name for path in out.iterdir()) == ["codetable.json", "run.json"]
     record = load_run(out)
     assert record.figures == {name: printed[name] for name in record.figures}
-    assert (len(record.gap), [site.name for site in record.sites]) == (printed["gap"], ["site-1", "site-2", "site-3"])
+    assert (len(record.gap), [own.name for own in record.members]) == (
+        printed["gap"],
+        ["member-1", "member-2", "member-3"],
+    )
     assert CodeTable.load(out / "codetable.json") == record.code_table
-    assert record.command == "fedslim simulate encounters --clients 3"
-    fedslim("simulate", "encounters", "--clients", 3, "--no-compare", "--out", out)
+    assert record.command == "fedslim simulate encounters --members 3"
+    fedslim("simulate", "encounters", "--members", 3, "--no-compare", "--out", out)
     assert load_run(out).gap is None  # nothing of another run is left
 
 
@@ -166,7 +169,7 @@ def test_a_full_disk_loses_nothing(fedslim, tmp_path, monkeypatch):
 def test_without_masks_it_says_so_loudly(fedslim):
     ran = fedslim("simulate", "encounters", "--no-masking", "--no-compare")
     assert ran.only_line == (
-        "fedslim: warning: --no-masking: the server sees every site's counts; for measurements only"
+        "fedslim: warning: --no-masking: the server sees every member's counts; for measurements only"
     )
     assert "NONE (--no-masking)" in ran.out
     assert "FOR MEASUREMENTS ONLY" in " ".join(fedslim("simulate", "--help").out.split())
@@ -198,7 +201,7 @@ def test_the_first_ctrl_c_keeps_the_best_so_far(terminal, tmp_path):
     record = json.loads(run.process.stdout.read())
     assert run.finish() == 0
     assert "Traceback" not in run.screen
-    assert "x over 10 sites of accidents-like:20000" in run.screen
+    assert "x over 10 members of accidents-like:20000" in run.screen
     assert (record["ending"], record["converged"]) == ("interrupted", False)
     assert len(CodeTable.load(tmp_path / "run" / "codetable.json")) == record["itemsets"]
 
@@ -220,7 +223,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def interrupted(*arguments):
-    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", "--clients", "3", *map(str, arguments)]
+    command = [sys.executable, "-c", INTERRUPTING, "simulate", "encounters", "--members", "3", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -245,11 +248,11 @@ def test_ctrl_c_before_the_federation_ends_it_with_one_line():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["encounters", "--clients", 0], "0 is out of range; give a whole number from 1 up"),
-        (["encounters", "--clients", 5000], "5000 is out of range; give a whole number up to 4096"),
-        (["baskets", "--clients", 57], "57 clients cannot have a transaction each, as the database has 56"),
-        (["baskets", "--clients", 57, "--partition", "support-skew"], "57 clients cannot have a transaction each"),
-        (["baskets", "--partition", "support-skew"], "10 clients need a dominant itemset each"),
+        (["encounters", "--members", 0], "0 is out of range; give a whole number from 1 up"),
+        (["encounters", "--members", 5000], "5000 is out of range; give a whole number up to 4096"),
+        (["baskets", "--members", 57], "57 members cannot have a transaction each, as the database has 56"),
+        (["baskets", "--members", 57, "--partition", "support-skew"], "57 members cannot have a transaction each"),
+        (["baskets", "--partition", "support-skew"], "10 members need a dominant itemset each"),
         (["encounters", "--alpha", 0], "0.0 cannot be used; give a number above 0"),
         (["encounters", "--alpha", "nan"], "nan cannot be used; give a number above 0"),
         (["encounters", "--variant", "y"], "'y' is not one of 'x', 'sa', 'so'"),
@@ -310,7 +313,7 @@ def test_the_demo_is_of_all_variants():
 def test_a_name_that_looks_like_an_option_can_be_typed_again(fedslim, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-my data.dat").write_text("1 2\n1 2\n2 3\n")
-    assert fedslim("simulate", "--clients", 2, "--no-compare", "--out", "run", "--", "-my data.dat").code == 0
+    assert fedslim("simulate", "--members", 2, "--no-compare", "--out", "run", "--", "-my data.dat").code == 0
     command = load_run(tmp_path / "run").command
-    assert command == "fedslim simulate './-my data.dat' --clients 2 --no-compare"
+    assert command == "fedslim simulate './-my data.dat' --members 2 --no-compare"
     assert fedslim(*shlex.split(command)[1:]).code == 0

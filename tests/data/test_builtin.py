@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from fedslim.data import PLANTED, builtin_database, builtin_sites
+from fedslim.data import PLANTED, builtin_database, builtin_members
 from fedslim.errors import DataError, ParameterError
 
 
@@ -15,8 +15,8 @@ def whole():
 
 
 @pytest.fixture(scope="module")
-def sites():
-    return builtin_sites("encounters")
+def hospitals():
+    return builtin_members("encounters")
 
 
 def cases(db, syndrome):
@@ -35,10 +35,10 @@ def test_the_encounters_are_the_same_everywhere(whole):
     assert digest.hexdigest() == "de9f314a69f7c21471814621b76019ed088e2159c6829810b436892b8516e6c2"
 
 
-def test_the_whole_is_its_sites_one_after_the_other(whole, sites):
-    assert [row for _, site in sites for row in site] == list(whole)
-    assert all(site.vocabulary == whole.vocabulary for _, site in sites)
-    assert len({name for name, _ in sites}) == len(sites) == 6
+def test_the_whole_is_its_members_one_after_the_other(whole, hospitals):
+    assert [row for _, hospital in hospitals for row in hospital] == list(whole)
+    assert all(hospital.vocabulary == whole.vocabulary for _, hospital in hospitals)
+    assert len({name for name, _ in hospitals}) == len(hospitals) == 6
 
 
 def test_every_encounter_has_one_age_group_and_one_sex(whole):
@@ -50,32 +50,32 @@ def test_every_item_occurs(whole):
     assert whole.supports.min() > 0
 
 
-def test_common_syndromes_are_at_every_site(sites):
+def test_common_syndromes_are_at_every_member(hospitals):
     for syndrome in PLANTED:
         if syndrome.kind == "common":
-            assert min(cases(site, syndrome) for _, site in sites) >= 15, syndrome.name
+            assert min(cases(hospital, syndrome) for _, hospital in hospitals) >= 15, syndrome.name
 
 
-def test_local_syndromes_are_at_one_site(sites):
+def test_local_syndromes_are_at_one_member(hospitals):
     for syndrome in PLANTED:
         if syndrome.kind == "local":
-            counts = {name: cases(site, syndrome) for name, site in sites}
-            assert counts.pop(syndrome.site) >= 15, syndrome.name
+            counts = {name: cases(hospital, syndrome) for name, hospital in hospitals}
+            assert counts.pop(syndrome.hospital) >= 15, syndrome.name
             assert max(counts.values()) <= 1, syndrome.name
 
 
-def test_thin_syndromes_are_a_handful_at_each_site_and_dozens_together(sites, whole):
+def test_thin_syndromes_are_a_handful_at_each_member_and_dozens_together(hospitals, whole):
     for syndrome in PLANTED:
         if syndrome.kind == "thin":
-            counts = [cases(site, syndrome) for _, site in sites]
+            counts = [cases(hospital, syndrome) for _, hospital in hospitals]
             assert 4 <= min(counts) <= max(counts) <= 6, syndrome.name
             assert 25 <= cases(whole, syndrome) <= 40, syndrome.name
 
 
-def test_items_of_thin_syndromes_are_ordinary_at_every_site(sites):
+def test_items_of_thin_syndromes_are_ordinary_at_every_member(hospitals):
     labels = {label for syndrome in PLANTED if syndrome.kind == "thin" for label in syndrome.items}
-    for _, site in sites:
-        assert min(site.supports[site.vocabulary.index(label)] for label in labels) > 0.05 * len(site)
+    for _, hospital in hospitals:
+        assert min(hospital.supports[hospital.vocabulary.index(label)] for label in labels) > 0.05 * len(hospital)
 
 
 def test_another_seed_gives_other_encounters(whole):
@@ -86,4 +86,4 @@ def test_names_and_seeds_that_do_not_exist_are_told():
     with pytest.raises(DataError, match="no built-in data set 'encounter'; did you mean encounters"):
         builtin_database("encounter")
     with pytest.raises(ParameterError, match="seed is -1"):
-        builtin_sites("encounters", seed=-1)
+        builtin_members("encounters", seed=-1)

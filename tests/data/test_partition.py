@@ -45,11 +45,11 @@ def random_database(transactions, seed=0, n_items=12):
 
 
 SCHEMES = {
-    "iid": lambda db, clients, seed: iid(db, clients, seed=seed),
-    "dirichlet": lambda db, clients, seed: dirichlet(db, clients, alpha=0.5, seed=seed),
-    "sized": lambda db, clients, seed: sized(db, [7 + 30 * c for c in range(clients)], seed=seed),
-    "support-skew": lambda db, clients, seed: support_skew(db, clients, TRIPLES, seed=seed),
-    "support-quantity-skew": lambda db, clients, seed: support_quantity_skew(db, clients, TRIPLES, seed=seed),
+    "iid": lambda db, members, seed: iid(db, members, seed=seed),
+    "dirichlet": lambda db, members, seed: dirichlet(db, members, alpha=0.5, seed=seed),
+    "sized": lambda db, members, seed: sized(db, [7 + 30 * c for c in range(members)], seed=seed),
+    "support-skew": lambda db, members, seed: support_skew(db, members, TRIPLES, seed=seed),
+    "support-quantity-skew": lambda db, members, seed: support_quantity_skew(db, members, TRIPLES, seed=seed),
 }
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 
@@ -61,19 +61,19 @@ every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=40)
 @given(
     rows=st.lists(st.sets(st.integers(0, 11), max_size=8), min_size=4, max_size=40),
-    clients=st.integers(1, 4),
+    members=st.integers(1, 4),
     seed=st.integers(0, 2**63 - 1),
 )
-def test_no_transaction_is_lost_or_duplicated(scheme, rows, clients, seed):
+def test_no_transaction_is_lost_or_duplicated(scheme, rows, members, seed):
     db = database(rows)
-    found = SCHEMES[scheme](db, clients, seed)
+    found = SCHEMES[scheme](db, members, seed)
     assert found.scheme == scheme
-    assert len(found.parts) == found.parameters["clients"] == clients
-    assert found.sizes == tuple(np.bincount(found.assignment, minlength=clients))
+    assert len(found.parts) == found.parameters["members"] == members
+    assert found.sizes == tuple(np.bincount(found.assignment, minlength=members))
     assert min(found.sizes) >= 1
     assert sum(found.sizes) == len(db)
-    for client, part in enumerate(found.parts):
-        assert part == db.take(np.flatnonzero(found.assignment == client))  # in order, over the same vocabulary
+    for member, part in enumerate(found.parts):
+        assert part == db.take(np.flatnonzero(found.assignment == member))  # in order, over the same vocabulary
     assert Counter(t for part in found.parts for t in part) == Counter(db)
 
 
@@ -136,11 +136,11 @@ def test_a_partition_cannot_be_changed_but_pickled_and_reported(scheme):
     report = json.loads(json.dumps(found.as_dict()))
     assert (report["scheme"], report["seed"], tuple(report["sizes"])) == (scheme, 1, found.sizes)
     assert report["parameters"] == found.parameters
-    assert [part.name for part in found.parts] == [f"data, client {k} of 3" for k in (1, 2, 3)]
+    assert [part.name for part in found.parts] == [f"data, member {k} of 3" for k in (1, 2, 3)]
 
 
 @every_scheme
-def test_as_many_clients_as_transactions_get_one_each(scheme):
+def test_as_many_members_as_transactions_get_one_each(scheme):
     assert SCHEMES[scheme](random_database(4), 4, 0).sizes == (1, 1, 1, 1)
 
 
@@ -149,8 +149,8 @@ def test_as_many_clients_as_transactions_get_one_each(scheme):
 
 @given(st.integers(1, 200), st.data(), st.integers(0, 99))
 def test_iid_sizes_differ_by_at_most_one(transactions, data, seed):
-    clients = data.draw(st.integers(1, transactions))
-    sizes = iid(random_database(transactions), clients, seed=seed).sizes
+    members = data.draw(st.integers(1, transactions))
+    sizes = iid(random_database(transactions), members, seed=seed).sizes
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -200,7 +200,7 @@ def test_a_small_alpha_is_uneven_and_a_large_one_nearly_even():
     db = random_database(1000)
     spread = {alpha: np.std(dirichlet(db, 10, alpha=alpha).sizes) for alpha in (0.1, 0.5, 5, 1e4)}
     assert list(spread.values()) == sorted(spread.values(), reverse=True)
-    assert dirichlet(db, 10, alpha=0.5).parameters == {"clients": 10, "alpha": 0.5}
+    assert dirichlet(db, 10, alpha=0.5).parameters == {"members": 10, "alpha": 0.5}
 
 
 @pytest.mark.parametrize(("alpha", "smallest", "largest"), [(5e-324, 1, 97), (1e308, 25, 25)])
@@ -214,11 +214,11 @@ def test_extreme_alphas_work(alpha, smallest, largest):
 
 def test_a_transaction_goes_where_it_contains_most():
     rows = [
-        {0, 1, 2},  # client 0's
-        {3, 4, 5, 0, 1},  # client 1's whole, client 0's in part
-        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},  # 0's, 1's and 2's first, and 1 of 3 of 3's; client 0 has (9, 12, 13) in part
+        {0, 1, 2},  # member 0's
+        {3, 4, 5, 0, 1},  # member 1's whole, member 0's in part
+        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},  # 0's, 1's and 2's first, and 1 of 3 of 3's; member 0 has (9, 12, 13) in part
         {6, 7},  # the largest part
-        {9, 10, 11, 12, 13, 0, 1, 2},  # six items of client 0's against three of client 3's
+        {9, 10, 11, 12, 13, 0, 1, 2},  # six items of member 0's against three of member 3's
         {10, 11},
     ]
     pool = [*TRIPLES, ((9, 12, 13), 50)]
@@ -226,7 +226,7 @@ def test_a_transaction_goes_where_it_contains_most():
     assert found.assignment.tolist() == [0, 1, 0, 2, 0, 3]
     assert found.dominant == (((0, 1, 2), (9, 12, 13)), ((3, 4, 5),), ((6, 7, 8),), ((9, 10, 11),))
     assert found.as_dict()["dominant"][0] == [[0, 1, 2], [9, 12, 13]]
-    assert found.parameters == {"clients": 4, "min_size": 3, "most_alike": 0.5}
+    assert found.parameters == {"members": 4, "min_size": 3, "most_alike": 0.5}
 
 
 def test_dominant_itemsets_are_large_used_diverse_and_taken_by_usage():
@@ -247,7 +247,7 @@ def test_dominant_itemsets_are_large_used_diverse_and_taken_by_usage():
 
 
 @pytest.mark.parametrize(
-    ("clients", "alike", "dominant"),
+    ("members", "alike", "dominant"),
     [
         (1, 0.5, (((0, 1, 2, 3), (8, 9, 10)),)),
         (2, 0.5, (((0, 1, 2, 3),), ((8, 9, 10),))),
@@ -255,21 +255,21 @@ def test_dominant_itemsets_are_large_used_diverse_and_taken_by_usage():
         (4, 1.0, (((0, 1, 2, 3),), ((8, 9, 10),), ((0, 1, 2, 4),), ((0, 1, 2, 3, 4),))),  # 4 of 5
     ],
 )
-def test_more_alike_itemsets_are_taken_only_where_clients_would_have_none(clients, alike, dominant):
+def test_more_alike_itemsets_are_taken_only_where_members_would_have_none(members, alike, dominant):
     pool = [((0, 1, 2, 3), 9), ((0, 1, 2, 3, 4), 8), ((0, 1, 2, 4), 7), ((8, 9, 10), 6), ((10, 9, 8), 6)]
-    found = support_skew(random_database(60), clients, pool)
+    found = support_skew(random_database(60), members, pool)
     assert found.dominant == dominant
     assert found.parameters["most_alike"] == alike
 
 
-def test_equally_strong_clients_share_by_lot():
+def test_equally_strong_members_share_by_lot():
     db = database([{0, 1, 2, 3, 4, 5}] * 2000 + [set()] * 2000)
     found = support_skew(db, 2, TRIPLES[:2])
     for half in (found.assignment[:2000], found.assignment[2000:]):
         assert 900 < half.sum() < 1100
 
 
-def test_a_client_that_nobody_contains_gets_the_nearest_transaction():
+def test_a_member_that_nobody_contains_gets_the_nearest_transaction():
     found = support_skew(database([{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}]), 3, TRIPLES)
     assert found.assignment.tolist() == [2, 0, 1, 0]
 
@@ -290,9 +290,9 @@ def skewed(draw):
 
 
 @given(skewed(), st.integers(1, 3), st.integers(0, 99))
-def test_every_transaction_is_with_a_strongest_client_or_filled_an_empty_one(case, clients, seed):
+def test_every_transaction_is_with_a_strongest_member_or_filled_an_empty_one(case, members, seed):
     db, pool = case
-    found = support_skew(db, clients, pool, seed=seed)
+    found = support_skew(db, members, pool, seed=seed)
     for t in range(len(db)):
         items = set(db.item_ids(t).tolist())
         scores = [strength(items, itemsets) for itemsets in found.dominant]
@@ -301,23 +301,23 @@ def test_every_transaction_is_with_a_strongest_client_or_filled_an_empty_one(cas
 
 
 @given(skewed(), st.integers(1, 3), st.integers(0, 99))
-def test_a_client_that_refused_a_transaction_is_full_of_stronger_ones(case, clients, seed):
+def test_a_member_that_refused_a_transaction_is_full_of_stronger_ones(case, members, seed):
     db, pool = case
-    found = support_quantity_skew(db, clients, pool, alpha=2.0, seed=seed)
-    assert found.sizes == dirichlet(db, clients, alpha=2.0, seed=seed).sizes
+    found = support_quantity_skew(db, members, pool, alpha=2.0, seed=seed)
+    assert found.sizes == dirichlet(db, members, alpha=2.0, seed=seed).sizes
     scores = [[strength(set(db.item_ids(t).tolist()), itemsets) for itemsets in found.dominant] for t in range(len(db))]
     for t, own in enumerate(found.assignment):
-        for client in range(clients):
-            if scores[t][client] > scores[t][own]:  # it was refused
-                taken = [scores[u][client] for u in np.flatnonzero(found.assignment == client)]
-                assert min(taken) >= scores[t][client]
+        for member in range(members):
+            if scores[t][member] > scores[t][own]:  # it was refused
+                taken = [scores[u][member] for u in np.flatnonzero(found.assignment == member)]
+                assert min(taken) >= scores[t][member]
 
 
 def test_skewed_parts_have_what_they_are_skewed_to():
     db = random_database(5000)
     found = support_quantity_skew(db, 4, TRIPLES, alpha=5.0)
-    for client, part in enumerate(found.parts):
-        items = list(found.dominant[client][0])
+    for member, part in enumerate(found.parts):
+        items = list(found.dominant[member][0])
         assert part.supports[items].sum() / len(part) > 1.15 * db.supports[items].sum() / len(db)
 
 
@@ -340,8 +340,8 @@ def test_the_size_of_accidents_takes_seconds():
 
 
 @every_scheme
-def test_more_clients_than_transactions_are_refused(scheme):
-    with pytest.raises(ParameterError, match=r"3 clients cannot have a transaction each.*ask for at most 2 clients"):
+def test_more_members_than_transactions_are_refused(scheme):
+    with pytest.raises(ParameterError, match=r"3 members cannot have a transaction each.*ask for at most 2 members"):
         SCHEMES[scheme](random_database(2), 3, 0)
 
 
@@ -352,10 +352,10 @@ def test_a_database_without_transactions_is_refused(scheme):
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"sized"}))
-@pytest.mark.parametrize("clients", [0, -1, 2.0, True, "3", None])
-def test_a_number_of_clients_that_is_none_is_refused(scheme, clients):
-    with pytest.raises(ParameterError, match=r"the number of clients is .*; give a whole number from 1 up"):
-        SCHEMES[scheme](random_database(9), clients, 0)
+@pytest.mark.parametrize("members", [0, -1, 2.0, True, "3", None])
+def test_a_number_of_members_that_is_none_is_refused(scheme, members):
+    with pytest.raises(ParameterError, match=r"the number of members is .*; give a whole number from 1 up"):
+        SCHEMES[scheme](random_database(9), members, 0)
 
 
 @every_scheme
@@ -374,7 +374,7 @@ def test_an_alpha_that_is_none_is_refused(alpha):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"), [([], "no client sizes"), ([3, 0], "size of client 2 is 0"), ([1.5], "1.5")]
+    ("sizes", "message"), [([], "no member sizes"), ([3, 0], "size of member 2 is 0"), ([1.5], "1.5")]
 )
 def test_sizes_that_are_none_are_refused(sizes, message):
     with pytest.raises(ParameterError, match=message):
@@ -385,7 +385,7 @@ def test_sizes_that_are_none_are_refused(sizes, message):
 @pytest.mark.parametrize(
     ("pool", "message"),
     [
-        (TRIPLES[:1], "2 clients need .* of the 1 handed in only 1 differ.* lower min_size"),
+        (TRIPLES[:1], "2 members need .* of the 1 handed in only 1 differ.* lower min_size"),
         ([], "of the 0 handed in only 0"),
         ([((0, 1, 2), 5), ((2, 1, 0), 4), ((3, 4), 9), ((3, 4, 5), 0)], "of the 4 handed in only 1 differ"),
         ([((0, 1, 12), 5)], "item 12, but the vocabulary ends with item 11"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedslim.data import builtin_sites
+from fedslim.data import builtin_members
 from fedslim.federated import simulate
 from fedslim.federated.simulation import prepare
 from fedslim.protocol.variant import VARIANTS
@@ -19,7 +19,7 @@ def compiled():
 @pytest.fixture(scope="session")
 def hospitals():
     """Three of the built-in hospitals, over one vocabulary."""
-    return {name: database for name, (_, database) in zip(MEMBERS, builtin_sites("encounters"), strict=False)}
+    return {name: database for name, (_, database) in zip(MEMBERS, builtin_members("encounters"), strict=False)}
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from fedslim.cli import main
 from fedslim.engines.job import AT_SITE, allow, write_job
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.settings.federation_file import write_template
-from fedslim.settings.policy import SitePolicy
+from fedslim.settings.policy import MemberPolicy
 from fedslim.settings.site_file import SiteFile
 
 ITEMS = {"items.secret_fingerprint": "0" * 16}
@@ -75,7 +75,7 @@ def test_the_commands(tmp_path, federation, capsys):
     (tmp_path / "resources.json.default").write_text('{"class_allow_list": []}', "utf-8")
     assert main(["nvflare", "site", str(tmp_path), "--name", "north"]) == 0
     assert (tmp_path / "fedslim-site.toml").is_file()
-    assert SiteFile.find(tmp_path, "north").policy() == SitePolicy.read(tmp_path / "policy.toml")
+    assert SiteFile.find(tmp_path, "north").policy() == MemberPolicy.read(tmp_path / "policy.toml")
     assert main(["nvflare", "site", str(tmp_path), "--name", "north"]) == 2
     assert main(["nvflare", "allow", str(tmp_path)]) == 0
     assert "FedslimServer" in capsys.readouterr().out

@@ -50,7 +50,7 @@ def test_equal_cells_of_two_experiments_are_one():
 def test_the_command_of_a_cell():
     cell = Cell("accidents_head", Setting("support-skew", 10, 4), 2, "sa")
     assert cell.command == (
-        "fedslim simulate accidents_head --variant sa --clients 10 --partition support-skew --min-dominant 4 --seed 2"
+        "fedslim simulate accidents_head --variant sa --members 10 --partition support-skew --min-dominant 4 --seed 2"
     )
 
 

@@ -29,7 +29,7 @@ from fedslim.experiments.worker import _at_budgets, run_cells
 from fedslim.mdl import mine
 
 LARGE = "accidents-like:20000"
-CELLS = [Cell("encounters", Setting(clients=3), 0, variant) for variant in ("sa", "so", "x")]
+CELLS = [Cell("encounters", Setting(members=3), 0, variant) for variant in ("sa", "so", "x")]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_centralised_table_is_kept_and_is_the_right_one(ran, tmp_path):
 
 def test_a_cell_that_fails_does_not_stop_the_rest(tmp_path):
     store = Store(tmp_path)
-    good, bad = Cell("encounters", Setting(clients=2), 0, "x"), Cell("encounters", Setting(clients=2), 0, "y")
+    good, bad = Cell("encounters", Setting(members=2), 0, "x"), Cell("encounters", Setting(members=2), 0, "y")
     said = []
     run_cells([bad, good], store, tell=lambda cell, state, _: said.append((cell.variant, state)))
     assert ("y", "failed") in said
@@ -86,7 +86,7 @@ def test_a_cell_that_fails_does_not_stop_the_rest(tmp_path):
 
 def test_data_that_cannot_be_dealt_out_fail_every_cell_of_the_group(tmp_path):
     store = Store(tmp_path)
-    cells = [Cell("encounters", Setting(clients=100_000), 0, variant) for variant in ("sa", "x")]
+    cells = [Cell("encounters", Setting(members=100_000), 0, variant) for variant in ("sa", "x")]
     run_cells(cells, store)
     assert all("100000" in store.look(cell).replace(",", "") for cell in cells)
 
@@ -124,7 +124,7 @@ def test_reference_tables_are_compared_with(tmp_path):
 
 def test_cells_are_run_by_processes_and_kept(tmp_path):
     store = Store(tmp_path)
-    other = Cell("encounters", Setting(clients=2), 1, "so")
+    other = Cell("encounters", Setting(members=2), 1, "so")
     said = []
     state = Runner(store).run([*CELLS[1:], other], jobs=2, tell=lambda _, text: said.append(text))
     assert (state.done, state.failed, state.kept) == (3, 0, 0)
@@ -137,7 +137,7 @@ def test_cells_are_run_by_processes_and_kept(tmp_path):
 
 def test_a_process_that_is_killed_fails_its_cells_and_only_those(tmp_path, monkeypatch):
     store = Store(tmp_path)
-    doomed = Cell("accidents-like:3000", Setting(clients=2), 0, "x")
+    doomed = Cell("accidents-like:3000", Setting(members=2), 0, "x")
     killed = []
 
     real = Runner._start
@@ -304,7 +304,7 @@ def test_a_difference_is_that_of_the_figures_shown(ran, monkeypatch):
 
 def test_seeds_are_averaged_and_the_table_says_so(tmp_path):
     store = Store(tmp_path)
-    cells = [Cell("encounters", Setting(clients=2), seed, "so") for seed in (0, 1)]
+    cells = [Cell("encounters", Setting(members=2), seed, "so") for seed in (0, 1)]
     for cell in cells:
         run_cells([cell], store)
     values = [store.load(cell).figures["L_percent"] for cell in cells]
@@ -316,7 +316,7 @@ def test_seeds_are_averaged_and_the_table_says_so(tmp_path):
     store.path(cells[1]).unlink()
     table = tabulate(EXPERIMENTS["iid"], cells, store)
     assert mean not in table.remarks
-    assert "encounters, 2 clients, SO: 1 of 2 seeds" in table.remarks
+    assert "encounters, 2 members, SO: 1 of 2 seeds" in table.remarks
     assert tabulate(EXPERIMENTS["iid"], cells, Store(tmp_path / "none")).remarks == []
 
 

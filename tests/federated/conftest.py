@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from fedslim.data import builtin_sites
+from fedslim.data import builtin_members
 from fedslim.federated import simulate
 
 
 @pytest.fixture(scope="session")
-def sites():
+def databases():
     """The built-in hospitals."""
-    return dict(builtin_sites())
+    return dict(builtin_members())
 
 
 @pytest.fixture(scope="session")
-def simulation(sites):
+def simulation(databases):
     """What they find together."""
-    return simulate(sites)
+    return simulate(databases)

@@ -27,13 +27,13 @@ def test_x_agrees_with_one_place_and_recovers_the_whole_gap(compared):
     assert compared.reference == mine(builtin_database()).table
 
 
-def test_what_is_spread_thin_over_hospitals_is_found_together_only(compared, sites):
+def test_what_is_spread_thin_over_hospitals_is_found_together_only(compared, databases):
     recovered = {frozenset(itemset.labels): itemset for itemset in compared.recovered}
     for syndrome in (one for one in PLANTED if one.kind == "thin"):
         itemset = recovered[frozenset(syndrome.items)]
-        assert len(itemset.supports) == len(sites)
+        assert len(itemset.supports) == len(databases)
         assert set(itemset.supports) <= {4, 5}
-        assert itemset.spread.clients_with_support == len(sites)
+        assert itemset.spread.members_with_support == len(databases)
 
 
 def test_the_gap_is_told_itemset_by_itemset(compared):
@@ -44,8 +44,8 @@ def test_the_gap_is_told_itemset_by_itemset(compared):
     assert sum(record["itemsets"][0]["supports"]) >= record["itemsets"][0]["usage"]
 
 
-def test_a_run_cut_short_recovers_less(sites, compared):
-    short = compare(simulate(sites, max_rounds=100), compared.reference)
+def test_a_run_cut_short_recovers_less(databases, compared):
+    short = compare(simulate(databases, max_rounds=100), compared.reference)
     assert short.fidelity.f1 < 1
     assert short.recovery.gap_recovered < short.recovery.gap == len(compared.gap)
     assert [row["recovered"] for row in short.gap_as_dict()["itemsets"]].count(True) == short.recovery.gap_recovered

@@ -46,7 +46,7 @@ def trial(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sites():
+def databases():
     database = load("encounters").take(range(900))
     return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
 
@@ -80,20 +80,20 @@ async def listening(file, trial, folder, *, resume=False, port=0):
     return server, serving
 
 
-def taking_part(file, trial, sites, folder, port, *, vocabulary=None, audit=None):
+def taking_part(file, trial, databases, folder, port, *, vocabulary=None, audit=None):
     """The run of the member that a folder is named after, as a task."""
     folder.mkdir(exist_ok=True)
-    mine = (identity(trial, folder.name), sites[folder.name], SECRET, vocabulary, folder)
+    mine = (identity(trial, folder.name), databases[folder.name], SECRET, vocabulary, folder)
     member = DeployedMember(file, *mine, audit=audit, tell=tell_nobody)
     return asyncio.create_task(member.run(host="localhost", port=port))
 
 
-async def played(file, trial, sites, out, *, members=MEMBERS, vocabulary=None, audits=()):
+async def played(file, trial, databases, out, *, members=MEMBERS, vocabulary=None, audits=()):
     """Server and members, each as a task; what the server has, and what each member received."""
     server, serving = await listening(file, trial, out / "server")
     running = [
         taking_part(
-            file, trial, sites, out / name, server.network.port, vocabulary=vocabulary, audit=dict(audits).get(name)
+            file, trial, databases, out / name, server.network.port, vocabulary=vocabulary, audit=dict(audits).get(name)
         )
         for name in members
     ]
@@ -107,15 +107,15 @@ async def played(file, trial, sites, out, *, members=MEMBERS, vocabulary=None, a
 
 
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
-def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, sites, tmp_path):
-    vocabulary = Vocabulary.of(next(iter(sites.values())).vocabulary, SECRET)
+def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, databases, tmp_path):
+    vocabulary = Vocabulary.of(next(iter(databases.values())).vocabulary, SECRET)
     file = of_variant(file, variant)
     file = replace(
         file,
         items=replace(file.items, vocabulary_digest=vocabulary.digest.hex(), secret_fingerprint=vocabulary.fingerprint),
     )
-    served, received = asyncio.run(played(file, trial, sites, tmp_path, vocabulary=vocabulary))
-    expected = simulate(sites, variant=variant).table
+    served, received = asyncio.run(played(file, trial, databases, tmp_path, vocabulary=vocabulary))
+    expected = simulate(databases, variant=variant).table
     assert served.table.found == expected.found
     assert served.table.compression == expected.compression
     for told in received:
@@ -129,27 +129,27 @@ def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, sites, 
     save_served(served, file, tmp_path / "saved")
     kept = load_run(tmp_path / "saved")
     assert (kept.kind, kept.variant, kept.code_table) == ("server", variant, served.table)
-    assert [site.name for site in kept.sites] == list(file.federation.members)
+    assert [own.name for own in kept.members] == list(file.federation.members)
     # What each member uses is what a server of so sees, and no other; how much it has, nobody tells it.
-    assert {site.usages is None for site in kept.sites} == {variant != "so"}
-    assert {site.transactions for site in kept.sites} == {None}
+    assert {own.usages is None for own in kept.members} == {variant != "so"}
+    assert {own.transactions for own in kept.members} == {None}
     assert [msgspec.structs.asdict(step) for step in kept.history] == list(served.history)
 
 
-def test_what_leaves_a_site_is_in_its_audit_log(file, trial, sites, tmp_path):
+def test_what_leaves_a_member_is_in_its_audit_log(file, trial, databases, tmp_path):
     with AuditLog.of(tmp_path / "audit.jsonl", file, "north") as audit:
-        served, _ = asyncio.run(played(file, trial, sites, tmp_path, audits=[("north", audit)]))
+        served, _ = asyncio.run(played(file, trial, databases, tmp_path, audits=[("north", audit)]))
     found = summary(tmp_path / "audit.jsonl").total
     assert found.messages == served.communication.rounds + 3  # and Join, Confirm and Heard
 
 
-def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept(file, trial, sites, tmp_path):
+def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept(file, trial, databases, tmp_path):
     file = replace(file, timeouts=replace(file.timeouts, grace=0.5))
 
     async def act():
         server, serving = await listening(file, trial, tmp_path / "server")
         port = server.network.port
-        tasks = {name: taking_part(file, trial, sites, tmp_path / name, port) for name in MEMBERS}
+        tasks = {name: taking_part(file, trial, databases, tmp_path / name, port) for name in MEMBERS}
         while server.session.rounds < 12:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         tasks["south"].cancel()
@@ -164,13 +164,13 @@ def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept
     assert all(isinstance(error, RunError) and "south" in str(error) for error in others)
 
 
-async def broken_off(file, trial, sites, out, *, at):
+async def broken_off(file, trial, databases, out, *, at):
     """A run whose server is ended after each of these numbers of rounds, and resumed; what the last one has."""
     port, tasks, earlier = 0, [], []
     for number in (*at, None):
         server, serving = await listening(file, trial, out / "server", resume=bool(earlier), port=port)
         port = server.network.port
-        tasks = tasks or [taking_part(file, trial, sites, out / name, port) for name in MEMBERS]
+        tasks = tasks or [taking_part(file, trial, databases, out / name, port) for name in MEMBERS]
         if number is None:
             break
         while server.session.rounds < number:  # noqa: ASYNC110
@@ -220,15 +220,17 @@ FULL = "No space left on device; what is there can be resumed"
 
 
 @pytest.mark.parametrize("room", [20_000, 60_000])
-def test_a_server_whose_disk_is_full_ends_clearly_and_can_be_resumed(file, trial, sites, tmp_path, small_disk, room):
+def test_a_server_whose_disk_is_full_ends_clearly_and_can_be_resumed(
+    file, trial, databases, tmp_path, small_disk, room
+):
     (tmp_path / "calm").mkdir()
-    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
+    calm, _ = asyncio.run(played(file, trial, databases, tmp_path / "calm"))
 
     async def main():
         small_disk(f"server/{SERVER_JOURNAL}", room)
         server, serving = await listening(file, trial, tmp_path / "server")
         port = server.network.port
-        tasks = [taking_part(file, trial, sites, tmp_path / name, port) for name in MEMBERS]
+        tasks = [taking_part(file, trial, databases, tmp_path / name, port) for name in MEMBERS]
         with pytest.raises(WriteError, match=FULL):
             await serving
         _, serving = await listening(file, trial, tmp_path / "server", resume=True, port=port)
@@ -240,18 +242,18 @@ def test_a_server_whose_disk_is_full_ends_clearly_and_can_be_resumed(file, trial
     assert all(each.table is not None for each in received)
 
 
-def test_a_member_whose_disk_is_full_ends_clearly_and_can_come_back(file, trial, sites, tmp_path, small_disk):
+def test_a_member_whose_disk_is_full_ends_clearly_and_can_come_back(file, trial, databases, tmp_path, small_disk):
     (tmp_path / "calm").mkdir()
-    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
+    calm, _ = asyncio.run(played(file, trial, databases, tmp_path / "calm"))
 
     async def main():
         small_disk(f"{MEMBERS[0]}/{MEMBER_JOURNAL}", 8_000)
         server, serving = await listening(file, trial, tmp_path / "server")
         port = server.network.port
-        first, *rest = [taking_part(file, trial, sites, tmp_path / name, port) for name in MEMBERS]
+        first, *rest = [taking_part(file, trial, databases, tmp_path / name, port) for name in MEMBERS]
         with pytest.raises(WriteError, match=FULL):
             await first
-        again = taking_part(file, trial, sites, tmp_path / MEMBERS[0], port)
+        again = taking_part(file, trial, databases, tmp_path / MEMBERS[0], port)
         return await asyncio.gather(serving, again, *rest)
 
     served, *received = asyncio.run(main())
@@ -260,10 +262,10 @@ def test_a_member_whose_disk_is_full_ends_clearly_and_can_come_back(file, trial,
     assert all(each.table is not None for each in received)
 
 
-def test_figures_go_on_after_a_resume(file, trial, sites, tmp_path):
+def test_figures_go_on_after_a_resume(file, trial, databases, tmp_path):
     (tmp_path / "calm").mkdir()
-    calm, _ = asyncio.run(played(file, trial, sites, tmp_path / "calm"))
-    served, earlier = asyncio.run(broken_off(file, trial, sites, tmp_path, at=(15, 40)))
+    calm, _ = asyncio.run(played(file, trial, databases, tmp_path / "calm"))
+    served, earlier = asyncio.run(broken_off(file, trial, databases, tmp_path, at=(15, 40)))
     assert served.table == calm.table
     assert served.communication.rounds == calm.communication.rounds
     unchanging = ("round", "itemsets", "bits_total", "L_percent")
@@ -307,10 +309,10 @@ def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, tr
     assert server.network is None
 
 
-def test_who_is_not_in_the_file_does_not_take_part(file, trial, sites, tmp_path):
+def test_who_is_not_in_the_file_does_not_take_part(file, trial, databases, tmp_path):
     with pytest.raises(FedslimError, match="stranger"):
         DeployedMember(
-            file, identity(trial, "stranger"), sites["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody
+            file, identity(trial, "stranger"), databases["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody
         )
 
 
@@ -321,9 +323,11 @@ class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
     pass
 
 
-def member_of(file, trial, sites, out, name, *, killed=False, tell=tell_nobody):
+def member_of(file, trial, databases, out, name, *, killed=False, tell=tell_nobody):
     (out / name).mkdir(exist_ok=True)
-    member = DeployedMember(file, identity(trial, name), sites[name], SECRET, None, out / name, audit=None, tell=tell)
+    member = DeployedMember(
+        file, identity(trial, name), databases[name], SECRET, None, out / name, audit=None, tell=tell
+    )
     receive = member.session.receive
 
     def die(message):
@@ -347,25 +351,25 @@ async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
     return server, serving
 
 
-async def all_but_west_hear(file, trial, sites, out, port):
+async def all_but_west_hear(file, trial, databases, out, port):
     """Everybody takes part, and west is killed with the end on its line; what the others received."""
-    members = [member_of(file, trial, sites, out, name, killed=name == "west") for name in MEMBERS]
+    members = [member_of(file, trial, databases, out, name, killed=name == "west") for name in MEMBERS]
     told = await asyncio.gather(*(one.run(host="localhost", port=port) for one in members), return_exceptions=True)
     assert isinstance(told[MEMBERS.index("west")], Killed)
     return told
 
 
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
-def test_a_member_killed_with_the_end_on_its_line_comes_back_for_it(variant, file, trial, sites, tmp_path):
+def test_a_member_killed_with_the_end_on_its_line_comes_back_for_it(variant, file, trial, databases, tmp_path):
     file = of_variant(file, variant)
 
     async def act():
         server, serving = await served_to(file, trial, tmp_path)
         port = server.network.port
-        told = await all_but_west_hear(file, trial, sites, tmp_path, port)
+        told = await all_but_west_hear(file, trial, databases, tmp_path, port)
         assert server.network.untold() == ("west",)
         assert not serving.done()
-        west = await member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        west = await member_of(file, trial, databases, tmp_path, "west").run(host="localhost", port=port)
         return await serving, told[0], west
 
     served, north, west = asyncio.run(act())
@@ -375,13 +379,13 @@ def test_a_member_killed_with_the_end_on_its_line_comes_back_for_it(variant, fil
     assert variant != "so" or len(west.table) > 0
 
 
-def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, sites, tmp_path, monkeypatch):
+def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, databases, tmp_path, monkeypatch):
     monkeypatch.setattr("fedslim.federated.deployment.patience", lambda _file: Patience(farewell=0.5))
     lines = []
 
     async def act():
         server, serving = await served_to(file, trial, tmp_path, lines=lines)
-        await all_but_west_hear(file, trial, sites, tmp_path, server.network.port)
+        await all_but_west_hear(file, trial, databases, tmp_path, server.network.port)
         return await serving
 
     served = asyncio.run(act())
@@ -390,30 +394,30 @@ def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, site
     assert "west may not know that the run has ended: nothing was heard of it" in lines
 
 
-def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(file, trial, sites, tmp_path):
+def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(file, trial, databases, tmp_path):
     for variant in ("x", "sa", "so"):
         out = tmp_path / variant
         out.mkdir()
         ours = of_variant(file, variant)
-        _, told = asyncio.run(played(ours, trial, sites, out))
+        _, told = asyncio.run(played(ours, trial, databases, out))
         lines = []
-        again = member_of(ours, trial, sites, out, "north", tell=into(lines))
+        again = member_of(ours, trial, databases, out, "north", tell=into(lines))
         assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
         assert "the run had ended; the server is not needed any more" in lines
 
 
-def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard(file, trial, sites, tmp_path):
+def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard(file, trial, databases, tmp_path):
     async def act():
         server, serving = await served_to(file, trial, tmp_path)
         port = server.network.port
-        told = await all_but_west_hear(file, trial, sites, tmp_path, port)
+        told = await all_but_west_hear(file, trial, databases, tmp_path, port)
         while server.network.untold() != ("west",):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         server, serving = await served_to(file, trial, tmp_path, resume=True, port=port)
         assert server.network.untold() == ("west",)
-        west = await member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        west = await member_of(file, trial, databases, tmp_path, "west").run(host="localhost", port=port)
         return await serving, told[0], west
 
     served, north, west = asyncio.run(act())
@@ -424,19 +428,21 @@ def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard
 # -- revocation -------------------------------------------------------------------------------------------------------
 
 
-def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tmp_path):
+def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases, tmp_path):
     trial = make_demo_ca(tmp_path / "own", (*MEMBERS, "stranger"), now=datetime.now(UTC))
     lines = []
     crl = trial.folder / "server" / "crl.pem"
 
     def west():
-        return member_of(file, trial, sites, tmp_path, "west").run(host="localhost", port=port)
+        return member_of(file, trial, databases, tmp_path, "west").run(host="localhost", port=port)
 
     async def act():
         nonlocal port
         server, serving = await served_to(file, trial, tmp_path, lines=lines)
         port = server.network.port
-        north = asyncio.create_task(member_of(file, trial, sites, tmp_path, "north").run(host="localhost", port=port))
+        north = asyncio.create_task(
+            member_of(file, trial, databases, tmp_path, "north").run(host="localhost", port=port)
+        )
         while "north is here" not in lines:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         good = crl.read_bytes()
@@ -444,7 +450,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tm
             crl.write_bytes(b"no list")
             os.utime(crl, ns=(1, 1))
             south = asyncio.create_task(
-                member_of(file, trial, sites, tmp_path, "south").run(host="localhost", port=port)
+                member_of(file, trial, databases, tmp_path, "south").run(host="localhost", port=port)
             )
             while sum(line == "south is here" for line in lines) <= number:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
@@ -469,7 +475,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, sites, tm
     assert any("its certificate was revoked" in line for line in lines)
 
 
-def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, sites, tmp_path):
+def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, databases, tmp_path):
     trial = make_demo_ca(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
     file = replace(file, timeouts=replace(file.timeouts, grace=0.6))
     lines = []
@@ -478,7 +484,7 @@ def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, sites, tmp
         server, serving = await served_to(file, trial, tmp_path, lines=lines)
         port = server.network.port
         north, west = (
-            asyncio.create_task(member_of(file, trial, sites, tmp_path, name).run(host="localhost", port=port))
+            asyncio.create_task(member_of(file, trial, databases, tmp_path, name).run(host="localhost", port=port))
             for name in ("north", "west")
         )
         while len(server.network._lines) < 2:  # noqa: ASYNC110
@@ -498,12 +504,12 @@ def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, sites, tmp
     assert "west is away: its line was cut" in lines
 
 
-def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
+def test_a_key_of_a_revoked_member_is_not_passed_on(file, databases, tmp_path):
     """Its line may have been there before the list."""
     trial = make_demo_ca(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
     trust = trial.server.trust
     session = ServerSession(MEMBERS, file.settings(), run=bytes(16), keys=KeyTrust(file, lambda: trust))
-    _, join = seated(file, trial, sites, "west")
+    _, join = seated(file, trial, databases, "west")
     trial.authority.revoke("west", now=datetime.now(UTC))
     trust = trial.authority.trust
     with pytest.raises(ProtocolError, match="the certificate of 'west' was revoked"):
@@ -513,9 +519,9 @@ def test_a_key_of_a_revoked_member_is_not_passed_on(file, sites, tmp_path):
 # -- signed keys ------------------------------------------------------------------------------------------------------
 
 
-def seated(file, trial, sites, name="north"):
-    site = MemberInput(sites[name], MEMBERS, file.settings(), SECRET, trust=MemberTrust(file, identity(trial, name)))
-    session = MemberSession(name, site)
+def seated(file, trial, databases, name="north"):
+    own = MemberInput(databases[name], MEMBERS, file.settings(), SECRET, trust=MemberTrust(file, identity(trial, name)))
+    session = MemberSession(name, own)
     return session, session.join(os.urandom(32))
 
 
@@ -544,8 +550,8 @@ def confirmed(file, sessions, joins, lies=None):
 
 
 @pytest.fixture
-def joined(file, trial, sites):
-    sessions = {name: seated(file, trial, sites, name) for name in MEMBERS}
+def joined(file, trial, databases):
+    sessions = {name: seated(file, trial, databases, name) for name in MEMBERS}
     return {name: session for name, (session, _) in sessions.items()}, {name: j for name, (_, j) in sessions.items()}
 
 
@@ -581,9 +587,9 @@ def test_nor_let_a_member_speak_for_another(file, joined):
         confirmed(file, sessions, joins, {"south": joins["west"]})
 
 
-def test_nor_take_a_key_that_was_signed_for_another_file(file, trial, sites, joined):
+def test_nor_take_a_key_that_was_signed_for_another_file(file, trial, databases, joined):
     sessions, joins = joined
     other = replace(file, limits=replace(file.limits, min_support=7))
-    _, foreign = seated(other, trial, sites, "south")
+    _, foreign = seated(other, trial, databases, "south")
     with pytest.raises(UntrustedError):
         confirmed(file, sessions, joins, {"south": foreign})

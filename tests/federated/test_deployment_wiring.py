@@ -37,7 +37,7 @@ def file(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def sites():
+def databases():
     return dict(zip(MEMBERS, iid(load("encounters").take(range(120)), len(MEMBERS), seed=0).parts, strict=True))
 
 
@@ -45,9 +45,9 @@ def identity(trial, name):
     return next(member for member in trial.members if member.name == name)
 
 
-def member_of(file, trial, sites, folder, name="north", data=None):
+def member_of(file, trial, databases, folder, name="north", data=None):
     folder.mkdir(exist_ok=True)
-    mine = (identity(trial, name), sites[data or name], SECRET, None, folder)
+    mine = (identity(trial, name), databases[data or name], SECRET, None, folder)
     return DeployedMember(file, *mine, audit=None, tell=tell_nobody)
 
 
@@ -71,11 +71,11 @@ async def serving(file, trial, folder, *, resume=False, tell=tell_nobody):
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, trial, sites, tmp_path):
+def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, trial, databases, tmp_path):
     told = []
 
     async def main():
-        join = member_of(file, trial, sites, tmp_path / "west", "west").session.join(os.urandom(32))
+        join = member_of(file, trial, databases, tmp_path / "west", "west").session.join(os.urandom(32))
         async with serving(file, trial, tmp_path / "server", tell=lambda text, _level=0: told.append(text)) as (
             server,
             _,
@@ -93,7 +93,7 @@ def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, tr
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_the_time_that_a_run_has_taken_goes_on_after_a_resume(file, trial, sites, tmp_path):
+def test_the_time_that_a_run_has_taken_goes_on_after_a_resume(file, trial, databases, tmp_path):
     """`max_time` is measured from there: a server that is killed again and again must not go on for ever."""
     hours = 3600.0
 
@@ -101,7 +101,9 @@ def test_the_time_that_a_run_has_taken_goes_on_after_a_resume(file, trial, sites
         async with serving(file, trial, tmp_path / "server") as (server, _):
             running = [
                 asyncio.create_task(
-                    member_of(file, trial, sites, tmp_path / name, name).run(host="localhost", port=server.network.port)
+                    member_of(file, trial, databases, tmp_path / name, name).run(
+                        host="localhost", port=server.network.port
+                    )
                 )
                 for name in MEMBERS
             ]
@@ -120,22 +122,22 @@ def test_the_time_that_a_run_has_taken_goes_on_after_a_resume(file, trial, sites
     assert 5 * hours <= asyncio.run(asyncio.wait_for(main(), 60)) < 6 * hours
 
 
-def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, sites, tmp_path, monkeypatch):
+def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, databases, tmp_path, monkeypatch):
     folder = tmp_path / "north"
-    member_of(file, trial, sites, folder)._journal().close()
+    member_of(file, trial, databases, folder)._journal().close()
     other = replace(file, limits=replace(file.limits, min_support=7))
     with pytest.raises(JournalError, match=r"member\.journal"):
-        at_once(member_of(other, trial, sites, folder).run(host="localhost", port=1))
-    again = member_of(file, trial, sites, folder)
+        at_once(member_of(other, trial, databases, folder).run(host="localhost", port=1))
+    again = member_of(file, trial, databases, folder)
     again.session.name = "south"
     with pytest.raises(JournalError, match=r"member\.journal"):
         at_once(again.run(host="localhost", port=1))
     with monkeypatch.context() as patched:
         patched.setattr("fedslim.protocol.messages.PROTOCOL", 99)
-        newer = member_of(file, trial, sites, folder).run(host="localhost", port=1)
+        newer = member_of(file, trial, databases, folder).run(host="localhost", port=1)
         with pytest.raises(JournalError, match=r"member\.journal"):
             at_once(newer)
-    member_of(file, trial, sites, folder)._journal().close()  # it was left as it was, and is this one's
+    member_of(file, trial, databases, folder)._journal().close()  # it was left as it was, and is this one's
 
 
 def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_path):

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 import fedslim
 from fedslim import FedSlim, Slim
-from fedslim.data import TransactionDatabase, builtin_database, builtin_sites
+from fedslim.data import TransactionDatabase, builtin_database, builtin_members
 from fedslim.errors import DataError, ParameterError
 
 TEXTS = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
@@ -78,17 +78,17 @@ def test_fimi_files_with_different_items_are_put_together_by_number(tmp_path):
 
 
 def test_members_by_name():
-    fed = FedSlim().fit(dict(builtin_sites()))
+    fed = FedSlim().fit(dict(builtin_members()))
     assert fed.table_ == Slim().fit(builtin_database()).table_
     assert fed.simulation_.members[0] == "Northgate"
-    assert fed.n_clients_ == 6
+    assert fed.n_members_ == 6
 
 
 def test_what_is_known_after_fitting():
     fed = FedSlim().fit(cut(TEXTS))
     assert list(fed.codetable_.columns)[:4] == ["itemset", "usage", "support", "code_length"]
     assert fed.compression_.L_percent < 100
-    assert (fed.n_clients_, fed.converged_) == (3, True)
+    assert (fed.n_members_, fed.converged_) == (3, True)
     assert fed.communication_.bytes_total > fed.communication_.bytes_up > 0
     assert 0 < fed.n_iter_ <= fed.candidates_
     assert fed.reconstruct(fed.transform(TEXTS)) == TransactionDatabase.from_transactions(TEXTS)
@@ -116,7 +116,7 @@ def test_fitted_models_are_pickled():
 
 
 def test_a_limit_keeps_the_best_so_far():
-    fed = FedSlim(max_rounds=30).fit(dict(builtin_sites()))
+    fed = FedSlim(max_rounds=30).fit(dict(builtin_members()))
     assert not fed.converged_
     assert 0 < len(fed.table_) < 135
 

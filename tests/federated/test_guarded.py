@@ -24,7 +24,7 @@ from fedslim.safeguards.backoff import Refusals
 from fedslim.safeguards.guard import Guard
 from fedslim.safeguards.ledger import AnswerLedger
 from fedslim.settings.federation_file import FederationFile, write_template
-from fedslim.settings.policy import SitePolicy, write_policy
+from fedslim.settings.policy import MemberPolicy, write_policy
 from fedslim.trust import make_demo_ca
 
 MEMBERS = ("north", "south", "west")
@@ -40,7 +40,7 @@ def trial(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sites():
+def databases():
     return dict(zip(MEMBERS, iid(load("encounters").take(range(600)), len(MEMBERS), seed=0).parts, strict=True))
 
 
@@ -53,8 +53,8 @@ def file(tmp_path):
 class Run:
     """A server and its members in one process; a member has its ledger in its folder."""
 
-    def __init__(self, file, trial, sites, folder):
-        self.file, self.trial, self.sites, self.folder = file, trial, sites, folder
+    def __init__(self, file, trial, databases, folder):
+        self.file, self.trial, self.databases, self.folder = file, trial, databases, folder
         self.told, self.server = [], None
 
     def impatient(self):
@@ -63,9 +63,9 @@ class Run:
     def member(self, name):
         out = self.folder / name
         out.mkdir(exist_ok=True)
-        guard = Guard(SitePolicy.find(out), self.file, tell=self.told.append, first_wait=1.0)
+        guard = Guard(MemberPolicy.find(out), self.file, tell=self.told.append, first_wait=1.0)
         identity = next(one for one in self.trial.members if one.name == name)
-        mine = (identity, self.sites[name], SECRET, AGREED, out)
+        mine = (identity, self.databases[name], SECRET, AGREED, out)
         return DeployedMember(self.file, *mine, audit=None, tell=self.told.append, guard=guard)
 
     def ledger(self, name):
@@ -91,8 +91,8 @@ class Run:
 
 
 @pytest.fixture
-def run(file, trial, sites, tmp_path):
-    return Run(file, trial, sites, tmp_path)
+def run(file, trial, databases, tmp_path):
+    return Run(file, trial, databases, tmp_path)
 
 
 def test_what_is_answered_is_in_the_ledger_before_the_first_answer_leaves(run):
@@ -115,7 +115,7 @@ def test_what_is_answered_is_in_the_ledger_before_the_first_answer_leaves(run):
     assert {count for kind, count in seen if kind is m.Masked} == {1}
     assert {count for kind, count in seen if kind in {m.Join, m.Confirm}} == {0}  # nothing was answered by these
     [found] = run.ledger("north").entries().answers
-    assert (found.members, found.transactions, found.runs) == (list(MEMBERS), len(run.sites["north"]), 1)
+    assert (found.members, found.transactions, found.runs) == (list(MEMBERS), len(run.databases["north"]), 1)
     asyncio.run(run.play(*map(run.member, MEMBERS)))
     assert run.ledger("north").entries().answers[0].runs == 2
 
@@ -196,8 +196,8 @@ def test_a_run_that_was_answered_and_breaks_off_is_no_refusal(run):
     assert (run.folder / "south" / MEMBER_JOURNAL).exists()
 
 
-def test_the_wait_can_be_broken_off(sites, tmp_path):
-    federation = Loopback.make(tmp_path, sites)
+def test_the_wait_can_be_broken_off(databases, tmp_path):
+    federation = Loopback.make(tmp_path, databases)
     id_ = FederationFile.read(federation.file).federation.id
     Refusals(tmp_path / "trust" / "north" / "refusals.json", id_).add(datetime.now(UTC))
     process = federation.start_member("north")
@@ -218,8 +218,8 @@ def test_the_wait_can_be_broken_off(sites, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(sites, tmp_path):
-    federation = Loopback.make(tmp_path, sites)
+def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(databases, tmp_path):
+    federation = Loopback.make(tmp_path, databases)
     for name, kept in (("south", "ids"), ("west", "none")):
         path = tmp_path / "trust" / name / "policy.toml"
         path.write_text(path.read_text().replace('table = "labels"', f'table = "{kept}"'))
@@ -235,10 +235,10 @@ def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(sit
         result = federation.result()
     finally:
         federation.close()
-    assert result.table == simulate(sites).table
+    assert result.table == simulate(databases).table
     labels = result.table.vocabulary
     told = CodeTable.load(saved["north"]).vocabulary  # what north does not have itself, it knows by its id
-    assert {one for one in told if not one.startswith("#")} == {one for row in sites["north"] for one in row}
+    assert {one for one in told if not one.startswith("#")} == {one for row in databases["north"] for one in row}
     assert all(re.fullmatch("#[0-9a-f]{32}", label) for label in CodeTable.load(saved["south"]).vocabulary)
     assert not saved["west"].exists()
     assert "not saved: this member's policy has results.table = none" in federation.said("west")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedslim.data import builtin_sites
+from fedslim.data import builtin_members
 from fedslim.errors import InputError
 from fedslim.federated import compare, simulate
 from fedslim.federated.records import load_run, save_run, simulation_record
@@ -16,7 +16,7 @@ from fedslim.report.view import view
 
 @pytest.fixture(scope="module", params=["x", "sa", "so"])
 def ran(request):
-    simulation = simulate(dict(builtin_sites("encounters")), variant=request.param)
+    simulation = simulate(dict(builtin_members("encounters")), variant=request.param)
     compared = compare(simulation)
     return simulation, compared, simulation_record(simulation, compared, data="encounters", command="fedslim demo")
 
@@ -38,16 +38,16 @@ def test_figures_are_those_of_the_table(ran):
     assert (f["L_percent"], f["L_data_percent"]) == (c.L_percent, c.L_data_percent)
     assert c.after.data != c.after.model
     assert (f["itemsets"], f["items"]) == (len(simulation.table), len(simulation.table.vocabulary))
-    assert (f["clients"], f["transactions"]) == (len(record.sites), simulation.table.transactions)
+    assert (f["members"], f["transactions"]) == (len(record.members), simulation.table.transactions)
     assert (f["rounds"], f["bytes_total"]) == (simulation.communication.rounds, simulation.communication.bytes_total)
 
 
 def test_only_so_shows_what_is_used_where(ran):
     simulation, _, record = ran
-    for site in record.sites:
-        assert (site.usages is not None) == (simulation.variant == "so")
+    for member in record.members:
+        assert (member.usages is not None) == (simulation.variant == "so")
     if simulation.variant == "so":
-        sums = [sum(column) for column in zip(*(site.usages for site in record.sites), strict=True)]
+        sums = [sum(column) for column in zip(*(member.usages for member in record.members), strict=True)]
         assert sums == [row.usage for row in simulation.table.itemsets]
 
 
@@ -72,21 +72,21 @@ def test_agreement_and_gap_say_what_the_comparison_says(ran):
     assert len(agreement.missed) == f.missed
     assert len(record.gap) == len(compared.gap)
     assert sum(row.recovered for row in record.gap) == compared.recovery.gap_recovered
-    assert all(len(row.supports) == len(record.sites) for row in record.gap)
-    assert [site.alone.itemsets for site in record.sites] == [len(table) for table in compared.local_tables]
+    assert all(len(row.supports) == len(record.members) for row in record.gap)
+    assert [member.alone.itemsets for member in record.members] == [len(table) for table in compared.local_tables]
 
 
 def test_a_record_without_a_comparison(ran):
     simulation, _, _ = ran
     record = simulation_record(simulation, None, data="d", command="c")
-    assert (record.agreements, record.gap, {site.alone for site in record.sites}) == ([], None, {None})
+    assert (record.agreements, record.gap, {member.alone for member in record.members}) == ([], None, {None})
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda r: r | {"format": "other"}, "its format is 'other'"),
-        (lambda r: r | {"version": 2}, "version 2"),
+        (lambda r: r | {"version": 1}, "version 1"),
         (lambda r: r | {"history": [{}]}, "history"),
         (lambda r: r | {"unknown": 1}, "unknown"),
         (lambda r: r | {"table": {}}, "not a code table"),
@@ -96,8 +96,8 @@ def test_a_record_without_a_comparison(ran):
         (lambda r: r | {"settings": {"partition": "iid"}}, "settings.partition"),
         (lambda r: r | {"settings": {"partition": {"parameters": []}}}, "settings.partition"),
         (lambda r: r | {"history": [r["history"][0] | {"L_percent": -1e308}]}, "history"),
-        (lambda r: r | {"sites": [{"name": "a", "usages": [1]}]}, "usages for the"),
-        (lambda r: r | {"sites": r["sites"][1:]}, "supports for"),
+        (lambda r: r | {"members": [{"name": "a", "usages": [1]}]}, "usages for the"),
+        (lambda r: r | {"members": r["members"][1:]}, "supports for"),
         (lambda r: {k: v for k, v in r.items() if k != "figures"}, "figures"),
     ],
 )

@@ -14,7 +14,7 @@ from fedslim.errors import ParameterError
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.federated import simulation as room
 from fedslim.federated.accounting import Account
-from fedslim.federated.simulation import named_sites
+from fedslim.federated.simulation import named_databases
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import FrameSent
@@ -47,7 +47,7 @@ def compiled():
 variant, folder = sys.argv[1:]
 prepare(variant)
 before = compiled()
-partition = divide(load("ionosphere", folder=folder), clients=3)
+partition = divide(load("ionosphere", folder=folder), members=3)
 for masking in (True, False):
     simulate(partition, variant=variant, masking=masking)
 print(sorted({name for name, _ in compiled() - before}))
@@ -63,14 +63,14 @@ def test_nothing_is_left_to_compile_when_the_clock_starts(variant, public_data):
 
 
 def test_the_history_ends_with_the_run(monkeypatch):
-    """Both by one clock, which does not count how long it takes to get the sites ready."""
+    """Both by one clock, which does not count how long it takes to get the members ready."""
     real = room.Site
 
     def slow(*given):
         time.sleep(0.3)
         return real(*given)
 
-    monkeypatch.setattr(room, "Site", slow)
+    monkeypatch.setattr(room, "Member", slow)
     found = simulate(iid(SMALL, 2, seed=0))
     assert 0 < found.history[-1]["seconds"] <= found.seconds
 
@@ -85,11 +85,11 @@ def test_hospitals_find_together_what_one_place_finds(simulation):
     assert (simulation.converged, simulation.ending) == (True, "converged")
 
 
-@pytest.mark.parametrize("clients", [1, 2, 10])
+@pytest.mark.parametrize("members", [1, 2, 10])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_however_the_data_are_dealt_out(ionosphere, scheme, clients):
+def test_however_the_data_are_dealt_out(ionosphere, scheme, members):
     table = mine(ionosphere).table
-    partition = divide(ionosphere, scheme, clients=clients, table=table)
+    partition = divide(ionosphere, scheme, members=members, table=table)
     assert simulate(partition).table == table
 
 
@@ -119,7 +119,7 @@ def test_the_seed_decides_the_bytes_and_not_the_table(monkeypatch):
     assert lines[0] == lines[1] != lines[2]
 
 
-def test_sites_may_have_no_transactions_and_no_items():
+def test_members_may_have_no_transactions_and_no_items():
     empty = SMALL.take([])
     assert simulate([SMALL, empty]).table == mine(SMALL).table
     nothing = TransactionDatabase.from_transactions([[], []])
@@ -127,7 +127,7 @@ def test_sites_may_have_no_transactions_and_no_items():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_one_site_alone_finds_what_mining_finds(variant):
+def test_one_member_alone_finds_what_mining_finds(variant):
     assert simulate([SMALL], variant=variant).table == mine(SMALL).table
 
 
@@ -140,8 +140,8 @@ def check(table: CodeTable, path):
     assert CodeTable.load(path) == table
 
 
-def test_out_of_rounds_is_the_best_so_far(sites, simulation, tmp_path):
-    short = simulate(sites, max_rounds=60)
+def test_out_of_rounds_is_the_best_so_far(databases, simulation, tmp_path):
+    short = simulate(databases, max_rounds=60)
     assert (short.ending, short.converged) == ("out of rounds", False)
     assert 60 <= short.communication.rounds <= 62  # the supports of what was found are asked for at the end
     assert 0 < len(short.table) < len(simulation.table)
@@ -151,23 +151,23 @@ def test_out_of_rounds_is_the_best_so_far(sites, simulation, tmp_path):
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 40])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_handful_of_rounds_is_a_valid_table_too(sites, variant, rounds, tmp_path):
-    short = simulate(sites, variant=variant, max_rounds=rounds)
+def test_a_handful_of_rounds_is_a_valid_table_too(databases, variant, rounds, tmp_path):
+    short = simulate(databases, variant=variant, max_rounds=rounds)
     assert short.table.transactions == 5000
     check(short.table, tmp_path / "table.json")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_out_of_time_is_the_best_so_far(sites, variant, tmp_path):
-    short = simulate(sites, variant=variant, max_time=1e-9)
+def test_out_of_time_is_the_best_so_far(databases, variant, tmp_path):
+    short = simulate(databases, variant=variant, max_time=1e-9)
     assert short.ending == "out of time"
     check(short.table, tmp_path / "table.json")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_whoever_asks_for_the_end_gets_the_best_so_far(sites, variant, tmp_path):
+def test_whoever_asks_for_the_end_gets_the_best_so_far(databases, variant, tmp_path):
     stop = Stop()
-    short = simulate(sites, variant=variant, stop=stop, on_progress=lambda *_: stop.ask())
+    short = simulate(databases, variant=variant, stop=stop, on_progress=lambda *_: stop.ask())
     assert short.ending == "interrupted"
     check(short.table, tmp_path / "table.json")
 
@@ -178,7 +178,7 @@ def test_whoever_asks_for_the_end_gets_the_best_so_far(sites, variant, tmp_path)
 def test_every_figure_has_its_plain_name(simulation):
     record = json.loads(json.dumps(simulation.as_dict(), allow_nan=False))
     promised = {
-        *("variant", "clients", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
+        *("variant", "members", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
         *("candidates", "rounds", "bytes_total", "bytes_up", "bytes_down", "seconds", "converged"),
     }
     assert promised <= record.keys()
@@ -194,22 +194,24 @@ def test_every_figure_has_its_plain_name(simulation):
         "Finish",
     }
     assert record["bits_total"] == pytest.approx(record["bits_data"] + record["bits_model"])
-    assert (record["clients"], record["partition"]) == (6, None)
+    assert (record["members"], record["partition"]) == (6, None)
     assert record["sizes"]["Northgate"] == 910
 
 
 def test_a_partition_is_told_with_labels():
     database = builtin_database()
-    record = simulate(divide(database, "support-skew", clients=3, min_dominant=4), max_rounds=1).as_dict()
+    record = simulate(divide(database, "support-skew", members=3, min_dominant=4), max_rounds=1).as_dict()
     dealt = record["partition"]
     assert (dealt["scheme"], dealt["seed"], dealt["parameters"]["min_size"]) == ("support-skew", 0, 4)
     assert all(set(itemset) <= set(database.vocabulary) for hand in dealt["dominant"] for itemset in hand)
-    assert list(record["sizes"]) == ["site-1", "site-2", "site-3"]
+    assert list(record["sizes"]) == ["member-1", "member-2", "member-3"]
 
 
-def test_progress_comes_with_what_was_said(sites):
+def test_progress_comes_with_what_was_said(databases):
     seen = []
-    simulate(sites, on_progress=lambda progress, said: seen.append((progress.itemsets, said.rounds, said.bytes_total)))
+    simulate(
+        databases, on_progress=lambda progress, said: seen.append((progress.itemsets, said.rounds, said.bytes_total))
+    )
     assert seen
     assert seen == sorted(seen, key=lambda row: row[1:])
 
@@ -236,21 +238,21 @@ def test_parameters_that_make_no_sense(given, told):
 
 
 @pytest.mark.parametrize(
-    ("sites", "told"),
+    ("databases", "told"),
     [
-        ([], "there are 0 sites; a federation has 1 to 4096"),
-        ([[["a"]]], "the data of site-1 are of type list; give a TransactionDatabase for each site"),
-        ({7: SMALL}, "a site is called 7; its name must be a text"),
-        ({"": SMALL}, "a site is called ''; its name must be a text"),
+        ([], "there are 0 members; a federation has 1 to 4096"),
+        ([[["a"]]], "the data of member-1 are of type list; give a TransactionDatabase for each member"),
+        ({7: SMALL}, "a member is called 7; its name must be a text"),
+        ({"": SMALL}, "a member is called ''; its name must be a text"),
         (
             {"a": SMALL, "b": TransactionDatabase.from_transactions([["z"]])},
             "a and b have different vocabularies; make their databases together",
         ),
     ],
 )
-def test_sites_that_cannot_be_used(sites, told):
+def test_members_that_cannot_be_used(databases, told):
     with pytest.raises(ParameterError) as caught:
-        simulate(sites)
+        simulate(databases)
     assert str(caught.value).startswith(told)
 
 
@@ -259,22 +261,22 @@ def test_divide_tells_what_it_cannot_do():
         ParameterError, match="there is no partition 'even'; choose one of iid, dirichlet, paper-sizes, support-skew"
     ):
         divide(SMALL, "even")
-    with pytest.raises(ParameterError, match="31 clients cannot have a transaction each"):
-        divide(SMALL, "support-skew", clients=31)
-    assert divide(SMALL, clients=3).sizes == iid(SMALL, 3).sizes
-    assert divide(SMALL, "support-skew", clients=1, min_dominant=2).scheme == "support-skew"  # mines by itself
+    with pytest.raises(ParameterError, match="31 members cannot have a transaction each"):
+        divide(SMALL, "support-skew", members=31)
+    assert divide(SMALL, members=3).sizes == iid(SMALL, 3).sizes
+    assert divide(SMALL, "support-skew", members=1, min_dominant=2).scheme == "support-skew"  # mines by itself
 
 
-def test_sites_without_names_are_in_order_as_texts_too():
+def test_members_without_names_are_in_order_as_texts_too():
     """The server sorts members by their names."""
-    named = named_sites([SMALL] * 12)
+    named = named_databases([SMALL] * 12)
     assert list(named) == sorted(named)
-    assert {"site-01", "site-12"} <= named.keys()
+    assert {"member-01", "member-12"} <= named.keys()
 
 
 def test_the_least_size_of_dominant_itemsets_is_that_asked_for():
     database = load("encounters").take(range(300))
-    found = {least: divide(database, "support-skew", clients=2, min_dominant=least) for least in (2, 4)}
+    found = {least: divide(database, "support-skew", members=2, min_dominant=least) for least in (2, 4)}
     for least, partition in found.items():
         assert min(len(itemset) for hand in partition.dominant for itemset in hand) >= least
     assert min(len(itemset) for hand in found[2].dominant for itemset in hand) < 4
@@ -286,9 +288,9 @@ def test_sums_are_masked_unless_somebody_says_otherwise():
 
 def test_the_history_tells_no_exact_bits_where_counts_are_withheld():
     """They are a function of the counts, which could be found by trying."""
-    sites = iid(load("encounters").take(range(300)), 3, seed=0)
+    databases = iid(load("encounters").take(range(300)), 3, seed=0)
     for least in (1, 5):
-        steps = simulate(sites, min_count=least, max_rounds=40).history
+        steps = simulate(databases, min_count=least, max_rounds=40).history
         exact = [
             step
             for step in steps

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fedslim.data import PLANTED, builtin_database, builtin_sites, generate, load
+from fedslim.data import PLANTED, builtin_database, builtin_members, generate, load
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
 from fedslim.mdl.effort import policies
@@ -77,13 +77,13 @@ def test_more_threads_than_transactions_are_no_harm():
     assert mine(db, threads=16).table == mine(db, threads=1).table
 
 
-def test_the_built_in_syndromes_are_found_together_and_the_thin_ones_at_no_site():
+def test_the_built_in_syndromes_are_found_together_and_the_thin_ones_at_no_member():
     found = {frozenset(e.labels) for e in mine(builtin_database("encounters")).table.itemsets}
     assert {s.name for s in PLANTED if not any(frozenset(s.items) <= x for x in found)} == set()
     thin = [frozenset(s.items) for s in PLANTED if s.kind == "thin"]
     assert thin
-    for _, site in builtin_sites("encounters"):
-        local = [frozenset(e.labels) for e in mine(site).table.itemsets]
+    for _, own in builtin_members("encounters"):
+        local = [frozenset(e.labels) for e in mine(own).table.itemsets]
         assert not any(syndrome <= itemset for syndrome in thin for itemset in local)
 
 

@@ -26,7 +26,7 @@ def database(*rows, vocabulary=None):
     return TransactionDatabase.from_transactions([list(row) for row in rows], vocabulary=vocabulary)
 
 
-def test_the_gap_is_what_no_client_found(table):
+def test_the_gap_is_what_no_member_found(table):
     reference = table({"ab": 4, "cd": 9, "ef": 7, "a": 80})
     gap = discovery_gap(reference, [table({"ba": 1}), table({"ab": 1, "xy": 5})])
     assert labels(gap) == ["cd", "ef"]
@@ -39,7 +39,7 @@ def test_the_gap_is_what_no_client_found(table):
     }
 
 
-def test_each_itemset_of_the_gap_has_its_spread_over_clients(table):
+def test_each_itemset_of_the_gap_has_its_spread_over_members(table):
     databases = [
         database("abc", "ab", "ab"),
         database("ab", "bc"),
@@ -51,7 +51,7 @@ def test_each_itemset_of_the_gap_has_its_spread_over_clients(table):
     assert gap.as_dict()["itemsets"][0] == {
         "items": ["a", "b"],
         "usage": 5,
-        "clients_with_support": 3,
+        "members_with_support": 3,
         "support_min": 0,
         "support_median": 1.0,
         "support_max": 3,
@@ -77,7 +77,7 @@ def test_without_a_gap_nothing_is_left_to_recover(table):
     assert gap_recovery(gap, table({})).as_dict() == {"gap": 0, "gap_recovered": 0, "grr": 1.0}
 
 
-def test_without_clients_everything_is_a_gap(table):
+def test_without_members_everything_is_a_gap(table):
     assert labels(discovery_gap(table({"ab": 4}), [])) == ["ab"]
 
 
@@ -99,11 +99,11 @@ def test_the_gap_equals_its_naive_twin(table, reference, local, found):
     st.lists(st.lists(st.sets(st.sampled_from("abcde")), min_size=1, max_size=8), min_size=1, max_size=4),
     st.sets(st.sampled_from([*PAIRS, "abc"]), min_size=1),
 )
-def test_spreads_equal_their_naive_twin(table, clients, itemsets):
-    databases = [database(*rows) for rows in clients]
-    gap = discovery_gap(table(dict.fromkeys(itemsets, 1)), [table({})] * len(clients), databases)
+def test_spreads_equal_their_naive_twin(table, members, itemsets):
+    databases = [database(*rows) for rows in members]
+    gap = discovery_gap(table(dict.fromkeys(itemsets, 1)), [table({})] * len(members), databases)
     for itemset in gap.itemsets:
-        counts = [sum(set(itemset.labels) <= row for row in rows) for rows in clients]
+        counts = [sum(set(itemset.labels) <= row for row in rows) for rows in members]
         with_support = sum(count > 0 for count in counts)
         assert itemset.spread == Spread(with_support, min(counts), median(counts), max(counts))
 
@@ -125,11 +125,11 @@ def test_splitting_a_database_opens_a_gap_that_the_whole_table_closes():
 
 
 @pytest.mark.parametrize(
-    ("gain", "code_length", "clients", "local"),
+    ("gain", "code_length", "members", "local"),
     [(100.0, 5.0, 1, 100.0), (100.0, 5.0, 2, 45.0), (100.0, 5.0, 10, 1.0), (100.0, 5.0, 20, -4.5), (0.0, 0.0, 3, 0.0)],
 )
-def test_the_local_gain_by_hand(gain, code_length, clients, local):
-    assert local_gain_estimate(gain, code_length, clients) == local
+def test_the_local_gain_by_hand(gain, code_length, members, local):
+    assert local_gain_estimate(gain, code_length, members) == local
 
 
 @given(st.floats(0, 1e6), st.floats(0, 100), st.integers(1, 1000))
@@ -148,19 +148,19 @@ def test_as_many_databases_as_tables_are_needed(table):
 
 
 @pytest.mark.parametrize(
-    ("gain", "code_length", "clients", "message"),
+    ("gain", "code_length", "members", "message"),
     [
-        (1.0, 1.0, 0, "number of clients is 0"),
-        (1.0, 1.0, 2.0, "number of clients is 2.0"),
-        (1.0, 1.0, True, "number of clients is True"),
+        (1.0, 1.0, 0, "number of members is 0"),
+        (1.0, 1.0, 2.0, "number of members is 2.0"),
+        (1.0, 1.0, True, "number of members is True"),
         (float("nan"), 1.0, 2, "the gain is nan"),
         (1.0, float("inf"), 2, "code length is inf"),
         (1.0, -1.0, 2, "code length is -1.0"),
     ],
 )
-def test_a_local_gain_of_nonsense_is_refused(gain, code_length, clients, message):
+def test_a_local_gain_of_nonsense_is_refused(gain, code_length, members, message):
     with pytest.raises(ParameterError, match=message):
-        local_gain_estimate(gain, code_length, clients)
+        local_gain_estimate(gain, code_length, members)
 
 
 # -- and how well it tells what falls into the gap ---------------------------------------------------------------------

@@ -11,27 +11,27 @@ from fedslim.federated.simulation import prepare, simulate
 
 
 @pytest.fixture(scope="session")
-def sites():
+def databases():
     database = load("encounters").take(range(900))
     return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
 
 
 @pytest.fixture(scope="session")
-def calm(sites):
-    """What the same sites find in one process."""
+def calm(databases):
+    """What the same members find in one process."""
     found = {}
     for variant in ("x", "sa", "so"):
         prepare(variant)
-        found[variant] = simulate(sites, variant=variant)
+        found[variant] = simulate(databases, variant=variant)
     return found
 
 
 @pytest.fixture
-def federate(tmp_path, sites):
+def federate(tmp_path, databases):
     made = []
 
     def make(**how):
-        made.append(Federation(tmp_path, sites, **how))
+        made.append(Federation(tmp_path, databases, **how))
         return made[-1]
 
     yield make

@@ -59,16 +59,16 @@ class Loopback:
     def settings(self, variant="x"):
         return msgspec.structs.replace(self.file.settings(), variant=variant, masked=variant != "so")
 
-    def site(self, name, *, agreed=True, variant="x"):
+    def input_of(self, name, *, agreed=True, variant="x"):
         identity = next(one for one in self.trial.members if one.name == name)
         vocabulary = self.vocabulary if agreed else None
         trust = MemberTrust(self.file, identity)
         return MemberInput(self.parts[name], self.members, self.settings(variant), SECRET, vocabulary, trust=trust)
 
     def session(self, name, **settled):
-        return MemberSession(name, self.site(name, **settled))
+        return MemberSession(name, self.input_of(name, **settled))
 
-    def client(self, name, *, session=None, patience=BRISK, **chosen):
+    def member(self, name, *, session=None, patience=BRISK, **chosen):
         session = session or self.session(name)
         return NetworkMember(session, self.contexts[name], entropy=os.urandom, patience=patience, **chosen)
 
@@ -86,7 +86,7 @@ class Loopback:
         return await asyncio.open_connection("127.0.0.1", port, ssl=self.contexts[name])
 
     def run(self, name, port, **chosen):
-        return asyncio.create_task(self.client(name, **chosen).run("127.0.0.1", port))
+        return asyncio.create_task(self.member(name, **chosen).run("127.0.0.1", port))
 
 
 @asynccontextmanager

@@ -94,8 +94,8 @@ def shut(line):
 class Federation:
     """A federation whose members go through a relay, and what tests want of it."""
 
-    def __init__(self, folder, sites, variant="x", grace=GRACE, delay=SLOWLY, **timeouts):
-        self.files = Loopback.make(folder, sites, variant=variant, grace=grace, **timeouts)
+    def __init__(self, folder, databases, variant="x", grace=GRACE, delay=SLOWLY, **timeouts):
+        self.files = Loopback.make(folder, databases, variant=variant, grace=grace, **timeouts)
         self.port = free_port()
         self.relay = Relay(self.files.port, self.port, delay)
         self.running = {}

@@ -132,8 +132,8 @@ def test_a_note_that_others_may_write_is_not_believed(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def finished(sites, calm, tmp_path_factory):
-    federation = Federation(tmp_path_factory.mktemp("finished"), sites, delay=0.0)
+def finished(databases, calm, tmp_path_factory):
+    federation = Federation(tmp_path_factory.mktemp("finished"), databases, delay=0.0)
     federation.start()
     ends_as_if_nothing_had_happened(federation, calm)
     yield federation

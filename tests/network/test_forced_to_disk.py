@@ -12,6 +12,7 @@ from trusting import NOW
 from fedslim.data.atomic import write_whole
 from fedslim.network import journal as room
 from fedslim.network.journal import Journal
+from fedslim.trust import Authority
 
 KEY = bytes(range(32))
 
@@ -45,7 +46,9 @@ def test_a_file_is_forced_whole_before_it_takes_its_place(tmp_path, steps):
     assert steps == [("forced", 5), ("moved", "ledger.json"), ("forced", "names")]
 
 
-def test_the_book_of_a_ca_is_forced_before_it_takes_its_place(authority, steps):
+def test_the_book_of_a_ca_is_forced_before_it_takes_its_place(tmp_path, steps):
+    authority = Authority.create(tmp_path / "ca", "Heart Study CA", now=NOW)
+    steps.clear()
     authority.renew_list(now=NOW)
     at = steps.index(("moved", "ledger.json"))
     assert steps[at - 1] == ("forced", (authority.folder / "ledger.json").stat().st_size)

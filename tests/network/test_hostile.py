@@ -64,7 +64,7 @@ async def in_turns(jobs, width):
 
 
 def hello():
-    """The first bytes of a TLS client."""
+    """The first bytes of a TLS member."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     line = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
@@ -202,7 +202,7 @@ def test_a_certificate_of_nobody_in_the_federation_gets_a_reason(loopback):
 
 @pytest.fixture(scope="module")
 def corpus(loopback):
-    """Frames of the clients of a real run, but for the ends of it."""
+    """Frames of the members of a real run, but for the ends of it."""
     frames = []
 
     async def main():
@@ -279,7 +279,7 @@ async def answers_badly(loopback, port, spoil, *, within=2.0):
     [(500, 80, 2), *(pytest.param(12_000, 600, seed, marks=pytest.mark.slow) for seed in (2, 3, 5))],
 )
 def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus, inputs, answers, seed):
-    """Whatever it sends, the others wait; in the end an honest client takes its place, and the table is right.
+    """Whatever it sends, the others wait; in the end an honest member takes its place, and the table is right.
 
     They wait for the grace, which is longer here than it takes: see the next test for when it is not.
     """
@@ -343,7 +343,7 @@ def test_whoever_says_nothing_but_garbage_has_stayed_away(loopback, corpus):
 def spoilt(loopback, roster, how):
     """A Join that is well formed, and that no honest member would take."""
     session = loopback.session(BAD)
-    join, trust = session.join(os.urandom(32)), loopback.site(BAD).trust
+    join, trust = session.join(os.urandom(32)), loopback.input_of(BAD).trust
     key = AgreementKey.from_random(os.urandom(32)).public
     match how:
         case "signature":
@@ -353,7 +353,7 @@ def spoilt(loopback, roster, how):
         case "key":
             changed = {"key": key}
         case "certificate":
-            changed = {"certificate": loopback.site(GOOD[0]).trust.certificate}
+            changed = {"certificate": loopback.input_of(GOOD[0]).trust.certificate}
         case "weak":
             changed = {"key": bytes(32), "signature": trust.sign(bytes(32))}
         case "twin":

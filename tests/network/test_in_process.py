@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from federation import skewed
 
-from fedslim.data import TransactionDatabase, builtin_sites
+from fedslim.data import TransactionDatabase, builtin_members
 from fedslim.errors import DataError, FedslimError, FrameError, ProtocolError, RunError
 from fedslim.federated import simulate
 from fedslim.mdl import mine
@@ -24,10 +24,10 @@ from wire import (
     Recorder,
     databases,
     entropy_of,
+    inputs_of,
     of_numbers,
     recorded,
     server_for,
-    sites_of,
     table_of,
 )
 
@@ -51,7 +51,7 @@ def test_every_byte_that_passes_is_counted_once(monkeypatch, named, variant):
 
         return reading
 
-    for name in ("from_client", "from_server"):
+    for name in ("from_member", "from_server"):
         monkeypatch.setattr(memory.framing, name, tapped(getattr(memory.framing, name)))
     _, _, seen = recorded(named, variant)
     frames = seen.frames
@@ -124,9 +124,9 @@ def check_end(federation, outcome, named, variant, tmp_path):
     assert type(table).load(tmp_path / "table.json") == table
     assert table.transactions == sum(map(len, named.values()))
     assert table.compression.after.total <= table.compression.before.total
-    for client in federation.clients.values():
-        assert client.received.ending == outcome.ending
-        assert (client.received.table == table) == (variant != "so")
+    for member in federation.members.values():
+        assert member.received.ending == outcome.ending
+        assert (member.received.table == table) == (variant != "so")
     assert federation.server.over
     return table
 
@@ -175,7 +175,7 @@ def test_whoever_stops_the_server_gets_the_best_so_far(named, variant, after, tm
 def test_a_server_that_is_stopped_before_it_began_still_has_the_standard_table(named, variant, tmp_path):
     server = server_for(named, variant)
     server.stop()
-    federation = MemoryFederation(server, sites_of(named, variant), entropy=entropy_of(0))
+    federation = MemoryFederation(server, inputs_of(named, variant), entropy=entropy_of(0))
     outcome = federation.run()
     assert (outcome.ending, outcome.table.itemsets) == ("interrupted", [])
     check_end(federation, outcome, named, variant, tmp_path)
@@ -193,7 +193,7 @@ def test_a_run_that_is_not_stopped_converges(named, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_hospitals_may_be_stopped_at_any_round(variant, tmp_path):
-    named = dict(builtin_sites())
+    named = dict(builtin_members())
     for rounds in (1, 3, 10, 30, 100, 300):
         federation, outcome, _ = recorded(named, variant, max_rounds=rounds)
         check_end(federation, outcome, named, variant, tmp_path)
@@ -202,11 +202,11 @@ def test_the_hospitals_may_be_stopped_at_any_round(variant, tmp_path):
 # -- a member that cannot go on --------------------------------------------------------------------------------------
 
 
-def failing(sites, variant="x", server=None, named=None):
+def failing(inputs, variant="x", server=None, named=None):
     """What was recorded of a run in which a member fails, and the error that it is for the member."""
     seen = Recorder()
     named = named or databases(FIGURE)
-    federation = MemoryFederation(server or server_for(named, variant), sites, entropy=entropy_of(0), trace=seen)
+    federation = MemoryFederation(server or server_for(named, variant), inputs, entropy=entropy_of(0), trace=seen)
     with pytest.raises(FedslimError) as caught:
         federation.run()
     return seen.messages("up", "Abort"), caught.value
@@ -215,12 +215,12 @@ def failing(sites, variant="x", server=None, named=None):
 def test_a_member_whose_data_do_not_fit_the_vocabulary_says_nothing_at_all():
     """The agreed vocabulary lacks an item of the second member: it finds out before it joins."""
     named = databases(FIGURE)
-    sites = sites_of(named)
+    inputs = inputs_of(named)
     odd = TransactionDatabase.from_transactions([["a", "rare-disease"]])
-    sites["c2"] = replace(sites["c2"], database=odd)
+    inputs["c2"] = replace(inputs["c2"], database=odd)
     seen = Recorder()
     with pytest.raises(DataError, match="rare-disease"):
-        MemoryFederation(server_for(named, "x"), sites, entropy=entropy_of(0), trace=seen)
+        MemoryFederation(server_for(named, "x"), inputs, entropy=entropy_of(0), trace=seen)
     assert not seen.frames
 
 
@@ -230,7 +230,7 @@ def test_a_members_own_error_stays_with_it(monkeypatch):
         raise DataError(msg)
 
     monkeypatch.setattr("fedslim.protocol.x_member.XMember._supports", broken)
-    (abort, *_), error = failing(sites_of(databases(FIGURE)))
+    (abort, *_), error = failing(inputs_of(databases(FIGURE)))
     assert "rare-disease" in str(error)
     assert abort.reason == "it cannot go on; its own log says why"
 
@@ -241,7 +241,7 @@ def test_a_count_that_does_not_fit_is_wrong_in_the_sum_and_refused_by_nobody(mon
     named = databases(FIGURE)
     seen = Recorder()
     server = server_for(named, "x", most=3)
-    federation = MemoryFederation(server, sites_of(named, most=3), entropy=entropy_of(0), trace=seen)
+    federation = MemoryFederation(server, inputs_of(named, most=3), entropy=entropy_of(0), trace=seen)
     with pytest.raises(RunError, match="the round cannot be used"):
         federation.run()
     assert not seen.messages("up", "Abort")
@@ -249,10 +249,10 @@ def test_a_count_that_does_not_fit_is_wrong_in_the_sum_and_refused_by_nobody(mon
 
 
 def test_what_a_member_says_of_the_servers_messages_is_told():
-    sites = sites_of(databases(FIGURE), "sa")
-    (abort,), error = failing(sites)
+    inputs = inputs_of(databases(FIGURE), "sa")
+    (abort,), error = failing(inputs)
     assert isinstance(error, ProtocolError)
-    assert abort.reason.startswith("the server announced variant = 'x', and this site agreed to 'sa'")
+    assert abort.reason.startswith("the server announced variant = 'x', and this member agreed to 'sa'")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -273,10 +273,10 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
     }[variant]
     for message in bad:
         line = Line(databases(FIGURE), variant).begin()
-        while not line.clients["c1"].position:
+        while not line.members["c1"].position:
             line.step()
         with pytest.raises(ProtocolError) as refused:
-            line.clients["c1"].receive(message)
+            line.members["c1"].receive(message)
         said = str(refused.value)
         digits = set("".join(c if c.isdigit() else " " for c in said).split())
         assert digits <= {"77", "78", "79", "5", "6"}  # what was asked, and how many elements everybody knows
@@ -284,9 +284,9 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
 
 def test_a_run_of_which_nothing_comes_says_who_is_missing():
     named = databases(FIGURE)
-    sites = {"c1": sites_of(named)["c1"]}
+    inputs = {"c1": inputs_of(named)["c1"]}
     with pytest.raises(RunError, match=r"nothing came from .*c2"):
-        MemoryFederation(server_for(named, "x"), sites, entropy=entropy_of(0)).run()
+        MemoryFederation(server_for(named, "x"), inputs, entropy=entropy_of(0)).run()
 
 
 def test_an_answer_that_is_too_large_is_an_error_of_the_member(monkeypatch):

@@ -429,7 +429,7 @@ def test_why_the_run_ends_and_what_it_cost_are_kept():
     assert (kept.ending, kept.figures, kept.figures.sent) == ("out of time", figures, 350)
 
 
-def test_what_a_client_was_told_comes_back():
+def test_what_a_member_was_told_comes_back():
     messages = [m.AskUsages(0), m.AskCandidates(1, m.Accept([(0, 1)]))]
     assert list(told(map(told_record, messages), "journal")) == messages
 

@@ -1,4 +1,4 @@
-"""Federations over TLS on this machine: bytes on the wire are those accounted for, also with many clients."""
+"""Federations over TLS on this machine: bytes on the wire are those accounted for, also with many members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HANDSHAKE = 5000  # bytes of a handshake and of taking leave, in each direction,
 
 
 class Meter:
-    """Passes bytes on between clients and the server, and counts them."""
+    """Passes bytes on between members and the server, and counts them."""
 
     def __init__(self, port):
         self.up = self.down = self.lines = 0
@@ -143,7 +143,7 @@ def test_what_a_run_ends_with_is_on_the_disk_before_anybody_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_128_clients_over_tls_find_the_table(tmp_path, public_data):
+def test_128_members_over_tls_find_the_table(tmp_path, public_data):
     prepare("x")
     database = load("chess", folder=public_data)
     loopback = Loopback(tmp_path / "trial", [f"s{k:03}" for k in range(128)], database)

@@ -23,7 +23,7 @@ from fedslim.trust.enrolment import install, install_list, make_request
 # -- kills ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_client_and_a_killed_server_come_back(federate, calm):
+def test_a_killed_member_and_a_killed_server_come_back(federate, calm):
     federation = federate()
     federation.start()
     federation.until_round(10)
@@ -65,7 +65,7 @@ def in_phase(federation, phase, rounds):
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["joining", "seated", "first", "early", "middle", "last", "end"])
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
-def test_a_client_killed_in_any_phase_comes_back(federate, calm, variant, phase):
+def test_a_member_killed_in_any_phase_comes_back(federate, calm, variant, phase):
     federation = federate(variant=variant)
     in_phase(federation, phase, calm[variant].communication.rounds)
     federation.kill("north")
@@ -118,7 +118,7 @@ def test_lines_that_break_are_made_again(federate, calm):
     assert federation.said("server").count("everybody is back") >= 1
 
 
-def test_a_client_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
+def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
     federation = federate(grace=1.5)
     federation.start()
     federation.until_round(20)
@@ -161,7 +161,7 @@ def test_a_server_that_was_stopped_has_not_waited_meanwhile(federate, calm):
 # -- signals --------------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_ends_a_client_that_can_come_back_and_a_server_with_the_best_so_far(federate, calm):
+def test_sigterm_ends_a_member_that_can_come_back_and_a_server_with_the_best_so_far(federate, calm):
     federation = federate()
     federation.start()
     federation.until_round(5)

@@ -127,7 +127,7 @@ def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch):
 def test_a_member_is_warned_where_there_is_no_server(loopback):
     levels = {}
     patience = Patience(grace=0.2)
-    client = loopback.client("hathaway", patience=patience, tell=lambda text, level=INFO: levels.update({text: level}))
+    member = loopback.member("hathaway", patience=patience, tell=lambda text, level=INFO: levels.update({text: level}))
     with pytest.raises(RunError, match="cannot be reached"):
-        asyncio.run(client.run("127.0.0.1", 1))
+        asyncio.run(member.run("127.0.0.1", 1))
     assert levels == {"the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s": WARNING}

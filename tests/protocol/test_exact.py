@@ -21,7 +21,7 @@ from fedslim.protocol import x_queries as wants
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")
-CLIENTS = (1, 2, 10, 128)
+MEMBER_SIDE = (1, 2, 10, 128)
 
 
 def file_of(table, folder, name):
@@ -32,13 +32,13 @@ def file_of(table, folder, name):
 
 # -- x on public data ------------------------------------------------------------------------------------------------
 
-FAST = {("ionosphere", clients, scheme) for clients in (2, 10) for scheme in SCHEMES} | {("chess", 2, "iid")}
+FAST = {("ionosphere", members, scheme) for members in (2, 10) for scheme in SCHEMES} | {("chess", 2, "iid")}
 ALL = [
-    (name, clients, scheme)
+    (name, members, scheme)
     for name in SETS
-    for clients in CLIENTS
+    for members in MEMBER_SIDE
     for scheme in SCHEMES
-    if scheme != "paper-sizes" or clients <= len(PAPER_UNEVEN_SIZES)
+    if scheme != "paper-sizes" or members <= len(PAPER_UNEVEN_SIZES)
 ]
 
 
@@ -55,46 +55,46 @@ def mined(public_data):
     return of
 
 
-def check_public(mined, name, clients, scheme, folder, least=1):
+def check_public(mined, name, members, scheme, folder, least=1):
     database, plain = mined(name)
     _, alone = mined(name, least)
-    together = simulate(divide(database, scheme, clients=clients, table=plain.table), min_count=least)
+    together = simulate(divide(database, scheme, members=members, table=plain.table), min_count=least)
     assert file_of(together.table, folder, "together") == file_of(alone.table, folder, "alone")
     assert (together.tally.candidates, together.tally.accepted) == (alone.tally.candidates, alone.tally.accepted)
 
 
-@pytest.mark.parametrize(("name", "clients", "scheme"), sorted(FAST))
-def test_x_writes_the_file_that_mine_writes(mined, name, clients, scheme, tmp_path):
-    check_public(mined, name, clients, scheme, tmp_path)
+@pytest.mark.parametrize(("name", "members", "scheme"), sorted(FAST))
+def test_x_writes_the_file_that_mine_writes(mined, name, members, scheme, tmp_path):
+    check_public(mined, name, members, scheme, tmp_path)
 
 
 @pytest.mark.parametrize("least", [5, 10])
-@pytest.mark.parametrize(("name", "clients", "scheme"), [("ionosphere", 2, "iid"), ("chess", 10, "support-skew")])
-def test_x_writes_the_file_that_mine_writes_with_a_smallest_count(mined, name, clients, scheme, least, tmp_path):
-    check_public(mined, name, clients, scheme, tmp_path, least)
+@pytest.mark.parametrize(("name", "members", "scheme"), [("ionosphere", 2, "iid"), ("chess", 10, "support-skew")])
+def test_x_writes_the_file_that_mine_writes_with_a_smallest_count(mined, name, members, scheme, least, tmp_path):
+    check_public(mined, name, members, scheme, tmp_path, least)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("least", [5, 10])
-@pytest.mark.parametrize(("name", "clients", "scheme"), [case for case in ALL if case[1] > 1])
-def test_also_with_a_smallest_count_for_any_number_of_clients(mined, name, clients, scheme, least, tmp_path):
-    check_public(mined, name, clients, scheme, tmp_path, least)
+@pytest.mark.parametrize(("name", "members", "scheme"), [case for case in ALL if case[1] > 1])
+def test_also_with_a_smallest_count_for_any_number_of_members(mined, name, members, scheme, least, tmp_path):
+    check_public(mined, name, members, scheme, tmp_path, least)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "clients", "scheme"), [case for case in ALL if case not in FAST])
-def test_x_writes_the_file_that_mine_writes_for_any_number_of_clients(mined, name, clients, scheme, tmp_path):
-    check_public(mined, name, clients, scheme, tmp_path)
+@pytest.mark.parametrize(("name", "members", "scheme"), [case for case in ALL if case not in FAST])
+def test_x_writes_the_file_that_mine_writes_for_any_number_of_members(mined, name, members, scheme, tmp_path):
+    check_public(mined, name, members, scheme, tmp_path)
 
 
 # -- x on random data ------------------------------------------------------------------------------------------------
 
 
-def dealt(data, clients, seed):
+def dealt(data, members, seed):
     """Anything from an even hand to all for one; some get nothing."""
     rng = random.Random(seed)
-    weights = [rng.choice([0, 0.1, 1, 5]) for _ in range(clients - 1)] + [1]
-    parts = [[] for _ in range(clients)]
+    weights = [rng.choice([0, 0.1, 1, 5]) for _ in range(members - 1)] + [1]
+    parts = [[] for _ in range(members)]
     for row in data:
         rng.choices(parts, weights)[0].append(row)
     return parts
@@ -118,11 +118,11 @@ def check_x(parts, n_items, policy=None, **chosen):
     return seen
 
 
-@given(data=rows(max_items=14, max_transactions=60), clients=st.integers(1, 6), seed=st.integers(0, 1 << 30))
+@given(data=rows(max_items=14, max_transactions=60), members=st.integers(1, 6), seed=st.integers(0, 1 << 30))
 @settings(max_examples=60)
-def test_x_finds_what_one_place_finds(data, clients, seed):
+def test_x_finds_what_one_place_finds(data, members, seed):
     found, n_items = data
-    check_x(dealt(found, clients, seed), n_items)
+    check_x(dealt(found, members, seed), n_items)
 
 
 policies = st.builds(
@@ -141,11 +141,11 @@ def test_x_finds_it_where_what_enters_leaves_others_without_use():
 
 
 @pytest.mark.parametrize("least", [2, 3, 5])
-@given(data=rows(max_items=14, max_transactions=60), clients=st.integers(1, 5), seed=st.integers(0, 1 << 30))
+@given(data=rows(max_items=14, max_transactions=60), members=st.integers(1, 5), seed=st.integers(0, 1 << 30))
 @settings(max_examples=30)
-def test_x_finds_what_one_place_finds_with_a_smallest_count(least, data, clients, seed):
+def test_x_finds_what_one_place_finds_with_a_smallest_count(least, data, members, seed):
     found, n_items = data
-    check_x(dealt(found, clients, seed), n_items, Policy(min_count=least))
+    check_x(dealt(found, members, seed), n_items, Policy(min_count=least))
 
 
 TAKEN_BACK = [(67, 2), (67, 3), (67, 5), (85, 3), (85, 5), (53, 5), (8, 8), (76, 8)]
@@ -173,16 +173,16 @@ def test_x_drops_rare_items_at_all_members_before_anything_else(least):
     assert not any(isinstance(move, m.DropItems) for ask in later for move in ask.moves)
 
 
-@given(policy=policies, seed=st.integers(0, 1 << 30), clients=st.integers(1, 4))
+@given(policy=policies, seed=st.integers(0, 1 << 30), members=st.integers(1, 4))
 @settings(max_examples=60)
-def test_x_finds_it_under_every_policy(policy, seed, clients):
-    check_x(dealt(dense(seed, 12, 50), clients, seed), 12, policy)
+def test_x_finds_it_under_every_policy(policy, seed, members):
+    check_x(dealt(dense(seed, 12, 50), members, seed), 12, policy)
 
 
-@given(seed=st.integers(0, 1 << 30), clients=st.integers(1, 5), n_items=st.integers(300, 900))
+@given(seed=st.integers(0, 1 << 30), members=st.integers(1, 5), n_items=st.integers(300, 900))
 @settings(max_examples=15)
-def test_x_finds_it_in_wide_vocabularies(seed, clients, n_items):
-    parts = sprinkled(seed, n_items, clients, 40, patterns=8, noise=0.004)
+def test_x_finds_it_in_wide_vocabularies(seed, members, n_items):
+    parts = sprinkled(seed, n_items, members, 40, patterns=8, noise=0.004)
     check_x(parts, n_items)
 
 
@@ -192,15 +192,15 @@ def test_wide_vocabularies_are_asked_for_in_sketches():
     assert kinds >= {m.WantSparseRow, m.WantRows, m.WantInsertion}
 
 
-@given(seed=st.integers(0, 1 << 30), clients=st.integers(1, 4), wide=st.booleans(), least=st.sampled_from([1, 1, 2, 5]))
+@given(seed=st.integers(0, 1 << 30), members=st.integers(1, 4), wide=st.booleans(), least=st.sampled_from([1, 1, 2, 5]))
 @settings(max_examples=25)
-def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, clients, wide, least):
+def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, members, wide, least):
     """Every trial is guessed to change one element, and every row to have been empty when it was last seen."""
     n_items = 700 if wide else 12
     parts = (
-        sprinkled(seed, n_items, clients, 40, patterns=6, noise=0.004)
+        sprinkled(seed, n_items, members, 40, patterns=6, noise=0.004)
         if wide
-        else dealt(dense(seed, n_items, 50), clients, seed)
+        else dealt(dense(seed, n_items, 50), members, seed)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wants.Guess, "guess", lambda _self, _trials=1: 1)
@@ -231,10 +231,10 @@ def test_failed_sketches_are_asked_for_again(monkeypatch):
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 1 << 30), clients=st.integers(1, 40), n_items=st.integers(8, 120), policy=policies)
+@given(seed=st.integers(0, 1 << 30), members=st.integers(1, 40), n_items=st.integers(8, 120), policy=policies)
 @settings(max_examples=150)
-def test_x_finds_it_in_larger_data(seed, clients, n_items, policy):
-    check_x(dealt(dense(seed, n_items, 400), clients, seed), n_items, policy)
+def test_x_finds_it_in_larger_data(seed, members, n_items, policy):
+    check_x(dealt(dense(seed, n_items, 400), members, seed), n_items, policy)
 
 
 @pytest.mark.parametrize("agreed", [True, False])
@@ -245,16 +245,16 @@ def test_every_member_is_given_the_table_in_its_own_labels(agreed):
     joined = TransactionDatabase.joined(list(named.values()))
     ids = Vocabulary.of(joined.vocabulary, SECRET)
     alone = mine(over(joined, ids if agreed else Vocabulary.merge(ids), SECRET))
-    for client in federation.clients.values():
-        assert client.received.ending == "converged"
-        assert client.received.table == alone.table
+    for member in federation.members.values():
+        assert member.received.ending == "converged"
+        assert member.received.table == alone.table
 
 
 def test_items_that_a_member_does_not_have_are_called_by_their_ids():
     parts = {"one": ["abc"] * 5 + ["ab"] * 3, "other": ["cd"] * 4 + ["cde"] * 3}
     named = {name: TransactionDatabase.from_transactions([list(r) for r in rows]) for name, rows in parts.items()}
     federation, _, _ = recorded(named, "x", agreed=False)
-    tables = {name: client.received.table for name, client in federation.clients.items()}
+    tables = {name: member.received.table for name, member in federation.members.items()}
     for name, table in tables.items():
         own = set(named[name].vocabulary)
         assert own < set(table.vocabulary)
@@ -330,8 +330,8 @@ def check_members_with(parts, n_items, least, members, **chosen):
     check_table(outcome.table, parts, n_items, least, members)
     entries = {tuple(element.items): element.entry for element in whole.table.itemsets}
     assert [e.entry for e in outcome.table.itemsets] == [entries[tuple(e.items)] for e in outcome.table.itemsets]
-    for client in federation.clients.values():
-        assert client.received.table == table_of(outcome, named)
+    for member in federation.members.values():
+        assert member.received.table == table_of(outcome, named)
     return found, left, seen
 
 
@@ -369,14 +369,14 @@ def test_with_more_members_than_there_are_nothing_but_items_is_published():
 
 @given(
     seed=st.integers(0, 1 << 30),
-    clients=st.integers(1, 5),
+    holders=st.integers(1, 5),
     members=st.integers(2, 4),
     least=st.sampled_from([1, 2, 3, 5]),
     uneven=st.booleans(),
 )
 @settings(max_examples=50)
-def test_what_too_few_members_use_leaves_the_table_until_all_of_it_may_stay(seed, clients, members, least, uneven):
-    parts = skewed(seed, 12, clients, 30) if uneven else dealt(dense(seed, 12, 60), clients, seed)
+def test_what_too_few_members_use_leaves_the_table_until_all_of_it_may_stay(seed, holders, members, least, uneven):
+    parts = skewed(seed, 12, holders, 30) if uneven else dealt(dense(seed, 12, 60), holders, seed)
     check_members_with(parts, 12, least, members)
 
 
@@ -435,18 +435,18 @@ def check_published(variant, named):
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
-@given(data=rows(max_items=12, max_transactions=60), clients=st.integers(1, 5), seed=st.integers(0, 1 << 30))
+@given(data=rows(max_items=12, max_transactions=60), members=st.integers(1, 5), seed=st.integers(0, 1 << 30))
 @settings(max_examples=40)
-def test_through_messages_the_published_variants_are_what_they_are_in_memory(variant, data, clients, seed):
+def test_through_messages_the_published_variants_are_what_they_are_in_memory(variant, data, members, seed):
     found, n_items = data
-    check_published(variant, of_numbers(dealt(found, clients, seed), n_items))
+    check_published(variant, of_numbers(dealt(found, members, seed), n_items))
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
 @given(seed=st.integers(0, 1 << 30))
 @example(seed=33554432)  # a pair that nobody uses, and that somebody uses again in the next step
 @settings(max_examples=40)
-def test_also_where_clients_differ(variant, seed):
+def test_also_where_members_differ(variant, seed):
     """And the supports that come with the result are counted by all (SA), or by those who have the itemset (SO)."""
     named = of_numbers(skewed(seed, 14, 4, 30), 14)
     federation, table = check_published(variant, named)
@@ -461,10 +461,10 @@ def test_also_where_clients_differ(variant, seed):
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
-@pytest.mark.parametrize("clients", [2])
-def test_also_on_public_data(mined, variant, clients):
+@pytest.mark.parametrize("members", [2])
+def test_also_on_public_data(mined, variant, members):
     database, _ = mined("ionosphere")
-    check_published(variant, numbered(divide(database, clients=clients, seed=1)))
+    check_published(variant, numbered(divide(database, members=members, seed=1)))
 
 
 @pytest.mark.slow
@@ -473,4 +473,4 @@ def test_also_on_public_data(mined, variant, clients):
 @pytest.mark.parametrize("name", ["chess", "mushroom", "ionosphere"])
 def test_also_on_larger_public_data_however_it_is_dealt_out(mined, variant, scheme, name):
     database, alone = mined(name)
-    check_published(variant, numbered(divide(database, scheme, clients=10, table=alone.table)))
+    check_published(variant, numbered(divide(database, scheme, members=10, table=alone.table)))

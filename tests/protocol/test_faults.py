@@ -1,4 +1,4 @@
-"""Lines break, clients and the server are killed and brought back: the run ends as if nothing had happened."""
+"""Lines break, members and the server are killed and brought back: the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedslim.protocol.gathering import MAX_EPOCHS, MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import updated
 from fedslim.protocol.server import MAX_LOST_ROUNDS, MAX_RETREATS, ServerSession
-from fedslim.protocol.state import ClientState, MemberState
+from fedslim.protocol.state import MemberState, SessionState
 from fedslim.secagg import Ring
 
 MEMBERS = ("a", "b", "c")
@@ -47,17 +47,17 @@ class Weather:
         self.vocabulary = Vocabulary.of(database.vocabulary, SECRET)
         parts = iid(database, len(MEMBERS), seed=1).parts
         self.settings = m.Settings(variant, masked=variant != "so", max_transactions=MOST, **settled)
-        self.sites = {
+        self.inputs = {
             name: MemberInput(part, MEMBERS, self.settings, SECRET, self.vocabulary)
             for name, part in zip(MEMBERS, parts, strict=True)
         }
         self.max_time, self.now = max_time, 0.0
         self.lives = 0  # of servers that had to begin anew
         self.server = self.new_server()
-        self.clients = {name: MemberSession(name, site) for name, site in self.sites.items()}
+        self.members = {name: MemberSession(name, own) for name, own in self.inputs.items()}
         self.journal = None  # the server's, from the moment that the run has begun
-        self.heard = {name: [] for name in MEMBERS}  # the clients' journals
-        self.sent = []  # every masked answer that ever left a client
+        self.heard = {name: [] for name in MEMBERS}  # the members' journals
+        self.sent = []  # every masked answer that ever left a member
         self.up, self.down = [], []
         self.outcome = None
         for name in MEMBERS:
@@ -71,7 +71,7 @@ class Weather:
         return rounds_of(self.journal or (), "journal")
 
     def join(self, name):
-        self.up.append((name, self.clients[name].join(self.rng.randbytes(32))))
+        self.up.append((name, self.members[name].join(self.rng.randbytes(32))))
 
     def cut(self, name):
         """The line to a member breaks; what was on it is lost."""
@@ -90,11 +90,11 @@ class Weather:
                 self.join(each)
             return
         self.cut(name)
-        if what == "quit" and not self.clients[name].position:
+        if what == "quit" and not self.members[name].position:
             self.heard[name] = []  # whoever has not answered anything has nothing to go on with
         if what in {"kill", "quit"}:
-            self.clients[name] = MemberSession(name, self.sites[name])
-            self.clients[name].replay(told(self.heard[name], "journal"))
+            self.members[name] = MemberSession(name, self.inputs[name])
+            self.members[name].replay(told(self.heard[name], "journal"))
         self.join(name)
 
     def lose_records(self, who, count):
@@ -128,13 +128,13 @@ class Weather:
             self.act(self.server.receive(name, message, self.now))
 
     def hear(self, name, message):
-        client = self.clients[name]
-        if client.received is not None:
+        member = self.members[name]
+        if member.received is not None:
             return  # it has hung up; whoever joins while the run ends is told twice
         coming_together = isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed))
-        if coming_together or getattr(message, "round", -1) >= client.position:
+        if coming_together or getattr(message, "round", -1) >= member.position:
             self.heard[name].append(told_record(message))
-        reply = client.receive(message)
+        reply = member.receive(message)
         if isinstance(reply, m.Masked):
             self.sent.append((name, reply))
         if reply is not None:
@@ -202,7 +202,7 @@ def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
     assert federation.run(often=0.01) >= 3
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
-    assert {client.received.ending for client in federation.clients.values()} == {"converged"}
+    assert {member.received.ending for member in federation.members.values()} == {"converged"}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -215,7 +215,7 @@ def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, se
     )
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
-    assert {client.received.ending for client in federation.clients.values()} == {"converged"}
+    assert {member.received.ending for member in federation.members.values()} == {"converged"}
 
 
 @pytest.mark.parametrize("variant", ["x", "sa"])
@@ -240,12 +240,12 @@ PHASES = {
     "joining": lambda f: MemberState.SEATED in states(f),
     "invited": lambda f: MemberState.INVITED in states(f),
     # Somebody has the roster, and its confirmation is not there yet.
-    "confirming": lambda f: any(c.state is ClientState.CONFIRMING for c in f.clients.values()),
+    "confirming": lambda f: any(c.state is SessionState.CONFIRMING for c in f.members.values()),
     # Some have confirmed it, and wait for the others.
     "confirmed": lambda f: states(f) == {MemberState.IDLE, MemberState.INVITED},
     # All have, and nobody has heard it yet; or some have, and were asked.
     "told": lambda f: set(f.told(m.Confirmed)) == {*MEMBERS},
-    "heard": lambda f: {c.state for c in f.clients.values()} == {ClientState.CONFIRMING, ClientState.RUNNING_X},
+    "heard": lambda f: {c.state for c in f.members.values()} == {SessionState.CONFIRMING, SessionState.RUNNING_X},
     "asked": lambda f: MemberState.ASKED_MASKED in states(f),
     "answered": lambda f: states(f) >= {MemberState.ASKED_MASKED, MemberState.IDLE},
 }
@@ -293,13 +293,13 @@ def test_a_member_that_is_lost_between_its_confirmation_and_everybodys_has_nothi
     federation.until(lambda f: not f.up and not f.down)
     assert federation.server.rounds == 0
     assert federation.server.waiting_for()
-    before = federation.clients[gone]._key.public
+    before = federation.members[gone]._key.public
     federation.join(gone)
     federation.until(lambda f: f.told(m.Confirmed))
     assert {message.epoch for message in federation.told(m.Confirmed).values()} == {1}
-    for client in federation.clients.values():
-        assert before not in client._roster.keys
-        assert client._roster.epoch == 1
+    for member in federation.members.values():
+        assert before not in member._roster.keys
+        assert member._roster.epoch == 1
     federation.run()
     assert federation.outcome.ending == "converged"
 
@@ -307,7 +307,7 @@ def test_a_member_that_is_lost_between_its_confirmation_and_everybodys_has_nothi
 def test_a_confirmation_that_comes_after_a_new_roster_was_sent_does_not_count():
     """It is of the roster before: nobody would believe it."""
     federation = Weather("x", 3).until(PHASES["confirming"])
-    late = next(name for name, c in federation.clients.items() if c.state is ClientState.CONFIRMING)
+    late = next(name for name, c in federation.members.items() if c.state is SessionState.CONFIRMING)
     (old,) = [message for name, message in federation.up if name == late]
     federation.fault("line", next(name for name in MEMBERS if name != late))
     federation.up.sort(key=lambda entry: not isinstance(entry[1], m.Join))  # it is overtaken
@@ -346,14 +346,14 @@ def test_a_server_that_is_killed_while_members_confirm_is_taken_up_by_all_of_the
 @pytest.mark.parametrize("gone", [("b",), ("a", "c"), ("c",), MEMBERS])
 def test_an_update_of_the_roster_has_the_new_keys_and_nothing_else(gone):
     federation = Weather("x", 2).until(lambda f: f.server.rounds > 3)
-    before = federation.clients["a"]._roster
+    before = federation.members["a"]._roster
     for name in gone:
         federation.cut(name)
     federation.until(lambda f: not f.up and not f.down)
     for name in gone:
         federation.join(name)
     federation.until(lambda f: f.server.gathering.epoch == 1)
-    keys = {name: client._key.public for name, client in federation.clients.items()}
+    keys = {name: member._key.public for name, member in federation.members.items()}
     places = {name: before.members.index(name) for name in MEMBERS}
     rosters, updates = federation.told(m.Roster), federation.told(m.RosterUpdate)
     assert set(rosters) == {*gone}
@@ -376,15 +376,15 @@ def test_after_two_faults_an_update_says_what_is_new_since_the_last_one():
         places = {seat.place for seat in federation.told(m.RosterUpdate)["a"].seats}
         assert places == {MEMBERS.index(name)}
         federation.until(lambda f: not f.told((m.Roster, m.RosterUpdate)))
-    rosters = [client._roster for client in federation.clients.values()]
+    rosters = [member._roster for member in federation.members.values()]
     assert rosters[0] == rosters[1] == rosters[2]
-    assert len({client._digest for client in federation.clients.values()}) == 1
+    assert len({member._digest for member in federation.members.values()}) == 1
     federation.run()
     assert federation.outcome.ending == "converged"
 
 
 def claims(federation, name, **fields):
-    return msgspec.structs.replace(federation.clients[name].join(bytes([7]) * 32), **fields)
+    return msgspec.structs.replace(federation.members[name].join(bytes([7]) * 32), **fields)
 
 
 def restarted():
@@ -417,7 +417,7 @@ def test_a_restarted_server_refuses_a_member_from_far_ahead(epoch):
 def test_a_restarted_server_takes_its_own_epoch_and_those_that_its_disk_may_have_lost(epoch):
     """The next roster is of an epoch that no member has been in."""
     federation = restarted()
-    assert federation.clients["b"].join(bytes(32)).epoch == 4
+    assert federation.members["b"].join(bytes(32)).epoch == 4
     federation.act(federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0))
     for name in ("a", "c"):
         federation.join(name)
@@ -460,9 +460,9 @@ def test_a_member_without_its_journal_cannot_go_on_where_the_server_keeps_none()
         federation.step()
     federation.cut("b")
     federation.server._history = None
-    federation.clients["b"] = MemberSession("b", federation.sites["b"])
+    federation.members["b"] = MemberSession("b", federation.inputs["b"])
     with pytest.raises(ProtocolError, match="'b' comes back from round 0, and was in round"):
-        federation.server.receive("b", federation.clients["b"].join(bytes(32)), 0.0)
+        federation.server.receive("b", federation.members["b"].join(bytes(32)), 0.0)
 
 
 def lose_everything(federation, name):
@@ -499,23 +499,23 @@ def test_a_member_that_goes_back_answers_what_it_had_answered_and_nothing_else()
     federation = Weather("x", 2).until(lambda f: f.server.rounds > 10)
     federation.lose_records("server", 6)
     federation.fault("server", "a")
-    federation.until(lambda f: "a" in f.told(m.Ask) and f.clients["a"].state is ClientState.RUNNING_X)
-    client, question = federation.clients["a"], federation.told(m.Ask)["a"]
-    assert client.position == question.round < max(client._asked)
-    row = next(asked for number, asked in client._asked.items() if number > question.round and asked != question)
+    federation.until(lambda f: "a" in f.told(m.Ask) and f.members["a"].state is SessionState.RUNNING_X)
+    member, question = federation.members["a"], federation.told(m.Ask)["a"]
+    assert member.position == question.round < max(member._asked)
+    row = next(asked for number, asked in member._asked.items() if number > question.round and asked != question)
     with pytest.raises(ProtocolError, match=f"asked something else in round {question.round} than before"):
-        client.receive(msgspec.structs.replace(row, round=question.round, attempt=question.attempt))
+        member.receive(msgspec.structs.replace(row, round=question.round, attempt=question.attempt))
     federation.run()
     assert federation.outcome.ending == "converged"
 
 
 def gone_back(federation, number):
     """A member that has signed that everybody goes back to this round, and been shown everybody's signatures."""
-    client = federation.clients["a"]
-    epoch = client._roster.epoch + 1
-    confirm = client.receive(m.RosterUpdate(epoch, [], number))
-    client.receive(m.Confirmed(epoch, [confirm.signature] * 3))
-    return client, epoch
+    member = federation.members["a"]
+    epoch = member._roster.epoch + 1
+    confirm = member.receive(m.RosterUpdate(epoch, [], number))
+    member.receive(m.Confirmed(epoch, [confirm.signature] * 3))
+    return member, epoch
 
 
 def again(question, epoch, **fields):
@@ -525,49 +525,49 @@ def again(question, epoch, **fields):
 @pytest.mark.parametrize("back_to", [0, 4])
 def test_a_server_cannot_skip_what_was_answered_before(back_to):
     """Under a number that is free it would have another question answered, in a state that has passed."""
-    federation = Weather("x", 2).until(lambda f: f.clients["a"].position > 10)
-    client, epoch = gone_back(federation, back_to)
-    asked = dict(client._asked)
+    federation = Weather("x", 2).until(lambda f: f.members["a"].position > 10)
+    member, epoch = gone_back(federation, back_to)
+    asked = dict(member._asked)
     last = max(asked)
     for number in (last + 1, last, back_to + 1):
         with pytest.raises(ProtocolError, match=f"asked something else in round {number} than before"):
-            client.receive(again(asked[back_to + 1], epoch, round=number))
+            member.receive(again(asked[back_to + 1], epoch, round=number))
     for number in range(back_to, last + 1):
-        assert client.receive(again(asked[number], epoch)).round == number
-    assert client._asked == asked
+        assert member.receive(again(asked[number], epoch)).round == number
+    assert member._asked == asked
 
 
 def test_what_is_answered_again_does_not_begin_a_new_count_of_rounds():
-    federation = Weather("x", 2, max_rounds=6).until(lambda f: f.clients["a"].position > 5)
+    federation = Weather("x", 2, max_rounds=6).until(lambda f: f.members["a"].position > 5)
     for _ in range(3):
-        client, epoch = gone_back(federation, 2)
-        for number, question in list(client._asked.items())[2:]:
-            assert client.receive(again(question, epoch)).round == number
-    row = next(q for q in client._asked.values() if isinstance(q.wants[0], m.WantRows))
-    while len(client._asked) < 6 + m.ROUNDS_TO_FINISH:
-        client.receive(again(row, epoch, round=client.position, moves=[]))
+        member, epoch = gone_back(federation, 2)
+        for number, question in list(member._asked.items())[2:]:
+            assert member.receive(again(question, epoch)).round == number
+    row = next(q for q in member._asked.values() if isinstance(q.wants[0], m.WantRows))
+    while len(member._asked) < 6 + m.ROUNDS_TO_FINISH:
+        member.receive(again(row, epoch, round=member.position, moves=[]))
     with pytest.raises(ProtocolError, match="6 were agreed on"):
-        client.receive(again(row, epoch, round=client.position, moves=[]))
+        member.receive(again(row, epoch, round=member.position, moves=[]))
 
 
 @pytest.mark.parametrize("change", [{"run": b"r" * 16}, {"epoch": 1}, {"ids": bytes(range(16))}])
 def test_a_member_at_the_first_round_again_is_in_the_run_it_was_in(change):
     """It has answered, so it does not take another run, an earlier epoch or another vocabulary for its first."""
-    federation = Weather("x", 2).until(lambda f: f.clients["a"].position > 5)
-    client, epoch = gone_back(federation, 0)
-    assert (client.position, client.has_answered) == (0, True)
-    other = msgspec.structs.replace(client._roster, **{"epoch": epoch + 1} | change)
-    with pytest.raises(ProtocolError, match="not one of the run that this client is in"):
-        client.receive(other)
-    join = client.join(bytes(32))
-    assert (join.run, join.epoch, join.position) == (client.run, epoch + 1, 0)
+    federation = Weather("x", 2).until(lambda f: f.members["a"].position > 5)
+    member, epoch = gone_back(federation, 0)
+    assert (member.position, member.has_answered) == (0, True)
+    other = msgspec.structs.replace(member._roster, **{"epoch": epoch + 1} | change)
+    with pytest.raises(ProtocolError, match="not one of the run that this member is in"):
+        member.receive(other)
+    join = member.join(bytes(32))
+    assert (join.run, join.epoch, join.position) == (member.run, epoch + 1, 0)
 
 
 def test_an_earlier_question_does_not_get_the_last_answer():
-    federation = Weather("x", 2).until(lambda f: f.clients["a"].position > 5)
-    client, epoch = gone_back(federation, federation.clients["a"].position - 1)
+    federation = Weather("x", 2).until(lambda f: f.members["a"].position > 5)
+    member, epoch = gone_back(federation, federation.members["a"].position - 1)
     with pytest.raises(ProtocolError, match="asked something else in round 0 than before"):
-        client.receive(again(client._asked[0], epoch))
+        member.receive(again(member._asked[0], epoch))
 
 
 def test_how_far_a_member_says_it_was_does_not_keep_a_run_from_stopping_for_ever():
@@ -595,7 +595,7 @@ def test_a_run_that_is_told_to_stop_while_it_goes_back_stops_where_it_had_been(w
     if when == "before it":
         federation.server.stop()
         federation.until(lambda f: f.rounds and f.rounds[-1].ending is not None)
-    reached = max(client.position for client in federation.clients.values())
+    reached = max(member.position for member in federation.members.values())
     federation.fault("member loses power", "c")
     federation.until(lambda f: f.server.gathering.epoch == 1)
     assert federation.server.rounds < reached
@@ -612,7 +612,7 @@ def test_a_server_that_is_killed_on_the_way_back_stops_where_the_run_had_been(lo
     if decided:
         federation.server.stop()
         federation.until(lambda f: f.rounds[-1].ending is not None)
-    reached = max(client.position for client in federation.clients.values())
+    reached = max(member.position for member in federation.members.values())
     federation.lose_records("server" if lost == "server" else "c", 10)
     federation.fault("server" if lost == "server" else "kill", "c")
     federation.until(lambda f: f.server.gathering.epoch == 1 and f.told(m.Ask))
@@ -631,7 +631,7 @@ def test_a_member_that_was_away_when_everybody_went_back_is_taken_back():
     federation.lose_records("c", 10)
     federation.fault("kill", "c")
     federation.until(lambda f: "b" in f.told((m.Roster, m.RosterUpdate)))
-    assert federation.server.rounds < federation.clients["b"].position
+    assert federation.server.rounds < federation.members["b"].position
     federation.fault("line", "b")
     federation.run()
     assert federation.outcome.ending == "converged"
@@ -647,7 +647,7 @@ def test_a_server_that_was_not_killed_knows_its_rounds():
 
 def test_a_member_of_another_run_is_refused():
     federation = Weather("x", 2)
-    join = federation.clients["a"].join(bytes(32))
+    join = federation.members["a"].join(bytes(32))
     stranger = m.Join(*(getattr(join, f) if f != "run" else bytes(16) for f in join.__struct_fields__))
     with pytest.raises(ProtocolError, match="belongs to another run"):
         federation.new_server().receive("a", stranger, 0.0)
@@ -655,15 +655,15 @@ def test_a_member_of_another_run_is_refused():
 
 def test_a_question_that_comes_again_must_be_the_same():
     federation = Weather("x", 2)
-    while federation.clients["a"].position < 4:
+    while federation.members["a"].position < 4:
         federation.step()
-    last = federation.clients["a"]._last.question
+    last = federation.members["a"]._last.question
     federation.fault("line", "b")
-    client = federation.clients["a"]
-    federation.until(lambda _: client._roster.epoch == 1 and client.state is ClientState.RUNNING_X)
+    member = federation.members["a"]
+    federation.until(lambda _: member._roster.epoch == 1 and member.state is SessionState.RUNNING_X)
     other = m.Ask(last.round, 1, [], [m.WantRows([0], b"\x29")])
     with pytest.raises(ProtocolError, match="asked something else in round"):
-        client.receive(other)
+        member.receive(other)
     federation.run()
     assert federation.outcome.ending == "converged"
 
@@ -672,16 +672,16 @@ def test_a_roster_of_an_earlier_epoch_is_refused():
     federation = Weather("x", 2)
     while federation.server.rounds < 3:
         federation.step()
-    client = federation.clients["a"]
-    roster = client._roster
+    member = federation.members["a"]
+    roster = member._roster
     for message in (roster, m.RosterUpdate(0, [], 0)):
         with pytest.raises(ProtocolError, match="not one of the run"):
-            client.receive(message)
+            member.receive(message)
     federation.fault("line", "b")
-    federation.until(lambda _: client._roster.epoch == 1)
-    for message in (m.RosterUpdate(1, [], 0), m.RosterUpdate(0, [], 0), client._roster, roster):
+    federation.until(lambda _: member._roster.epoch == 1)
+    for message in (m.RosterUpdate(1, [], 0), m.RosterUpdate(0, [], 0), member._roster, roster):
         with pytest.raises(ProtocolError, match="not one of the run"):
-            client.receive(message)
+            member.receive(message)
 
 
 def test_who_was_away_at_the_end_is_told_when_it_comes_back():
@@ -692,8 +692,8 @@ def test_who_was_away_at_the_end_is_told_when_it_comes_back():
     federation.join("c")
     while federation.up or federation.down:
         federation.step()
-    assert federation.clients["c"].received.ending == "converged"
-    assert federation.clients["c"].received.table == federation.clients["a"].received.table
+    assert federation.members["c"].received.ending == "converged"
+    assert federation.members["c"].received.table == federation.members["a"].received.table
 
 
 # -- a server that is killed while it ends the run early --------------------------------------------------------------
@@ -768,12 +768,12 @@ def row(number, slot):
 def test_a_server_that_asks_one_member_something_else_reads_noise(differently):
     """In the round itself, and ever after: masks depend on all that was asked before."""
     federation = Weather("x", 4)
-    clients = federation.clients
-    federation.until(lambda f: all(client.position == 3 for client in f.clients.values()))
-    length = clients["a"]._variant._state.table.fresh_slot
+    members = federation.members
+    federation.until(lambda f: all(member.position == 3 for member in f.members.values()))
+    length = members["a"]._variant._state.table.fresh_slot
 
     def summed(asks):
-        answers = [clients[name].receive(ask) for name, ask in asks.items()]
+        answers = [members[name].receive(ask) for name, ask in asks.items()]
         words = sum(np.frombuffer(answer.words.data, "<u8") for answer in answers)
         return Ring.for_sums_up_to(MOST >> 1).read(words, length=length)
 
@@ -786,4 +786,4 @@ def test_a_server_that_asks_one_member_something_else_reads_noise(differently):
     for number, asks in ((3, alike(3) | {"a": row(3, 0)}), (4, alike(4)), (5, alike(5))):
         with pytest.raises(RingError, match="masks do not cancel"):
             summed(asks)
-        assert all(client.position == number + 1 for client in clients.values())
+        assert all(member.position == number + 1 for member in members.values())

@@ -243,7 +243,7 @@ def changed(value, path, new):
         None,
         [],
         [["Confirm", 0, b""]],
-        ["Confirmed", 0, [b""]],  # what a server says is nothing that a client may say
+        ["Confirmed", 0, [b""]],  # what a server says is nothing that a member may say
         ["Masked", -1, 0, [0, 64, b""]],
         ["Masked", 1 << 47, 0, [0, 64, b""]],
         ["Masked", 0, 1 << 16, [0, 64, b""]],
@@ -261,7 +261,7 @@ def changed(value, path, new):
         ["Join", 1, "0", bytes(32), b"", b"", 0, [], b"", b"", b"", 0, 0],  # of the protocol before
     ],
 )
-def test_messages_of_clients_out_of_their_bounds_are_refused(value):
+def test_messages_of_members_out_of_their_bounds_are_refused(value):
     with pytest.raises(FrameError, match="holds no message we know"):
         from_member(packed(value))
 
@@ -289,7 +289,7 @@ def test_a_roster_within_its_bounds_is_taken():
 @pytest.mark.parametrize(
     "value",
     [
-        ["Masked", 0, 0, [0, 64, b""]],  # what clients say is nothing that a server may say
+        ["Masked", 0, 0, [0, 64, b""]],  # what members say is nothing that a server may say
         ["Ask", 0, 0, [], []],
         ["Ask", 0, 0, [], [["WantSupports", 5]]],
         ["Ask", 0, 0, [], [["Insert", 5, [0, 1], 1]]],

@@ -1,4 +1,4 @@
-"""A server that says what it likes: a client refuses, and no question leads its kernels out of their arrays."""
+"""A server that says what it likes: a member refuses, and no question leads its kernels out of their arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import FedslimError, ParameterError, ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.state import ClientState
+from fedslim.protocol.state import SessionState
 from fedslim.protocol.variant import member_side
 from fedslim.protocol.x_member import MAX_ENTERING
 from fedslim.secagg import AgreementKey, Ring
@@ -28,9 +28,9 @@ from wire import (
     VARIANTS,
     Line,
     databases,
+    inputs_of,
     of_numbers,
     settings_for,
-    sites_of,
     sprinkled,
     table_of,
 )
@@ -40,7 +40,7 @@ N_ITEMS = 9
 
 
 def side(variant, seed=1, n_items=N_ITEMS, transactions=50, **settled):
-    """One client's side, alone with the server."""
+    """One member's side, alone with the server."""
     (database,) = of_numbers([sprinkled(seed, n_items, 1, transactions, noise=0.2)[0]], n_items).values()
     return member_side(settings_for(variant, **settled), database, 2), database
 
@@ -74,7 +74,7 @@ ROW = m.WantRows([0], b"\x28")
 
 
 def searching(seed=1, *, pair=True, **settled):
-    """A client in the middle of the search, with one itemset in its table or none."""
+    """A member in the middle of the search, with one itemset in its table or none."""
     variant, database = side("x", seed, **settled)
     variant.answer(asked(m.WantSupports()))
     if pair:
@@ -86,7 +86,7 @@ def insertion(slot=FREE, parents=(2, 3), *, entry=9, cells=9, keep=True):
     return m.WantInsertion(slot, parents, entry, cells, 0, keep)
 
 
-NOTHING_THERE = "in which this client has nothing"
+NOTHING_THERE = "in which this member has nothing"
 COMMON = "items in common"
 ALREADY = "in it already"
 TOO_LONG = "itemset of 3 items; 2 were agreed on"
@@ -663,7 +663,7 @@ def test_so_survives_whatever_is_asked(seed):
 def test_so_refuses_to_insert_what_it_has_not_proposed():
     variant, _ = side("so")
     for pairs in ([(0, 0)], [(N_ITEMS, 0)], [(LAST, LAST)], [(LAST, 0), (0, LAST)]):
-        with pytest.raises(ProtocolError, match="accepted an itemset that this client has not proposed; it is refused"):
+        with pytest.raises(ProtocolError, match="accepted an itemset that this member has not proposed; it is refused"):
             variant.answer(m.AskCandidates(0, m.Accept(pairs)))
         with pytest.raises(ProtocolError, match="has not proposed"):
             variant.answer(m.AskSupports(0, m.Accept(pairs)))
@@ -683,7 +683,7 @@ def test_so_refuses_pairs_that_make_different_itemsets():
 
 
 def begun(seed=1):
-    """An SA client whose index has all its own pairs in it."""
+    """An SA member whose index has all its own pairs in it."""
     variant, database = side("sa", seed)
     variant.answer(m.AskIndexedUsages(0, 0))
     named = variant.answer(m.AskStructure(1, None, NONE))
@@ -854,27 +854,27 @@ PEER = AgreementKey.from_random(bytes(31) + b"\7")
 
 
 def seated(variant="x", *, agreed=True, **settled):
-    """A client that has joined, and the roster that an honest server sends it."""
+    """A member that has joined, and the roster that an honest server sends it."""
     named = databases(FIGURE)
-    site = sites_of(named, variant, agreed=agreed, **settled)["c1"]
-    client = MemberSession("c1", site)
-    keys = [client.join(bytes(range(32))).key, PEER.public]
-    return client, m.Roster(RUN, site.settings, ["c1", "c2"], keys, b"", 0, [b"", b""], 0)
+    own = inputs_of(named, variant, agreed=agreed, **settled)["c1"]
+    member = MemberSession("c1", own)
+    keys = [member.join(bytes(range(32))).key, PEER.public]
+    return member, m.Roster(RUN, own.settings, ["c1", "c2"], keys, b"", 0, [b"", b""], 0)
 
 
-def confirmed(client, roster):
+def confirmed(member, roster):
     """The same, with everybody's signatures: it answers from now on."""
-    confirm = client.receive(roster)
-    assert client.receive(m.Confirmed(roster.epoch, [confirm.signature] * 2)) is None
-    return client
+    confirm = member.receive(roster)
+    assert member.receive(m.Confirmed(roster.epoch, [confirm.signature] * 2)) is None
+    return member
 
 
 def test_a_member_that_has_answered_nothing_does_not_join_in_the_middle():
     """Of a run that has lost it, everybody goes back to the beginning; anything else would be another run."""
-    client, roster = seated()
+    member, roster = seated()
     with pytest.raises(ProtocolError, match="goes on with round 7, and this member has answered nothing"):
-        client.receive(replaced(roster, next_round=7))
-    confirmed(client, roster)
+        member.receive(replaced(roster, next_round=7))
+    confirmed(member, roster)
 
 
 def replaced(roster, **fields):
@@ -892,7 +892,7 @@ def crowded(roster):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda _: {"members": ["c1", "c3"]}, "the server's roster has the members 'c1', 'c3', this site agreed to"),
+        (lambda _: {"members": ["c1", "c3"]}, "the server's roster has the members 'c1', 'c3', this member agreed to"),
         (alone, "with others it shares nothing"),
         (crowded, "with others it shares nothing"),
         (lambda _: {"members": ["c1", "c1"]}, "another key under this member's name"),
@@ -906,12 +906,12 @@ def crowded(roster):
         (lambda _: {"ids": bytes(16)}, "a vocabulary of its own, but one was agreed on"),
     ],
 )
-def test_a_client_takes_no_seat_that_it_did_not_agree_to(change, told):
-    client, roster = seated()
+def test_a_member_takes_no_seat_that_it_did_not_agree_to(change, told):
+    member, roster = seated()
     with pytest.raises(FedslimError, match=told):
-        client.receive(replaced(roster, **change(roster)))
-    assert client.state is ClientState.JOINING
-    assert isinstance(client.receive(roster), m.Confirm)
+        member.receive(replaced(roster, **change(roster)))
+    assert member.state is SessionState.JOINING
+    assert isinstance(member.receive(roster), m.Confirm)
 
 
 AGREED = {
@@ -934,65 +934,67 @@ def test_every_setting_is_among_those_that_are_tried():
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in AGREED.items() for value in values])
-def test_a_client_believes_its_own_file_and_not_the_server(name, value):
-    client, roster = seated(max_rounds=100, max_itemset_size=5, min_support=2, min_count=5, min_members_with=2)
+def test_a_member_believes_its_own_file_and_not_the_server(name, value):
+    member, roster = seated(max_rounds=100, max_itemset_size=5, min_support=2, min_count=5, min_members_with=2)
     own = getattr(roster.settings, name)
-    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this site agreed to {own!r}; every"):
-        client.receive(replaced(roster, settings=replaced(roster.settings, **{name: value})))
-    assert client.state is ClientState.JOINING
-    assert isinstance(client.receive(roster), m.Confirm)
+    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this member agreed to {own!r}; every"):
+        member.receive(replaced(roster, settings=replaced(roster.settings, **{name: value})))
+    assert member.state is SessionState.JOINING
+    assert isinstance(member.receive(roster), m.Confirm)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_client_runs_only_the_variant_that_it_agreed_to(variant):
+def test_a_member_runs_only_the_variant_that_it_agreed_to(variant):
     for other in VARIANTS:
-        client, _ = seated(other)
+        member, _ = seated(other)
         _, roster = seated(variant)
         if other == variant:
-            assert isinstance(client.receive(roster), m.Confirm)
+            assert isinstance(member.receive(roster), m.Confirm)
             continue
-        with pytest.raises(ProtocolError, match=f"announced variant = '{variant}', and this site agreed to '{other}'"):
-            client.receive(roster)
+        with pytest.raises(
+            ProtocolError, match=f"announced variant = '{variant}', and this member agreed to '{other}'"
+        ):
+            member.receive(roster)
 
 
 def test_the_most_transactions_may_be_just_enough():
-    """A site sees for itself whether its part fits, before anybody hears of it."""
-    client, roster = seated(most=10)
-    assert isinstance(client.receive(roster), m.Confirm)
-    with pytest.raises(ParameterError, match="for 9 transactions of 2 members, and this site has 5, which is more"):
+    """A member sees for itself whether its part fits, before anybody hears of it."""
+    member, roster = seated(most=10)
+    assert isinstance(member.receive(roster), m.Confirm)
+    with pytest.raises(ParameterError, match="for 9 transactions of 2 members, and this member has 5, which is more"):
         seated(most=9)
 
 
 @pytest.mark.parametrize("ids", [bytes(15), bytes(17), bytes(32), b"\2" * 16 + b"\1" * 16])
 def test_a_vocabulary_of_the_servers_must_be_one(ids):
-    client, roster = seated(agreed=False)
+    member, roster = seated(agreed=False)
     with pytest.raises(ProtocolError, match="the server's vocabulary"):
-        client.receive(replaced(roster, ids=ids))
-    assert client.state is ClientState.JOINING
+        member.receive(replaced(roster, ids=ids))
+    assert member.state is SessionState.JOINING
 
 
-def test_a_vocabulary_of_the_servers_must_have_the_clients_items():
-    client, roster = seated(agreed=False)
+def test_a_vocabulary_of_the_servers_must_have_the_members_items():
+    member, roster = seated(agreed=False)
     own = sorted(SECRET.ids_of("abcde"))
     for ids in (bytes(16), b"".join(own[:-1]), b"".join(own[1:]), b""):
         with pytest.raises(ProtocolError, match="does not have all the ids that this member has sent"):
-            client.receive(replaced(roster, ids=ids))
-        assert client.state is ClientState.JOINING
-    assert isinstance(client.receive(replaced(roster, ids=b"".join(own))), m.Confirm)
+            member.receive(replaced(roster, ids=ids))
+        assert member.state is SessionState.JOINING
+    assert isinstance(member.receive(replaced(roster, ids=b"".join(own))), m.Confirm)
 
 
-def test_a_site_that_uses_another_secret_does_not_take_part():
+def test_a_member_that_uses_another_secret_does_not_take_part():
     named = databases(FIGURE)
     other = ItemSecret.from_random(bytes(32))
     vocabulary = Vocabulary.of(named["c1"].vocabulary, SECRET)
-    site = MemberInput(named["c1"], ("c1", "c2"), settings_for("x"), other, vocabulary)
+    own = MemberInput(named["c1"], ("c1", "c2"), settings_for("x"), other, vocabulary)
     with pytest.raises(FedslimError, match="secret"):
-        MemberSession("c1", site)
+        MemberSession("c1", own)
 
 
 def test_whoever_is_not_among_its_own_members_cannot_begin():
     with pytest.raises(FedslimError, match="'c9' is not among the members 'c1', 'c2'"):
-        MemberSession("c9", sites_of(databases(FIGURE))["c1"])
+        MemberSession("c9", inputs_of(databases(FIGURE))["c1"])
 
 
 # -- a session: what everybody confirmed -----------------------------------------------------------------------------
@@ -1013,18 +1015,18 @@ FIRST = {"x": m.Ask(0, 0, [], [m.WantSupports()]), "sa": m.AskIndexedUsages(0, 0
         (lambda own: m.Confirmed(0, [bytes(32), own]), "member 'c1' was shown another roster"),
     ],
 )
-def test_a_client_answers_nothing_before_everybody_signed_what_it_signed(variant, change, told):
-    client, roster = seated(variant)
-    own = client.receive(roster).signature
+def test_a_member_answers_nothing_before_everybody_signed_what_it_signed(variant, change, told):
+    member, roster = seated(variant)
+    own = member.receive(roster).signature
     for _ in range(2):
         with pytest.raises(FedslimError, match=told):
-            client.receive(change(own))
-        assert client.state is ClientState.CONFIRMING
-        assert not client._secrets
-        with pytest.raises(ProtocolError, match="while this client was waiting for the others to confirm"):
-            client.receive(FIRST[variant])
-    client.receive(m.Confirmed(0, [own, own]))
-    assert client.receive(FIRST[variant]) is not None
+            member.receive(change(own))
+        assert member.state is SessionState.CONFIRMING
+        assert not member._secrets
+        with pytest.raises(ProtocolError, match="while this member was waiting for the others to confirm"):
+            member.receive(FIRST[variant])
+    member.receive(m.Confirmed(0, [own, own]))
+    assert member.receive(FIRST[variant]) is not None
 
 
 @pytest.mark.parametrize(
@@ -1032,14 +1034,14 @@ def test_a_client_answers_nothing_before_everybody_signed_what_it_signed(variant
     [(None, "cannot agree on a secret with itself"), (bytes(32), "the key of member 'c2' is not a usable X25519")],
 )
 @pytest.mark.parametrize("variant", ["x", "sa"])
-def test_a_client_shares_no_secret_under_a_key_that_hides_nothing(variant, key, told):
-    client, roster = seated(variant)
-    own = client.receive(replaced(roster, keys=[roster.keys[0], key or roster.keys[0]])).signature
+def test_a_member_shares_no_secret_under_a_key_that_hides_nothing(variant, key, told):
+    member, roster = seated(variant)
+    own = member.receive(replaced(roster, keys=[roster.keys[0], key or roster.keys[0]])).signature
     with pytest.raises(FedslimError, match=told):
-        client.receive(m.Confirmed(0, [own, own]))
-    assert client.state is ClientState.CONFIRMING
-    with pytest.raises(ProtocolError, match="while this client was waiting for the others to confirm"):
-        client.receive(FIRST[variant])
+        member.receive(m.Confirmed(0, [own, own]))
+    assert member.state is SessionState.CONFIRMING
+    with pytest.raises(ProtocolError, match="while this member was waiting for the others to confirm"):
+        member.receive(FIRST[variant])
 
 
 @pytest.mark.parametrize(
@@ -1055,23 +1057,23 @@ def test_a_client_shares_no_secret_under_a_key_that_hides_nothing(variant, key, 
 def test_members_that_were_shown_different_rosters_sign_different_things(change):
     """And if signatures prove nothing, the sum of what they answer is noise."""
     named = databases(FIGURE)
-    clients = {name: MemberSession(name, site) for name, site in sites_of(named, agreed=False).items()}
-    keys = [client.join(bytes([k]) * 32).key for k, client in enumerate(clients.values())]
+    members = {name: MemberSession(name, own) for name, own in inputs_of(named, agreed=False).items()}
+    keys = [member.join(bytes([k]) * 32).key for k, member in enumerate(members.values())]
     ids = sorted(SECRET.ids_of("abcde"))
-    roster = m.Roster(RUN, settings_for("x"), list(clients), keys, b"".join(ids), 0, [b"", b""], 0)
+    roster = m.Roster(RUN, settings_for("x"), list(members), keys, b"".join(ids), 0, [b"", b""], 0)
     if "keys" in change:
         change = {"keys": [PEER.public, keys[1]]}
     if "ids" in change:
         change = {"ids": b"".join(sorted([*ids, bytes(16)]))}
     rosters = {"c1": roster, "c2": replaced(roster, **change)}
-    signed = {name: clients[name].receive(shown).signature for name, shown in rosters.items()}
+    signed = {name: members[name].receive(shown).signature for name, shown in rosters.items()}
     assert len(set(signed.values())) == 2
-    for name, client in clients.items():
+    for name, member in members.items():
         with pytest.raises(FedslimError, match="was shown another roster"):
-            client.receive(m.Confirmed(rosters[name].epoch, list(signed.values())))
-        client.receive(m.Confirmed(rosters[name].epoch, [signed[name]] * 2))
+            member.receive(m.Confirmed(rosters[name].epoch, list(signed.values())))
+        member.receive(m.Confirmed(rosters[name].epoch, [signed[name]] * 2))
     answers = [
-        client.receive(m.Ask(0, rosters[name].epoch, [], [m.WantSupports()])) for name, client in clients.items()
+        member.receive(m.Ask(0, rosters[name].epoch, [], [m.WantSupports()])) for name, member in members.items()
     ]
     words = sum(np.frombuffer(answer.words.data, "<u8")[:6] for answer in answers)
     with pytest.raises(RingError, match="masks do not cancel"):
@@ -1102,29 +1104,29 @@ def test_members_that_were_shown_different_rosters_sign_different_things(change)
         (lambda r: replaced(r, epoch=1, keys=r.keys[:1]), "2 members, 1 keys"),
     ],
 )
-def test_a_new_roster_must_be_of_the_run_that_the_client_is_in(variant, update, told):
-    client, roster = seated(variant)
-    confirmed(client, roster).receive(FIRST[variant])
-    before = client.state
+def test_a_new_roster_must_be_of_the_run_that_the_member_is_in(variant, update, told):
+    member, roster = seated(variant)
+    confirmed(member, roster).receive(FIRST[variant])
+    before = member.state
     with pytest.raises(ProtocolError, match=told):
-        client.receive(update(roster))
-    assert client.state is before
+        member.receive(update(roster))
+    assert member.state is before
     # Nothing has changed: it takes an honest one, and answers only after it was confirmed.
-    confirm = client.receive(m.RosterUpdate(1, [m.Seat(1, AgreementKey.from_random(b"7" * 32).public, b"")], 0))
+    confirm = member.receive(m.RosterUpdate(1, [m.Seat(1, AgreementKey.from_random(b"7" * 32).public, b"")], 0))
     assert confirm.epoch == 1
-    assert client.state is ClientState.CONFIRMING
-    client.receive(m.Confirmed(1, [confirm.signature] * 2))
-    assert client.state is before
+    assert member.state is SessionState.CONFIRMING
+    member.receive(m.Confirmed(1, [confirm.signature] * 2))
+    assert member.state is before
 
 
 @pytest.mark.parametrize("variant", ["x", "sa"])
 def test_masks_are_made_for_the_epoch_that_was_confirmed_and_no_other(variant):
-    client, roster = seated(variant)
-    confirmed(client, roster)
+    member, roster = seated(variant)
+    confirmed(member, roster)
     for attempt in (1, 65_535):
         with pytest.raises(ProtocolError, match=f"made attempt {attempt} in epoch 0"):
-            client.receive(replaced(FIRST[variant], attempt=attempt))
-    assert client.receive(FIRST[variant]) is not None
+            member.receive(replaced(FIRST[variant], attempt=attempt))
+    assert member.receive(FIRST[variant]) is not None
 
 
 # -- a session: questions --------------------------------------------------------------------------------------------
@@ -1133,19 +1135,19 @@ def test_masks_are_made_for_the_epoch_that_was_confirmed_and_no_other(variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_question_that_makes_no_sense_ends_the_session(variant):
     """Part of it may have been carried out: there is no going on from there."""
-    client, roster = seated(variant)
-    confirmed(client, roster).receive(FIRST[variant])
+    member, roster = seated(variant)
+    confirmed(member, roster).receive(FIRST[variant])
     bad = {
         "x": m.Ask(1, 0, [m.InsertUnion(5, (0, 1), 7)], [m.WantRows([99], b"\x08")]),
         "sa": m.AskStructure(1, m.Entered(99, [(0, 1)], 7), NONE),
         "so": m.AskCandidates(1, m.Accept([(0, 99)])),
     }[variant]
     with pytest.raises(ProtocolError, match="refused"):
-        client.receive(bad)
-    assert client.state is ClientState.FINISHED
-    assert client.received is None
-    with pytest.raises(ProtocolError, match="while this client was finished"):
-        client.receive(bad)
+        member.receive(bad)
+    assert member.state is SessionState.FINISHED
+    assert member.received is None
+    with pytest.raises(ProtocolError, match="while this member was finished"):
+        member.receive(bad)
 
 
 ANY = {
@@ -1162,25 +1164,25 @@ AT_THE_END = {
 
 @pytest.mark.parametrize("limit", [1, 3, 20])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_client_answers_so_many_rounds_and_then_only_what_ends_the_run(variant, limit):
-    client, roster = seated(variant, max_rounds=limit)
-    confirmed(client, roster).receive(FIRST[variant])
+def test_a_member_answers_so_many_rounds_and_then_only_what_ends_the_run(variant, limit):
+    member, roster = seated(variant, max_rounds=limit)
+    confirmed(member, roster).receive(FIRST[variant])
     most = limit + m.ROUNDS_TO_FINISH
     for number in range(1, most):
-        assert client.receive(ANY[variant](number)) is not None
+        assert member.receive(ANY[variant](number)) is not None
     with pytest.raises(ProtocolError, match=f"goes on asking after {most} rounds, and {limit} were agreed on"):
-        client.receive(ANY[variant](most))
-    assert client.receive(AT_THE_END[variant](most)) is not None
+        member.receive(ANY[variant](most))
+    assert member.receive(AT_THE_END[variant](most)) is not None
     with pytest.raises(ProtocolError, match="refused"):
-        client.receive(ANY[variant](most + 1))
+        member.receive(ANY[variant](most + 1))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rounds_that_nobody_limited_are_not_counted(variant):
-    client, roster = seated(variant)
-    confirmed(client, roster).receive(FIRST[variant])
+    member, roster = seated(variant)
+    confirmed(member, roster).receive(FIRST[variant])
     for number in range(1, 300):
-        assert client.receive(ANY[variant](number)) is not None
+        assert member.receive(ANY[variant](number)) is not None
 
 
 # -- the table at the end --------------------------------------------------------------------------------------------
@@ -1236,9 +1238,9 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
         ),
     ],
 )
-def test_a_client_takes_no_table_that_is_none(variant, change, told):
-    sites = databases(FIGURE)
-    honest = Line(sites, variant).begin().run().table
+def test_a_member_takes_no_table_that_is_none(variant, change, told):
+    inputs = databases(FIGURE)
+    honest = Line(inputs, variant).begin().run().table
 
     def down(_name, message):
         if isinstance(message, m.Finish):
@@ -1246,34 +1248,34 @@ def test_a_client_takes_no_table_that_is_none(variant, change, told):
         return message
 
     with pytest.raises(ProtocolError, match=told):
-        Line(sites, variant).begin().run(down=down)
+        Line(inputs, variant).begin().run(down=down)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_server_may_end_a_run_at_any_time(variant):
-    client, roster = seated(variant)
-    assert confirmed(client, roster).receive(m.Finish("interrupted", None)) is None
-    assert client.received.ending == "interrupted"
-    assert (client.received.table is None) == (variant != "so")  # in so it has its own
+    member, roster = seated(variant)
+    assert confirmed(member, roster).receive(m.Finish("interrupted", None)) is None
+    assert member.received.ending == "interrupted"
+    assert (member.received.table is None) == (variant != "so")  # in so it has its own
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_server_may_give_up_at_any_time_and_end_only_what_has_begun(variant):
     for steps in range(3):
-        client, roster = seated(variant)
-        confirm = client.receive(roster) if steps else None
+        member, roster = seated(variant)
+        confirm = member.receive(roster) if steps else None
         if steps == 2:
-            client.receive(m.Confirmed(0, [confirm.signature] * 2))
+            member.receive(m.Confirmed(0, [confirm.signature] * 2))
         else:
-            with pytest.raises(ProtocolError, match="sent Finish while this client was"):
-                client.receive(m.Finish("converged", None))
-        assert client.receive(m.Abort("no more")) is None
-        assert (client.state, client.received.ending) == (ClientState.FINISHED, "ended by the server: no more")
+            with pytest.raises(ProtocolError, match="sent Finish while this member was"):
+                member.receive(m.Finish("converged", None))
+        assert member.receive(m.Abort("no more")) is None
+        assert (member.state, member.received.ending) == (SessionState.FINISHED, "ended by the server: no more")
 
 
 def test_an_honest_server_is_not_refused():
-    sites = databases(FIGURE)
-    line = Line(sites, "x").begin()
-    assert line.clients["c1"].received is None
-    table = table_of(line.run(), sites)
-    assert line.clients["c1"].received.table == table
+    inputs = databases(FIGURE)
+    line = Line(inputs, "x").begin()
+    assert line.members["c1"].received is None
+    table = table_of(line.run(), inputs)
+    assert line.members["c1"].received.table == table

@@ -38,8 +38,8 @@ def twins(rng, variant, **settled):
         )
         (database,) = of_numbers([rows[0]], N_ITEMS).values()
         vocabulary = Vocabulary.of(database.vocabulary, SECRET)
-        site = MemberInput(database, MEMBERS, settings_for(variant, **settled), SECRET, vocabulary)
-        made.append(MemberSession("a", site))
+        own = MemberInput(database, MEMBERS, settings_for(variant, **settled), SECRET, vocabulary)
+        made.append(MemberSession("a", own))
     return made
 
 
@@ -68,12 +68,12 @@ class Adversary:
         entropy, others = draw(32), [AgreementKey.from_random(draw(32)).public for _ in MEMBERS[1:]]
         joins = [session.join(entropy) for session in self.sessions]
         assert framing.to_bytes(joins[0]) == framing.to_bytes(joins[1])
-        site = self.sessions[0]._site
-        self.roster = m.Roster(RUN, site.settings, list(MEMBERS), [joins[0].key, *others], b"", 0, [b""] * 3, 0)
+        own = self.sessions[0]._own
+        self.roster = m.Roster(RUN, own.settings, list(MEMBERS), [joins[0].key, *others], b"", 0, [b""] * 3, 0)
 
     def digest(self, roster):
-        site = self.sessions[0]._site
-        return roster_digest(roster, vocabulary=site.vocabulary.digest, fingerprint=site.fingerprint)
+        own = self.sessions[0]._own
+        return roster_digest(roster, vocabulary=own.vocabulary.digest, fingerprint=own.fingerprint)
 
     def message(self):
         if self.next:

@@ -19,7 +19,7 @@ AFTER = {"ab": (7, 1.515), "c": (4, 2.322), "d": (4, 2.322), "e": (3, 2.737), "a
 
 
 @pytest.fixture
-def sites():
+def inputs():
     return databases(FIGURE)
 
 
@@ -27,9 +27,9 @@ def word(numbers):
     return "".join("abcde"[n] for n in numbers)
 
 
-def stepping(sites, variant):
+def stepping(inputs, variant):
     """The server's search at the moment when ab has been accepted, and the gains of all that had been tried by then."""
-    line = Line(sites, variant).begin()
+    line = Line(inputs, variant).begin()
     gains = []
     while line.server.variant is None or line.server.variant.search.tally.accepted == 0:
         line.step()
@@ -42,8 +42,8 @@ def stepping(sites, variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_server_begins_with_the_usages_and_bits_of_the_standard_code_table(sites, variant):
-    line = Line(sites, variant).begin()
+def test_the_server_begins_with_the_usages_and_bits_of_the_standard_code_table(inputs, variant):
+    line = Line(inputs, variant).begin()
     while line.server.variant is None or not line.server.variant.search.bits_standard.total:
         line.step()
     search = line.server.variant.search
@@ -55,8 +55,8 @@ def test_the_server_begins_with_the_usages_and_bits_of_the_standard_code_table(s
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_ab_is_tried_first_and_accepted_with_the_figures_usages_and_bits(sites, variant):
-    search, gains = stepping(sites, variant)
+def test_ab_is_tried_first_and_accepted_with_the_figures_usages_and_bits(inputs, variant):
+    search, gains = stepping(inputs, variant)
     result = search.result()
     assert gains[0] == pytest.approx(13.8, abs=0.05)
     assert search.tally.accepted == 1  # and the next one may be on its way already
@@ -69,9 +69,9 @@ def test_ab_is_tried_first_and_accepted_with_the_figures_usages_and_bits(sites, 
 
 
 @pytest.mark.parametrize(("pair", "cost"), COSTS.items())
-def test_every_estimated_gain_from_the_sums_that_the_messages_carry(sites, pair, cost):
+def test_every_estimated_gain_from_the_sums_that_the_messages_carry(inputs, pair, cost):
     """SO's candidates, added up by hand."""
-    _, _, seen = recorded(sites, "so")
+    _, _, seen = recorded(inputs, "so")
     sums = {}
     for reply in seen.messages("up", "Candidates")[:2]:
         for x, y, c in zip(reply.x.values(), reply.y.values(), reply.counts.values(), strict=True):
@@ -84,9 +84,9 @@ def test_every_estimated_gain_from_the_sums_that_the_messages_carry(sites, pair,
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_table_at_the_end_has_the_figures_first_itemset_in_it_or_grown(sites, variant):
-    _, outcome, _ = recorded(sites, variant)
-    table = table_of(outcome, sites)
+def test_the_table_at_the_end_has_the_figures_first_itemset_in_it_or_grown(inputs, variant):
+    _, outcome, _ = recorded(inputs, variant)
+    table = table_of(outcome, inputs)
     assert table.transactions == 10
     assert table.supports == tuple(GLOBAL.values())
     assert any({"a", "b"} <= set(element.labels) for element in table)
@@ -95,24 +95,24 @@ def test_the_table_at_the_end_has_the_figures_first_itemset_in_it_or_grown(sites
 # -- so: plain counts, own slots -------------------------------------------------------------------------------------
 
 
-def test_so_sends_the_usages_of_the_figure_as_they_are(sites):
-    _, _, seen = recorded(sites, "so")
+def test_so_sends_the_usages_of_the_figure_as_they_are(inputs):
+    _, _, seen = recorded(inputs, "so")
     for name, usages in OWN.items():
         (reply,) = seen.messages("up", "Usages", name)
         assert reply.counts.values().tolist() == [*usages.values(), 5]
 
 
-def test_so_sends_the_local_candidates_of_the_figure(sites):
-    _, _, seen = recorded(sites, "so")
+def test_so_sends_the_local_candidates_of_the_figure(inputs):
+    _, _, seen = recorded(inputs, "so")
     for name, candidates in CANDIDATES.items():
         reply = seen.messages("up", "Candidates", name)[0]
         found = zip(reply.x.values(), reply.y.values(), reply.counts.values().tolist(), strict=True)
         assert {word((x, y)): c for x, y, c in found} == candidates
 
 
-def test_so_has_a_candidate_evaluated_only_by_those_who_proposed_it(sites):
+def test_so_has_a_candidate_evaluated_only_by_those_who_proposed_it(inputs):
     """Both for ab; afterwards only c2 uses ab and d together, and only c1 ab and c."""
-    _, _, seen = recorded(sites, "so")
+    _, _, seen = recorded(inputs, "so")
     asked = {}
     for frame, message in zip(seen.frames, seen.messages(), strict=True):
         if frame.kind == "Evaluate":
@@ -126,8 +126,8 @@ def test_so_has_a_candidate_evaluated_only_by_those_who_proposed_it(sites):
     assert any(len(participants) == 1 for participants in asked.values())
 
 
-def test_so_clients_answer_with_what_ab_changes_in_their_covers(sites):
-    _, _, seen = recorded(sites, "so")
+def test_so_members_answer_with_what_ab_changes_in_their_covers(inputs):
+    _, _, seen = recorded(inputs, "so")
     for name, uses in (("c1", 3), ("c2", 4)):
         reply = seen.messages("up", "Evaluated", name)[0]
         assert reply.slots.values().tolist() == [0, 1, 5] or sorted(reply.slots.values().tolist()) == [0, 1, 5]
@@ -141,8 +141,8 @@ def test_so_clients_answer_with_what_ab_changes_in_their_covers(sites):
         assert change == {0: (uses, 0), 1: (uses, 0), 5: (0, uses)}
 
 
-def test_so_tells_only_the_proposers_that_it_was_accepted(sites):
-    _, _, seen = recorded(sites, "so")
+def test_so_tells_only_the_proposers_that_it_was_accepted(inputs):
+    _, _, seen = recorded(inputs, "so")
     for name in FIGURE:
         first, second, *_ = seen.messages("down", "AskCandidates", name)
         assert first.accepted is None
@@ -152,24 +152,24 @@ def test_so_tells_only_the_proposers_that_it_was_accepted(sites):
 # -- sa: structure in the open, sums masked --------------------------------------------------------------------------
 
 
-def test_sa_names_the_local_candidates_of_the_figure_without_counts(sites):
-    _, _, seen = recorded(sites, "sa")
+def test_sa_names_the_local_candidates_of_the_figure_without_counts(inputs):
+    _, _, seen = recorded(inputs, "sa")
     for name, candidates in CANDIDATES.items():
         reply = seen.messages("up", "Structure", name)[0]
         assert {word(pair) for pair in zip(reply.x.values(), reply.y.values(), strict=True)} == set(candidates)
 
 
-def test_sa_sends_everybody_the_same_index_in_the_same_order(sites):
-    _, _, seen = recorded(sites, "sa")
+def test_sa_sends_everybody_the_same_index_in_the_same_order(inputs):
+    _, _, seen = recorded(inputs, "sa")
     asks = [seen.messages("down", "AskIndexed", name)[0] for name in FIGURE]
     assert asks[0] == asks[1]
     index = [word(pair) for pair in zip(asks[0].x.values(), asks[0].y.values(), strict=True)]
     assert index == sorted(TOGETHER)
 
 
-def test_sa_adds_up_to_the_figures_sums(sites):
+def test_sa_adds_up_to_the_figures_sums(inputs):
     """What the server reads when the masks have cancelled."""
-    _, _, seen = recorded(sites, "sa")
+    _, _, seen = recorded(inputs, "sa")
     ask = seen.messages("down", "AskIndexed")[0]
     ring = Ring(ask.bits, (1 << ask.bits) - 1)
     words = 0
@@ -180,8 +180,8 @@ def test_sa_adds_up_to_the_figures_sums(sites):
     assert dict(zip(sorted(TOGETHER), counts.tolist(), strict=True)) == TOGETHER
 
 
-def test_sa_asks_everybody_to_evaluate_ab(sites):
-    _, _, seen = recorded(sites, "sa")
+def test_sa_asks_everybody_to_evaluate_ab(inputs):
+    _, _, seen = recorded(inputs, "sa")
     asks = [seen.messages("down", "AskEvaluation", name) for name in FIGURE]
     assert asks[0] == asks[1]
     assert asks[0][0].candidate == m.Entered(5, [(0, 1)], 7)
@@ -192,8 +192,8 @@ def test_sa_asks_everybody_to_evaluate_ab(sites):
 # -- x: one table, sums only -----------------------------------------------------------------------------------------
 
 
-def test_x_asks_for_supports_then_rows_then_ab(sites):
-    _, _, seen = recorded(sites, "x")
+def test_x_asks_for_supports_then_rows_then_ab(inputs):
+    _, _, seen = recorded(inputs, "x")
     asks = seen.messages("down", "Ask", "c1")
     assert asks == seen.messages("down", "Ask", "c2")
     assert [type(want) for want in asks[0].wants] == [m.WantSupports]
@@ -204,8 +204,8 @@ def test_x_asks_for_supports_then_rows_then_ab(sites):
     assert [type(want) for want in asks[-1].wants] == [m.WantFinal]
 
 
-def test_x_adds_up_to_the_figures_sums(sites):
-    _, _, seen = recorded(sites, "x")
+def test_x_adds_up_to_the_figures_sums(inputs):
+    _, _, seen = recorded(inputs, "x")
     supports, rows = (
         sum(r.words.values((1 << 64) - 1).view("u8") for r in seen.messages("up", "Masked") if r.round == number)
         for number in (0, 1)

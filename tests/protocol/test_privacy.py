@@ -39,7 +39,7 @@ WORD = (1 << 64) - 1
 def labelled():
     """The figure's data, with labels that are found if they are anywhere."""
     named = dict(zip("abcde", LABELS, strict=True))
-    return databases({site: [[named[x] for x in row] for row in rows] for site, rows in FIGURE.items()}, sorted(LABELS))
+    return databases({own: [[named[x] for x in row] for row in rows] for own, rows in FIGURE.items()}, sorted(LABELS))
 
 
 def plain(frame):
@@ -65,7 +65,7 @@ def test_no_label_and_no_secret_is_in_any_frame(variant, agreed):
     pair = keys["c1"].agree("c1", "c2", keys["c2"].public, run=digest)
     assert pair == keys["c2"].agree("c2", "c1", keys["c1"].public, run=digest)
     if variant != "so":
-        assert federation.clients["c1"]._secrets == {"c2": pair}
+        assert federation.members["c1"]._secrets == {"c2": pair}
     secrets = [SECRET.key, pair.key, *entropies]
     texts = [label.encode() for label in LABELS] + [part.encode() for label in LABELS for part in label.split("-")]
     for frame in seen.frames:
@@ -105,17 +105,17 @@ def test_otherwise_ids_are_keyed_hashes_in_an_order_that_says_nothing(variant):
     assert all(len(i) == 16 for i in ids)
 
 
-def test_labels_are_sent_only_by_a_site_that_shares_them():
+def test_labels_are_sent_only_by_a_member_that_shares_them():
     """As its own file says; a server that says otherwise is refused."""
     database = labelled()["c1"]
     for share in (False, True):
-        client = MemberSession("c1", MemberInput(database, ("c1",), settings_for("x", share=share), SECRET))
-        join = client.join(bytes(32))
+        member = MemberSession("c1", MemberInput(database, ("c1",), settings_for("x", share=share), SECRET))
+        join = member.join(bytes(32))
         assert join.labels == (list(database.vocabulary) if share else [])
         ids = b"".join(sorted(SECRET.ids_of(database.vocabulary)))
         roster = m.Roster(RUN, settings_for("x", share=not share), ["c1"], [join.key], ids, 0, [b""], 0)
         with pytest.raises(ProtocolError, match=f"announced share_vocabulary = {not share}"):
-            client.receive(roster)
+            member.receive(roster)
 
 
 # -- in x and sa the server sees sums --------------------------------------------------------------------------------
@@ -318,11 +318,11 @@ def test_a_member_alone_has_nobody_to_hide_among():
     assert words_of(first)[0] & 0xFF == 4
 
 
-# -- in so clients see nothing of each other --------------------------------------------------------------------------
+# -- in so members see nothing of each other --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_so_asks_a_client_about_its_own_elements_and_nothing_else(seed):
+def test_so_asks_a_member_about_its_own_elements_and_nothing_else(seed):
     parts = of_rows(seed)
     named = of_numbers(parts, 12)
     _, outcome, seen = recorded(named, "so")
@@ -358,18 +358,18 @@ def test_so_asks_a_client_about_its_own_elements_and_nothing_else(seed):
         }
 
 
-def test_so_tells_clients_no_table():
+def test_so_tells_members_no_table():
     federation, _, seen = recorded(databases(FIGURE), "so")
     assert all(finish.table is None for finish in seen.messages("down", "Finish"))
-    for name, client in federation.clients.items():
+    for name, member in federation.members.items():
         # It knows its own table, and nobody else's.
-        own = client.received.table
-        assert own.transactions == client._site.database.transactions
+        own = member.received.table
+        assert own.transactions == member._own.database.transactions
         covered = sum(len(e.items) * e.usage for e in (*own.itemsets, *own.singletons))
-        assert covered == client._site.database.occurrences, name
+        assert covered == member._own.database.occurrences, name
 
 
-def test_so_a_client_cannot_tell_what_another_one_has():
+def test_so_a_member_cannot_tell_what_another_one_has():
     """What c1 is sent is the same whatever items c2's patterns are made of."""
     own = ["abc"] * 6 + ["ab"] * 2 + ["c"]
     told = []
@@ -402,8 +402,8 @@ def test_counts_leave_with_the_masks_of_all_others_or_not_at_all(variant, left):
 
     def down(name, message):
         if name == "c1" and hasattr(message, "attempt"):
-            client = line.clients[name]
-            client._secrets = dict(list(client._secrets.items())[:left])
+            member = line.members[name]
+            member._secrets = dict(list(member._secrets.items())[:left])
         return message
 
     with pytest.raises(ProtocolError, match="without masks"):

@@ -13,7 +13,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol import state as legality
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import MAX_LATE
-from fedslim.protocol.state import AT_CLIENT, AT_SERVER, AWAITING, ClientState, MemberState
+from fedslim.protocol.state import AT_MEMBER, AT_SERVER, AWAITING, MemberState, SessionState
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, table_of
 
 EMPTY = m.Vector.of(np.zeros(0, np.int64))
@@ -48,7 +48,7 @@ FROM_SERVER = {
     m.Finish: m.Finish("converged", None),
     m.Abort: m.Abort("that was it"),
 }
-STATE_OF_VARIANT = {"x": ClientState.RUNNING_X, "sa": ClientState.RUNNING_SA, "so": ClientState.RUNNING_SO}
+STATE_OF_VARIANT = {"x": SessionState.RUNNING_X, "sa": SessionState.RUNNING_SA, "so": SessionState.RUNNING_SO}
 
 
 def test_there_is_an_instance_of_every_message():
@@ -75,15 +75,15 @@ LEGAL_AT_SERVER = {
 }
 ROSTERS = {m.Roster, m.RosterUpdate}  # also later: somebody has come back
 LEGAL_AT_CLIENT = {
-    ClientState.JOINING: {m.Roster, m.Finish},
-    ClientState.CONFIRMING: {m.Confirmed, *ROSTERS},
-    ClientState.RUNNING_X: {m.Ask, m.Finish, *ROSTERS},
-    ClientState.RUNNING_SA: {
+    SessionState.JOINING: {m.Roster, m.Finish},
+    SessionState.CONFIRMING: {m.Confirmed, *ROSTERS},
+    SessionState.RUNNING_X: {m.Ask, m.Finish, *ROSTERS},
+    SessionState.RUNNING_SA: {
         *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
         *(m.Finish, *ROSTERS),
     },
-    ClientState.RUNNING_SO: {m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports, m.Finish, *ROSTERS},
-    ClientState.FINISHED: None,
+    SessionState.RUNNING_SO: {m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports, m.Finish, *ROSTERS},
+    SessionState.FINISHED: None,
 }
 
 
@@ -107,79 +107,79 @@ def test_the_server_takes_what_the_table_lists_and_nothing_else(state, kind):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("state", ClientState)
+@pytest.mark.parametrize("state", SessionState)
 @pytest.mark.parametrize("kind", FROM_SERVER)
-def test_a_client_takes_what_the_table_lists_and_nothing_else(state, kind, variant):
+def test_a_member_takes_what_the_table_lists_and_nothing_else(state, kind, variant):
     legal = LEGAL_AT_CLIENT[state]
     if legal is not None and kind in legal | {m.Abort}:
-        after = legality.at_client(state, FROM_SERVER[kind], variant)
+        after = legality.at_member(state, FROM_SERVER[kind], variant)
         if kind in {m.Abort, m.Finish}:
-            assert after is ClientState.FINISHED
+            assert after is SessionState.FINISHED
         elif kind in ROSTERS:
-            assert after is ClientState.CONFIRMING  # nothing is answered before everybody has confirmed it
+            assert after is SessionState.CONFIRMING  # nothing is answered before everybody has confirmed it
         elif kind is m.Confirmed:
             assert after is STATE_OF_VARIANT[variant]
         else:
             assert after is state
         return
     with pytest.raises(ProtocolError) as refused:
-        legality.at_client(state, FROM_SERVER[kind], variant)
-    assert str(refused.value) == (f"the server sent {kind.__name__} while this client was {state.value}; it is refused")
+        legality.at_member(state, FROM_SERVER[kind], variant)
+    assert str(refused.value) == (f"the server sent {kind.__name__} while this member was {state.value}; it is refused")
 
 
 def test_every_reply_is_waited_for_in_a_state_of_its_own():
     assert set(AWAITING) == set(FROM_CLIENT) - {m.Join, m.Confirm, m.Heard, m.Abort}
     assert len(set(AWAITING.values())) == len(AWAITING)
     assert all(kind in FROM_CLIENT for _, kind in AT_SERVER)
-    assert all(kind in FROM_SERVER for _, kind in AT_CLIENT)
+    assert all(kind in FROM_SERVER for _, kind in AT_MEMBER)
 
 
 def test_no_question_is_legal_before_the_roster_was_confirmed():
     questions = {kind for state in STATE_OF_VARIANT.values() for kind in LEGAL_AT_CLIENT[state]} - ROSTERS - {m.Finish}
-    for state in (ClientState.JOINING, ClientState.CONFIRMING):
-        assert not questions & {kind for own, kind in AT_CLIENT if own is state}
+    for state in (SessionState.JOINING, SessionState.CONFIRMING):
+        assert not questions & {kind for own, kind in AT_MEMBER if own is state}
 
 
 def test_an_unknown_variant_is_told_with_those_that_are_known():
-    """Nobody comes so far as to run one: a site that agreed to it cannot take its seat."""
-    site = MemberInput(databases(FIGURE)["c1"], ("c1",), m.Settings("y", True, 1000), SECRET)
-    client = MemberSession("c1", site)
-    key = client.join(bytes(range(32))).key
+    """Nobody comes so far as to run one: a member that agreed to it cannot take its seat."""
+    own = MemberInput(databases(FIGURE)["c1"], ("c1",), m.Settings("y", True, 1000), SECRET)
+    member = MemberSession("c1", own)
+    key = member.join(bytes(range(32))).key
     ids = b"".join(sorted(SECRET.ids_of("abcde")))
     with pytest.raises(ParameterError, match="there is no variant 'y'; choose one of x, sa, so"):
-        client.receive(m.Roster(bytes(16), site.settings, ["c1"], [key], ids, 0, [b""], 0))
-    assert client.state is ClientState.JOINING
+        member.receive(m.Roster(bytes(16), own.settings, ["c1"], [key], ids, 0, [b""], 0))
+    assert member.state is SessionState.JOINING
 
 
 # -- whole sessions: whatever is refused leaves no trace -------------------------------------------------------------
 
 
-def expected(sites, variant):
-    line = Line(sites, variant).begin()
-    return table_of(line.run(), sites)
+def expected(inputs, variant):
+    line = Line(inputs, variant).begin()
+    return table_of(line.run(), inputs)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_right_table(variant):
     """Before every message: each message of each kind from each member, and to each member, that is not legal now."""
-    sites = databases(FIGURE)
-    line = Line(sites, variant).begin()
+    inputs = databases(FIGURE)
+    line = Line(inputs, variant).begin()
     seen_at_client = set()
     while line.queue:
-        for name in sites:
+        for name in inputs:
             try_all_at_server(line.server, name)
-            seen_at_client |= try_all_at_client(line.clients[name])
+            seen_at_client |= try_all_at_client(line.members[name])
         line.step()
-    table = table_of(line.ended, sites)
-    assert table == expected(sites, variant)
+    table = table_of(line.ended, inputs)
+    assert table == expected(inputs, variant)
     if variant == "x":
         assert table == mine(databases({"all": [*FIGURE["c1"], *FIGURE["c2"]]})["all"]).table
     # Everything that this variant comes to was tried, and after the end nothing is taken any more.
-    for name, client in line.clients.items():
-        assert (client.state, line.server.state_of(name)) == (ClientState.FINISHED, MemberState.FINISHED)
+    for name, member in line.members.items():
+        assert (member.state, line.server.state_of(name)) == (SessionState.FINISHED, MemberState.FINISHED)
         for message in FROM_SERVER.values():
-            with pytest.raises(ProtocolError, match="while this client was finished"):
-                client.receive(message)
+            with pytest.raises(ProtocolError, match="while this member was finished"):
+                member.receive(message)
         for kind, message in FROM_CLIENT.items():
             if kind is m.Join:
                 # It may have been away: it is told the end.
@@ -194,9 +194,9 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
             with pytest.raises(ProtocolError, match=f"sent {kind.__name__} long after the end; it is refused"):
                 line.server.receive(name, message, 0.0)
             assert vars_of(line.server) == before
-    for passed in (ClientState.JOINING, ClientState.CONFIRMING, STATE_OF_VARIANT[variant]):
+    for passed in (SessionState.JOINING, SessionState.CONFIRMING, STATE_OF_VARIANT[variant]):
         assert {kind for state, kind in seen_at_client if state is passed} == set(FROM_SERVER) - {
-            kind for state, kind in AT_CLIENT if state is passed
+            kind for state, kind in AT_MEMBER if state is passed
         }
 
 
@@ -210,15 +210,15 @@ def try_all_at_server(server, name):
             assert vars_of(server) == before
 
 
-def try_all_at_client(client):
+def try_all_at_client(member):
     tried = set()
-    state = client.state
+    state = member.state
     for kind, message in FROM_SERVER.items():
-        if (state, kind) not in AT_CLIENT:
-            with pytest.raises(ProtocolError, match=f"sent {kind.__name__} while this client was {state.value}"):
-                client.receive(message)
-            assert client.state is state
-            assert client.received is None
+        if (state, kind) not in AT_MEMBER:
+            with pytest.raises(ProtocolError, match=f"sent {kind.__name__} while this member was {state.value}"):
+                member.receive(message)
+            assert member.state is state
+            assert member.received is None
             tried.add((state, kind))
     return tried
 
@@ -247,8 +247,8 @@ def test_whoever_is_no_member_is_refused(kind):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_replies_to_other_rounds_are_refused_and_do_no_harm(variant):
-    sites = databases(FIGURE)
-    line = Line(sites, variant).begin()
+    inputs = databases(FIGURE)
+    line = Line(inputs, variant).begin()
     kept = []
     while line.queue:
         name, message = line.queue[0]
@@ -264,39 +264,39 @@ def test_replies_to_other_rounds_are_refused_and_do_no_harm(variant):
                         line.server.receive(name, old, 0.0)
             kept = [*kept[-20:], message]
         line.step()
-    assert table_of(line.ended, sites) == expected(sites, variant)
+    assert table_of(line.ended, inputs) == expected(inputs, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_questions_that_come_again_or_too_late_are_refused_before_anything_is_done(variant):
     """Replays of every question so far, after every step: each is about another table than there is now."""
-    sites = databases(FIGURE)
-    line = Line(sites, variant).begin()
+    inputs = databases(FIGURE)
+    line = Line(inputs, variant).begin()
     while line.queue:
         line.step()
         for name, message in line.sent:
-            client = line.clients[name]
-            if client.state is ClientState.FINISHED or not hasattr(message, "round"):
+            member = line.members[name]
+            if member.state is SessionState.FINISHED or not hasattr(message, "round"):
                 continue
             with pytest.raises(ProtocolError, match=rf"sent {type(message).__name__} of round {message.round} while"):
-                client.receive(message)
-    assert table_of(line.ended, sites) == expected(sites, variant)
+                member.receive(message)
+    assert table_of(line.ended, inputs) == expected(inputs, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_members_may_answer_in_any_order(variant):
-    sites = databases(FIGURE)
-    line = Line(sites, variant).begin()
+    inputs = databases(FIGURE)
+    line = Line(inputs, variant).begin()
     while line.queue:
         line.queue.reverse()
         line.step()
-    assert table_of(line.ended, sites) == expected(sites, variant)
+    assert table_of(line.ended, inputs) == expected(inputs, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_answer_counts_once(variant):
-    sites = databases(FIGURE)
-    line = Line(sites, variant).begin()
+    inputs = databases(FIGURE)
+    line = Line(inputs, variant).begin()
     while line.queue:
         name, message = line.queue[0]
         line.step()
@@ -305,15 +305,15 @@ def test_an_answer_counts_once(variant):
             break
         with pytest.raises(ProtocolError):
             line.server.receive(name, message, 0.0)
-    assert table_of(line.ended, sites) == expected(sites, variant)
+    assert table_of(line.ended, inputs) == expected(inputs, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_member_that_gives_up_at_any_moment_ends_the_run_for_all(variant):
-    sites = databases(FIGURE)
+    inputs = databases(FIGURE)
     steps = 0
     while True:
-        line = Line(sites, variant).begin()
+        line = Line(inputs, variant).begin()
         for _ in range(steps):
             line.step()
         if not line.queue:
@@ -322,7 +322,7 @@ def test_a_member_that_gives_up_at_any_moment_ends_the_run_for_all(variant):
         assert line.server.over
         assert (line.failed.member, line.failed.reason) == ("c1", "member 'c1' gave up: no more")
         joined = any(name == "c2" for name, _ in line.said)
-        told = line.clients["c2"].received
+        told = line.members["c2"].received
         assert (told.ending if joined else None) == (
             "ended by the server: member 'c1' gave up: no more" if joined else None
         )

@@ -60,7 +60,7 @@ def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, *
     return m.Settings(variant, masked and variant != "so", most, share, **chosen)
 
 
-def sites_of(named, variant="x", *, agreed=True, secret=SECRET, **settled):
+def inputs_of(named, variant="x", *, agreed=True, secret=SECRET, **settled):
     vocabulary = Vocabulary.of(next(iter(named.values())).vocabulary, secret) if agreed else None
     settings = settings_for(variant, **settled)
     return {name: MemberInput(database, tuple(named), settings, secret, vocabulary) for name, database in named.items()}
@@ -110,9 +110,9 @@ def recorded(named, variant, *, seed=0, agreed=True, masked=True, clock=None, be
     recorder = Recorder()
     server = server_for(named, variant, masked=masked, **chosen)
     settled = {name: value for name, value in chosen.items() if name not in SESSION}
-    sites = sites_of(named, variant, agreed=agreed, masked=masked, **settled)
+    inputs = inputs_of(named, variant, agreed=agreed, masked=masked, **settled)
     timed = {} if clock is None else {"clock": clock}
-    federation = MemoryFederation(server, sites, entropy=entropy_of(seed), trace=recorder, **timed)
+    federation = MemoryFederation(server, inputs, entropy=entropy_of(seed), trace=recorder, **timed)
     outcome = federation.run(None if between is None else lambda: between(server))
     return federation, outcome, recorder
 
@@ -136,24 +136,24 @@ def walk(value, path=""):
 class Line:
     """Sessions joined by queues of messages; `up` and `down` may change, drop or multiply what passes."""
 
-    def __init__(self, named, variant, *, seed=0, sites=None, **chosen):
+    def __init__(self, named, variant, *, seed=0, inputs=None, **chosen):
         draw = entropy_of(seed)
         self.named = named
         self.server = server_for(named, variant, **chosen)
-        sites = sites or sites_of(
+        inputs = inputs or inputs_of(
             named, variant, **{name: value for name, value in chosen.items() if name not in SESSION}
         )
         self.draw = draw
-        self.clients = {name: MemberSession(name, site) for name, site in sites.items()}
+        self.members = {name: MemberSession(name, own) for name, own in inputs.items()}
         self.queue = deque()
         self.ended = self.failed = None
         self.sent = []  # (member, message) of everything that the server said
-        self.said = []  # (member, message) of everything that clients said
+        self.said = []  # (member, message) of everything that members said
         self.now = 0.0
 
     def begin(self):
-        for name, client in self.clients.items():
-            self.queue.append((name, client.join(self.draw(32))))
+        for name, member in self.members.items():
+            self.queue.append((name, member.join(self.draw(32))))
         return self
 
     def take(self, outputs, down=None):
@@ -164,7 +164,7 @@ class Line:
                     if down is not None:
                         message = down(name, message)
                     self.sent.append((name, message))
-                    reply = self.clients[name].receive(message)
+                    reply = self.members[name].receive(message)
                     if reply is not None:
                         self.queue.append((name, framing.from_member(framing.to_bytes(reply).data[4:])))
             elif isinstance(output, Failed):
@@ -173,7 +173,7 @@ class Line:
                 self.ended = output.outcome
 
     def step(self, up=None, down=None):
-        """One message of a client's arrives."""
+        """One message of a member's arrives."""
         name, message = self.queue.popleft()
         if up is not None:
             message = up(name, message)
@@ -190,15 +190,15 @@ class Line:
         return self.ended
 
 
-def sprinkled(seed, n_items, clients, transactions, patterns=4, noise=0.08):
+def sprinkled(seed, n_items, members, transactions, patterns=4, noise=0.08):
     """Rows of item numbers with something to find, dealt out unevenly."""
     rng = random.Random(seed)
     found = [rng.sample(range(n_items), rng.randint(2, min(6, n_items))) for _ in range(patterns)]
-    parts = [[] for _ in range(clients)]
+    parts = [[] for _ in range(members)]
     for _ in range(transactions):
         row = {i for i in range(n_items) if rng.random() < noise}
         for pattern in found:
             if rng.random() < 0.35:
                 row.update(pattern)
-        parts[min(int(rng.expovariate(1.0)), clients - 1)].append(row)
+        parts[min(int(rng.expovariate(1.0)), members - 1)].append(row)
     return parts

@@ -7,7 +7,7 @@ from itertools import combinations, islice
 import msgspec
 import pytest
 
-from fedslim.data import builtin_sites
+from fedslim.data import builtin_members
 from fedslim.federated import compare, simulate
 from fedslim.federated.records import (
     Agreement,
@@ -15,9 +15,9 @@ from fedslim.federated.records import (
     GapRow,
     HistoryStep,
     KindTraffic,
+    MemberRecord,
     Missed,
     RunRecord,
-    SiteRecord,
     simulation_record,
 )
 from fedslim.mdl.codetable import CodeTable
@@ -44,7 +44,7 @@ def records():
     """The hospitals, by each variant."""
     made = []
     for variant in ("x", "sa", "so"):
-        simulation = simulate(dict(builtin_sites()), variant=variant)
+        simulation = simulate(dict(builtin_members()), variant=variant)
         command = f"fedslim simulate encounters --variant {variant}"
         made.append(simulation_record(simulation, compare(simulation), data="encounters", command=command))
     return made
@@ -54,7 +54,7 @@ def records():
 def bare(records):
     """A record with as little in it as may be: a server that was stopped before its first round, say."""
     table = msgspec.Raw(msgspec.json.encode(code_table_document(CodeTable(("a",), 0, (0,), (0,), ()))))
-    empty = {"history": [], "traffic": [], "sites": [], "agreements": [], "gap": None, "figures": {}, "settings": {}}
+    empty = {"history": [], "traffic": [], "members": [], "agreements": [], "gap": None, "figures": {}, "settings": {}}
     return msgspec.structs.replace(records[0], kind="server", machine={}, versions={}, table=table, **empty)
 
 
@@ -70,8 +70,8 @@ def hostile():
             supports[item] += usage
     transactions = max(supports)
     table = CodeTable(labels, transactions, tuple(supports), (0,) * len(labels), tuple(found))
-    sites = [SiteRecord(name, 9, None, AloneRecord(3, 90.0)) for name in HOSTILE]
-    gap = [GapRow([labels[a], labels[b]], 5, [k % 7 for k in range(len(sites))], a % 3 > 0) for a, b in pairs[:300]]
+    members = [MemberRecord(name, 9, None, AloneRecord(3, 90.0)) for name in HOSTILE]
+    gap = [GapRow([labels[a], labels[b]], 5, [k % 7 for k in range(len(members))], a % 3 > 0) for a, b in pairs[:300]]
     usages = [None if k % 5 == 0 else usage for k, (_, usage, _, _) in enumerate(found)]
     missed = [Missed([labels[0], f"unknown <b>{k}</b>"], k + 1) for k in range(40)]
     return RunRecord(
@@ -86,7 +86,7 @@ def hostile():
         figures={"rounds": 9, "bytes_total": 9000, "seconds": 0.5, "ending": HOSTILE[1]},
         history=[HistoryStep(k, k / 10, k, 100.0 - k, 100.0 - k / 30, 100 * k) for k in range(1, 1500)],
         traffic=[KindTraffic(HOSTILE[1], "up", 3, 300, 400), KindTraffic("Ask", "down", 3, 30, 40)],
-        sites=sites,
+        members=members,
         table=msgspec.Raw(msgspec.json.encode(code_table_document(table))),
         agreements=[Agreement(HOSTILE[2], {"f1": 0.5}, usages, missed)],
         gap=gap,

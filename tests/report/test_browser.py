@@ -90,18 +90,18 @@ def test_every_section_is_there(opened):
     tab = opened("three")
     assert texts(tab, "section h2") == [
         "All runs",
-        "Found together, by no site alone",
+        "Found together, by no member alone",
         "The code table",
         "Compression",
         "Agreement",
         "Communication",
-        "Sites",
+        "Members",
         "Configuration, and how to do it again",
     ]
     assert "135 itemsets together" in tab.inner_text("#lead")
     assert "fedslim simulate encounters --variant x" in tab.inner_text("#reproduce pre")
     assert tab.locator("#communication tbody tr").count() > 3
-    assert tab.locator("#sites tbody tr").count() == 6
+    assert tab.locator("#members tbody tr").count() == 6
 
 
 def test_the_curves_of_all_variants_are_drawn(opened):
@@ -132,7 +132,7 @@ def test_a_chart_says_what_is_under_the_pointer_and_the_keys(opened):
 def test_another_run_is_shown_when_it_is_chosen(opened):
     tab = opened("three")
     assert tab.locator("#table .cells").count() == 0  # x shows nobody what is used where
-    assert "masked sums" in tab.inner_text("#sites .note")
+    assert "masked sums" in tab.inner_text("#members .note")
     run(tab, "so").check()
     assert "--variant so" in tab.inner_text("#reproduce pre")
     assert tab.locator("#table .cells").count() > 0
@@ -222,7 +222,7 @@ def test_filters_for_length_usage_and_kind(opened):
     assert all(10 <= used <= 60 for used in column(tab, "usage"))
     tab.get_by_role("button", name="Clear").click()
     assert "of 135 itemsets" in tab.inner_text("#table .showing")
-    tab.select_option("#which", "found by no site alone")
+    tab.select_option("#which", "found by no member alone")
     assert "of 69 itemsets" in tab.inner_text("#table .showing")
     run(tab, "so").check()
     tab.get_by_text("extra in the code table").click()
@@ -241,7 +241,7 @@ def test_pages_turn(opened):
     assert tab.evaluate("document.activeElement.textContent") == "Next →"
 
 
-def test_what_no_site_finds_alone_can_be_searched(opened):
+def test_what_no_member_finds_alone_can_be_searched(opened):
     tab = opened("three")
     thinnest = texts(tab, "#together tbody tr:first-child li")
     assert thinnest == ["tremor", "sweating", "agitation", "tramadol", "citalopram"]

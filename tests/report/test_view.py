@@ -39,10 +39,10 @@ def test_usages_and_agreements_follow_the_rows(records):
         told = run.agreements[0]
         assert (told.matched, told.missed, told.extra) == (figures["matched"], figures["missed"], figures["extra"])
         if record.variant == "so":
-            assert [sum(at) for at in run.table.sites] == run.table.usage
-            assert run.sites[0].codes == sum(record.sites[0].usages)
+            assert [sum(at) for at in run.table.members] == run.table.usage
+            assert run.members[0].codes == sum(record.members[0].usages)
         else:
-            assert run.table.sites is None
+            assert run.table.members is None
             assert "masked sums" in run.usages_note
 
 
@@ -61,14 +61,14 @@ def test_runs_are_called_by_what_tells_them_apart(records):
 
 def test_the_first_sentence_says_what_came_of_it(records):
     assert view(records).runs[0].lead == (
-        "6 sites with 5,000 transactions found 135 itemsets together. With them the data take 57.4 % of the bits that "
-        "they take item by item. 69 itemsets no site finds alone; mining together found all of them."
+        "6 members with 5,000 transactions found 135 itemsets together. With them the data take 57.4 % of the bits "
+        "that they take item by item. 69 itemsets no member finds alone; mining together found all of them."
     )
 
 
 def test_a_record_with_nothing_in_it_can_be_shown(bare):
     (run,) = view([bare]).runs
-    assert (run.gap, run.agreements, run.sites, run.curve.rounds) == (None, [], [], [])
+    assert (run.gap, run.agreements, run.members, run.curve.rounds) == (None, [], [], [])
     assert view([bare]).overview[0].cells[2:] == ["–"] * 5
 
 

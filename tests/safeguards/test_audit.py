@@ -185,8 +185,8 @@ def test_a_whole_run_leaves_only_the_listed_fields(path, variant):
     numbers = count()
     settings = m.Settings(variant, variant != "so", 10_000)
     server = ServerSession(members, settings, run=RUN)
-    sites = {name: MemberInput(database, members, settings, secret) for name in members}
-    MemoryFederation(server, sites, entropy=lambda size: bytes([next(numbers)]) * size, trace=trace).run()
+    databases = {name: MemberInput(database, members, settings, secret) for name in members}
+    MemoryFederation(server, databases, entropy=lambda size: bytes([next(numbers)]) * size, trace=trace).run()
     log.close()
     _, *told = lines(path)
     assert [(line["kind"], line["bytes"]) for line in told] == sent
@@ -226,7 +226,7 @@ def test_a_full_disk_is_told_before_anything_is_sent(path, monkeypatch, room):
     record(log)
     with monkeypatch.context() as patch:
         full(patch, room)
-        with pytest.raises(WriteError, match=r"cannot be written .*so nothing more leaves this site; make room"):
+        with pytest.raises(WriteError, match=r"cannot be written .*so nothing more leaves this member; make room"):
             record(log)
     with pytest.raises(WriteError, match="failed before, so nothing may be sent"):
         record(log)

@@ -14,7 +14,7 @@ from fedslim.safeguards import backoff as room
 from fedslim.safeguards.backoff import Refusals
 from fedslim.safeguards.guard import Guard
 from fedslim.settings.federation_file import write_template
-from fedslim.settings.policy import SitePolicy, write_policy
+from fedslim.settings.policy import MemberPolicy, write_policy
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 WAITS = [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
@@ -109,12 +109,12 @@ def test_a_damaged_file_is_said(refusals):
 def test_a_guard_checks_the_policy_before_anything_else(tmp_path):
     two = write_template(tmp_path / "f.toml", "two", ["a", "b"], chosen={"items.vocabulary_digest": "0" * 64})
     with pytest.raises(PolicyError):
-        Guard(SitePolicy.find(tmp_path), two, tell=print)
+        Guard(MemberPolicy.find(tmp_path), two, tell=print)
 
 
 def test_a_member_waits_and_says_so(file, tmp_path):
     told = []
-    guard = Guard(SitePolicy.find(tmp_path), file, tell=told.append, first_wait=0.05)
+    guard = Guard(MemberPolicy.find(tmp_path), file, tell=told.append, first_wait=0.05)
     asyncio.run(guard.waited())
     assert told == []
     guard.refused()
@@ -128,7 +128,7 @@ def test_a_member_waits_and_says_so(file, tmp_path):
 
 
 def test_what_is_answered_is_written_down_once(file, tmp_path):
-    guard = Guard(SitePolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
+    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
     guard.admit(TransactionDatabase.from_transactions([["x"]]))
     assert not guard.ledger.path.exists()
     for _ in range(3):
@@ -138,7 +138,7 @@ def test_what_is_answered_is_written_down_once(file, tmp_path):
 
 
 def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path, monkeypatch):
-    guard = Guard(SitePolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
+    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
     guard.admit(TransactionDatabase.from_transactions([["x"]]))
 
     def full(*_given, **_how):
@@ -155,7 +155,7 @@ def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path,
 
 
 def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, monkeypatch):
-    guard = Guard(SitePolicy.find(tmp_path / "new"), file, tell=print)
+    guard = Guard(MemberPolicy.find(tmp_path / "new"), file, tell=print)
     monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path / "new")
     with pytest.raises(WriteError, match=r"ledger\.json: this member's ledger cannot be written, so nothing could be"):
         guard.admit(TransactionDatabase.from_transactions([["x"]]))
@@ -163,7 +163,7 @@ def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, m
 
 def test_too_few_transactions_are_not_admitted(file, tmp_path):
     write_policy(tmp_path / "policy.toml", policy_min_transactions=2)
-    guard = Guard(SitePolicy.find(tmp_path), file, tell=print)
+    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print)
     with pytest.raises(PolicyError, match="min_transactions"):
         guard.admit(TransactionDatabase.from_transactions([["x"]]))
 
@@ -171,7 +171,7 @@ def test_too_few_transactions_are_not_admitted(file, tmp_path):
 @pytest.mark.parametrize("kept", ["labels", "ids", "none"])
 def test_what_is_kept_of_a_table(file, tmp_path, kept):
     write_policy(tmp_path / "policy.toml", results_table=kept)
-    guard = Guard(SitePolicy.find(tmp_path), file, tell=print)
+    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print)
     secret = ItemSecret.from_random(bytes(32))
     theirs = "#" + secret.id_of("z").hex()  # an item that another member has
     ours = TransactionDatabase.from_transactions([["x", "y"]] * 9)

@@ -23,10 +23,10 @@ def full(*_given):
     raise WriteError(message)
 
 
-async def met(federation, client, *messages):
+async def met(federation, member, *messages):
     """What a server hears of a member to which it says these messages, and how the member ends."""
     async with Liar(federation) as liar:
-        run = asyncio.create_task(client.run("127.0.0.1", liar.port))
+        run = asyncio.create_task(member.run("127.0.0.1", liar.port))
         first = await liar.hear("a")
         if first is not None:
             await liar.say("a", *messages)
@@ -45,7 +45,7 @@ def test_a_members_own_error_stays_with_it(federation):
 
     session.receive = receive
     roster = m.Roster(bytes(16), federation.settings(), list(MEMBERS), [bytes(32)] * 3, b"", 0, [b""] * 3, 0)
-    said, end = asyncio.run(met(federation, federation.client("a", session=session), roster))
+    said, end = asyncio.run(met(federation, federation.member("a", session=session), roster))
     assert isinstance(end, DataError)
     assert LABEL in str(end)  # whoever runs the member is told
     join, abort = said
@@ -54,7 +54,7 @@ def test_a_members_own_error_stays_with_it(federation):
 
 
 def test_what_cannot_be_audited_does_not_leave(federation):
-    said, end = asyncio.run(met(federation, federation.client("a", leaving=full)))
+    said, end = asyncio.run(met(federation, federation.member("a", leaving=full)))
     assert isinstance(end, WriteError)
     assert said == []
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_written_down_is_not_answered(federation):
     session = federation.session("a")
     session.receive = lambda _message: m.Confirm(0, b"signed")
     roster = m.Roster(bytes(16), federation.settings(), list(MEMBERS), [bytes(32)] * 3, b"", 0, [b""] * 3, 0)
-    client = federation.client("a", session=session, journal=FullJournal())
-    said, end = asyncio.run(met(federation, client, roster))
+    member = federation.member("a", session=session, journal=FullJournal())
+    said, end = asyncio.run(met(federation, member, roster))
     assert isinstance(end, WriteError)
     assert [type(message) for message in said] == [m.Join]

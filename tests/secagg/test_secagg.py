@@ -24,7 +24,7 @@ RUN = b"run 1"
 
 def federation(n, seed=0, run=RUN, purpose="test"):
     rng = random.Random(seed)
-    names = [f"site-{k}" for k in range(n)]
+    names = [f"member-{k}" for k in range(n)]
     keys = {name: AgreementKey.from_random(rng.randbytes(32)) for name in names}
     return {
         own: Masker(
@@ -312,14 +312,14 @@ def test_members_that_were_asked_different_things_give_noise():
     zeros = packed(ring, [0] * 50)
     total = MaskedSum(maskers, length=len(zeros))
     for name, masker in maskers.items():
-        total.add(name, masker.mask(zeros, MaskLabel(1), about=b"another" if name == "site-1" else b"the same"))
+        total.add(name, masker.mask(zeros, MaskLabel(1), about=b"another" if name == "member-1" else b"the same"))
     with pytest.raises(RingError, match="masks do not cancel"):
         ring.read(total.words(), length=50)
 
 
 def test_a_masked_vector_looks_uniform():
     """χ² over byte values of a million masked zeros, for each of three rounds; one in a million would fail."""
-    masker = federation(3)["site-0"]
+    masker = federation(3)["member-0"]
     for number in range(3):
         data = masker.mask(np.zeros(125_000, np.uint64), MaskLabel(number), about=b"")
         counts = np.bincount(np.frombuffer(data, np.uint8), minlength=256)
@@ -339,14 +339,14 @@ def test_masks_of_different_labels_pairs_runs_and_purposes_are_different():
 
 @pytest.mark.parametrize("again", [MaskLabel(5, 1, 1), MaskLabel(5, 1), MaskLabel(5), MaskLabel(4, 9, 9), MaskLabel(0)])
 def test_a_mask_cannot_be_used_twice(again):
-    masker = federation(2)["site-0"]
+    masker = federation(2)["member-0"]
     masker.mask(np.ones(1, np.uint64), MaskLabel(5, attempt=1, part=1), about=b"")
     with pytest.raises(MaskReuseError, match="must not be used twice"):
         masker.mask(np.ones(1, np.uint64), again, about=b"")
 
 
 def test_a_round_can_be_repeated_as_another_attempt():
-    masker = federation(2)["site-0"]
+    masker = federation(2)["member-0"]
     first = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=0, part=part), about=b"") for part in (0, 1)]
     again = [masker.mask(np.ones(3, np.uint64), MaskLabel(5, attempt=1, part=part), about=b"") for part in (0, 1)]
     assert len({*first, *again}) == 4
@@ -376,18 +376,18 @@ def test_a_sum_takes_every_member_exactly_once():
     maskers = federation(3)
     data = {name: m.mask(packed(ring, [1, 2]), MaskLabel(0), about=b"") for name, m in maskers.items()}
     total = MaskedSum(maskers, length=1)
-    total.add("site-0", data["site-0"])
-    with pytest.raises(MembershipError, match="'site-0' has answered this round already"):
-        total.add("site-0", data["site-0"])
+    total.add("member-0", data["member-0"])
+    with pytest.raises(MembershipError, match="'member-0' has answered this round already"):
+        total.add("member-0", data["member-0"])
     with pytest.raises(MembershipError, match="'mallory' is not a member"):
-        total.add("mallory", data["site-1"])
-    with pytest.raises(MembershipError, match="before 'site-1', 'site-2' answered"):
+        total.add("mallory", data["member-1"])
+    with pytest.raises(MembershipError, match="before 'member-1', 'member-2' answered"):
         total.words()
-    with pytest.raises(RingError, match="'site-1' sent 9 bytes where 8"):
-        total.add("site-1", data["site-1"] + b"x")
-    assert total.missing == {"site-1", "site-2"}
-    total.add("site-1", data["site-1"])
-    total.add("site-2", data["site-2"])
+    with pytest.raises(RingError, match="'member-1' sent 9 bytes where 8"):
+        total.add("member-1", data["member-1"] + b"x")
+    assert total.missing == {"member-1", "member-2"}
+    total.add("member-1", data["member-1"])
+    total.add("member-2", data["member-2"])
     assert ring.read(total.words(), length=2).tolist() == [3, 6]
     with pytest.raises(MembershipError, match="at least one member"):
         MaskedSum([], length=1)
@@ -399,7 +399,7 @@ def test_an_answer_to_another_round_does_not_go_unnoticed():
     maskers = federation(2)
     zeros = packed(ring, [0] * 50)
     total = MaskedSum(maskers, length=len(zeros))
-    total.add("site-0", maskers["site-0"].mask(zeros, MaskLabel(1), about=b""))
-    total.add("site-1", maskers["site-1"].mask(zeros, MaskLabel(2), about=b""))
+    total.add("member-0", maskers["member-0"].mask(zeros, MaskLabel(1), about=b""))
+    total.add("member-1", maskers["member-1"].mask(zeros, MaskLabel(2), about=b""))
     with pytest.raises(RingError, match="masks do not cancel"):
         ring.read(total.words(), length=50)

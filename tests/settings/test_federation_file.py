@@ -474,16 +474,16 @@ def test_secret_and_vocabulary_must_be_those_agreed_on():
     agreed, another = Vocabulary.of("ab", secret), Vocabulary.of("abc", secret)
     open_file = parsed(with_key("items.secret_fingerprint", secret.fingerprint))
     open_file.check_items(secret, None)
-    with pytest.raises(ConfigurationError, match="vocabulary_digest is not set, and the vocabulary of this site has"):
+    with pytest.raises(ConfigurationError, match="vocabulary_digest is not set, and the vocabulary of this member has"):
         open_file.check_items(secret, agreed)
     items = {"vocabulary_digest": agreed.digest.hex(), "secret_fingerprint": secret.fingerprint}
     file = parsed({**smallest(), "items": items})
     file.check_items(secret, agreed)
-    with pytest.raises(ConfigurationError, match=r"secret_fingerprint is .*, and the secret of this site has"):
+    with pytest.raises(ConfigurationError, match=r"secret_fingerprint is .*, and the secret of this member has"):
         file.check_items(other, agreed)
     with pytest.raises(ConfigurationError, match=f"vocabulary_digest is {agreed.digest.hex()}, and the vocabulary of"):
         file.check_items(secret, another)
-    with pytest.raises(ConfigurationError, match="this site has named no vocabulary"):
+    with pytest.raises(ConfigurationError, match="this member has named no vocabulary"):
         file.check_items(secret, None)
 
 

@@ -9,7 +9,7 @@ import pytest
 from fedslim.errors import ConfigurationError, DataError, PolicyError
 from fedslim.settings import policy as room
 from fedslim.settings.federation_file import write_template
-from fedslim.settings.policy import SECTIONS, SitePolicy, write_policy
+from fedslim.settings.policy import SECTIONS, MemberPolicy, write_policy
 
 ITEMS = {"items.vocabulary_digest": "0" * 64}
 
@@ -21,7 +21,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def strict(tmp_path):
-    return SitePolicy.find(tmp_path / "nowhere")
+    return MemberPolicy.find(tmp_path / "nowhere")
 
 
 def weak(file, table, **keys):
@@ -39,7 +39,7 @@ def test_without_a_file_the_strict_defaults_hold(strict, tmp_path):
 
 def test_what_init_writes_is_what_holds_without_it(strict, tmp_path):
     made = write_policy(tmp_path / "nowhere" / "policy.toml")
-    assert SitePolicy.find(tmp_path / "nowhere") == made == replace(strict, written=True)
+    assert MemberPolicy.find(tmp_path / "nowhere") == made == replace(strict, written=True)
     assert made.path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(DataError, match="there is something of that name already, and it is kept"):
         write_policy(made.path)
@@ -121,7 +121,7 @@ def test_a_mistake_is_an_error_and_never_a_default(tmp_path, text, told):
     path = tmp_path / "policy.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError) as refused:
-        SitePolicy.find(tmp_path)
+        MemberPolicy.find(tmp_path)
     assert str(refused.value).startswith(f"{path}: {told}")
 
 
@@ -129,12 +129,12 @@ def test_a_policy_that_others_may_change_is_none(tmp_path):
     path = write_policy(tmp_path / "policy.toml").path
     path.chmod(0o664)
     with pytest.raises(DataError, match=r"policy\.toml: others may change this policy \(its permissions are 664\)"):
-        SitePolicy.find(tmp_path)
+        MemberPolicy.find(tmp_path)
 
 
 def test_a_policy_that_is_named_must_be_there(tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
-        SitePolicy.read(tmp_path / "other.toml")
+        MemberPolicy.read(tmp_path / "other.toml")
     (tmp_path / room.FILE).symlink_to("gone.toml")
     with pytest.raises(DataError, match="there is no such file"):
-        SitePolicy.find(tmp_path)
+        MemberPolicy.find(tmp_path)

@@ -32,7 +32,7 @@ from fedslim.trust.certificates import make_certificate, pem
 # -- handshakes ------------------------------------------------------------------------------------------------------
 
 
-def handshake(server, client, host="localhost", *, careless=False):
+def handshake(server, member, host="localhost", *, careless=False):
     """What each side has at the end of a handshake and a word in both directions: the peer's name, or an error.
 
     A side that does not check certificates is not asked for the name, unless it is `careless`.
@@ -48,17 +48,17 @@ def handshake(server, client, host="localhost", *, careless=False):
                     found[name] = peer_name(wrapped) if context.verify_mode or careless else None
                     if name == "server":
                         wrapped.sendall(b"!")
-                    wrapped.recv(1)  # in TLS 1.3 a client learns only now that it was refused
-                    if name == "client":
+                    wrapped.recv(1)  # in TLS 1.3 a member learns only now that it was refused
+                    if name == "member":
                         wrapped.sendall(b"!")
             except (OSError, UntrustedError) as error:
                 found[name] = error
 
     thread = threading.Thread(target=side, args=("server", server, theirs), kwargs={"server_side": True})
     thread.start()
-    side("client", client, ours, server_hostname=host)
+    side("member", member, ours, server_hostname=host)
     thread.join()
-    return found["server"], found["client"]
+    return found["server"], found["member"]
 
 
 def told(error, peer="the peer"):
@@ -117,7 +117,7 @@ def test_contexts_are_strict(trial):
 
 def test_a_session_is_not_resumed(trial):
     """A resumed one would not look at certificates again, nor at who was revoked meanwhile."""
-    server, client = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
+    server, member = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
     assert server.num_tickets == 0
     assert server.options & ssl.OP_NO_TICKET
     sessions = []
@@ -132,7 +132,7 @@ def test_a_session_is_not_resumed(trial):
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with ours, client.wrap_socket(ours, server_hostname="localhost", session=session) as wrapped:
+        with ours, member.wrap_socket(ours, server_hostname="localhost", session=session) as wrapped:
             wrapped.recv(1)  # tickets would come before it
             sessions.append(wrapped.session)
             reused = wrapped.session_reused
@@ -227,8 +227,8 @@ def test_revoked_certificates_are_refused_by_both_sides(trial):
     trial.authority.revoke("north", now=NOW)
     trial.authority.revoke("server", now=NOW)
     trust = trial.authority.trust
-    client = client_context(trial.members[1], trust=trust, now=NOW)
-    _, refused = handshake(server_context(trial.server, now=NOW), client)
+    member = client_context(trial.members[1], trust=trust, now=NOW)
+    _, refused = handshake(server_context(trial.server, now=NOW), member)
     assert "its certificate was revoked" in told(refused)
     other = make_request("other", trial.folder / "other", hosts=["localhost"]).file.read_bytes()
     bundle = trial.authority.sign(other, role=Role.SERVER, now=NOW).bundle
@@ -236,16 +236,16 @@ def test_revoked_certificates_are_refused_by_both_sides(trial):
     refused, alerted = handshake(server_context(server, now=NOW), client_context(trial.members[0], now=NOW))
     assert "its certificate was revoked" in told(refused)
     assert "our certificate was revoked" in told(alerted)
-    assert handshake(server_context(server, now=NOW), client) == ("south", "other")
+    assert handshake(server_context(server, now=NOW), member) == ("south", "other")
 
 
 def test_a_server_learns_of_a_revocation_while_it_runs(trial):
     server = server_context(trial.server, now=NOW)
-    client = client_context(trial.members[0], now=NOW)
-    assert handshake(server, client) == ("north", "server")
+    member = client_context(trial.members[0], now=NOW)
+    assert handshake(server, member) == ("north", "server")
     trial.authority.revoke("north", now=NOW)
     refresh(server, trial.authority.trust)
-    refused, _ = handshake(server, client)
+    refused, _ = handshake(server, member)
     assert "its certificate was revoked" in told(refused)
     assert handshake(server, client_context(trial.members[1], now=NOW)) == ("south", "server")
 
@@ -273,7 +273,7 @@ def test_the_common_name_is_no_host_name(trial):
     assert why(refused) == OTHER_HOST
 
 
-def test_a_client_must_say_whom_it_calls(trial):
+def test_a_member_must_say_whom_it_calls(trial):
     """Python itself lets it leave the name out, up to 3.13, and then any server of the federation would do."""
     contexts = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
     objects, wires = [], (ssl.MemoryBIO(), ssl.MemoryBIO())
@@ -312,9 +312,9 @@ def test_no_certificate_is_not_enough(trial):
 
 def test_a_member_is_no_server(trial):
     """The member's own certificate has no host names, so one is forged into the check by leaving it out."""
-    client = client_context(trial.members[1], now=NOW)
-    client.check_hostname = False
-    _, refused = handshake(loose_server(trial.members[0]), client)
+    member = client_context(trial.members[1], now=NOW)
+    member.check_hostname = False
+    _, refused = handshake(loose_server(trial.members[0]), member)
     assert why(refused) == OTHER_ROLE
 
 
@@ -353,9 +353,9 @@ def test_a_member_cannot_sign_another(trial, tmp_path):
     )
     (tmp_path / "chain.pem").write_bytes(pem(forged) + pem(south.certificate))
     key_files.write_key(key, tmp_path / "key.pem")
-    client = loose_client(None)
-    client.load_cert_chain(tmp_path / "chain.pem", tmp_path / "key.pem")
-    refused, _ = handshake(server_context(trial.server, now=NOW), client)
+    member = loose_client(None)
+    member.load_cert_chain(tmp_path / "chain.pem", tmp_path / "key.pem")
+    refused, _ = handshake(server_context(trial.server, now=NOW), member)
     assert isinstance(refused, ssl.SSLCertVerificationError)
 
 
@@ -369,7 +369,7 @@ def test_plain_text_is_refused(trial):
 
 
 def test_who_is_there_is_only_known_where_it_was_checked(trial):
-    server, client = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
+    server, member = server_context(trial.server, now=NOW), client_context(trial.members[0], now=NOW)
     with_nothing = server.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_side=True)
     with pytest.raises(UntrustedError, match="it is refused"):
         peer_name(with_nothing)
@@ -377,7 +377,7 @@ def test_who_is_there_is_only_known_where_it_was_checked(trial):
     _, refused = handshake(server, loose_client(trial.members[0]), careless=True)
     assert isinstance(refused, UntrustedError)
     assert "does not check certificates" in str(refused)
-    refused, _ = handshake(loose_server(trial.server), client, careless=True)
+    refused, _ = handshake(loose_server(trial.server), member, careless=True)
     assert "does not check certificates" in str(refused)
 
 

@@ -1,4 +1,4 @@
-"""One client's own code table, as the paper's variants SA and SO have it.
+"""One member's own code table, as the paper's variants SA and SO have it.
 
     local = LocalTable(db)
     news = local.news()                     # all pairs of elements that are used together
@@ -6,9 +6,9 @@
     local.accept([(0, 1)])
     news = local.news()                     # only what changed
 
-Every client covers its own transactions with its own table CT_i. It proposes the unions of elements that it uses
-together, and inserts only what it has proposed itself. Nothing in here knows of other clients: elements are numbered
-by the client's own slots, and a slot is given out once.
+Every member covers its own transactions with its own table CT_i. It proposes the unions of elements that it uses
+together, and inserts only what it has proposed itself. Nothing in here knows of other members: elements are numbered
+by the member's own slots, and a slot is given out once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LocalTrial:
 
 
 class LocalTable:
-    """The covers of one client under its own table, and the pairs of elements it uses together.
+    """The covers of one member under its own table, and the pairs of elements it uses together.
 
     Memory is linear in the data and in the pairs.
     """
@@ -80,7 +80,7 @@ class LocalTable:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The slots of the itemsets, singletons apart, in the client's cover order."""
+        """The slots of the itemsets, singletons apart, in the member's cover order."""
         return tuple(self._state.table)
 
     @property
@@ -132,8 +132,8 @@ class LocalTable:
     def try_pairs(self, pairs: Iterable[Pair], entry: int | None = None) -> Change:
         """What would change if the union of these pairs, which is the same for all of them, entered the table.
 
-        It would enter with the client's own co-usage of the pairs (usage at entry), unless another `entry` is given.
-        A client that uses none of the pairs has not proposed it and does not insert it: then nothing changes.
+        It would enter with the member's own co-usage of the pairs (usage at entry), unless another `entry` is given.
+        A member that uses none of the pairs has not proposed it and does not insert it: then nothing changes.
         """
         trial = self._try(pairs, entry)
         return NOTHING if trial is None else trial.change
@@ -141,7 +141,7 @@ class LocalTable:
     def accept(self, pairs: Iterable[Pair], entry: int | None = None) -> Accepted | None:
         """Insert the union of these pairs, and drop the itemsets that nothing uses any more.
 
-        None if the client uses none of the pairs. What changes is what `try_pairs` says.
+        None if the member uses none of the pairs. What changes is what `try_pairs` says.
         """
         trial = self._try(pairs, entry)
         if trial is None:

@@ -1,4 +1,4 @@
-"""One client's slots and the global numbers of the elements in them: SA's clients keep it, SO's server keeps many."""
+"""One member's slots and the global numbers of the elements in them: SA's members keep it, SO's server keeps many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOWHERE = -1
 
 
 class Numbering:
-    """Slots are given out one after the other; an itemset that comes back to a client gets a new slot there."""
+    """Slots are given out one after the other; an itemset that comes back to a member gets a new slot there."""
 
     def __init__(self, n_items: int) -> None:
         self._numbers = np.arange(n_items, dtype=np.int32)  # slot -> number

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SPARE_NUMBERS = 64
 
-COUNTS_CONTRADICT = "the counts contradict each other: a client does not count as the protocol says"
+COUNTS_CONTRADICT = "the counts contradict each other: a member does not count as the protocol says"
 
 
 def item_hashes(n_items: int) -> NDArray[np.uint64]:

@@ -1,8 +1,8 @@
-"""SA, the paper's secure-aggregation variant: a table for each client, structure in the open, counts masked.
+"""SA, the paper's secure-aggregation variant: a table for each member, structure in the open, counts masked.
 
-Every aggregation takes two rounds. In the first, clients say which pairs of elements are candidates at their site that
-the global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of
-the index in the same order, 0 where it has none, masked. All clients answer every evaluation alike: nobody can tell who
+Every aggregation takes two rounds. In the first, members say which pairs of elements they have as candidates that the
+global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of
+the index in the same order, 0 where it has none, masked. All members answer every evaluation alike: nobody can tell who
 takes part. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
 """
 
@@ -80,7 +80,7 @@ class Index:
 class SaServer:
     """Algorithm 1, answered by masked sums."""
 
-    clients_know = True
+    members_know = True
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
@@ -104,7 +104,7 @@ class SaServer:
         table = packed_table(itemsets, self.supports, self.transactions)
         return Outcome(table, result.tally, ending)
 
-    def site_usages(self) -> None:
+    def member_usages(self) -> None:
         """See `ServerSide`: the server sees sums only."""
         return
 
@@ -140,7 +140,7 @@ class SaServer:
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
         entered, self._entered = self._entered, None
         gone, self._gone = self._gone, np.zeros(0, np.int64)
-        # What nobody uses is out before clients say what is new: it may be new again.
+        # What nobody uses is out before members say what is new: it may be new again.
         self._index.lose(gone)
         ask_structure = m.AskStructure(self._situation.number, entered, m.Vector.of(gone))
         replies = yield Round(ask_structure, m.Structure, "structure")
@@ -158,7 +158,7 @@ class SaServer:
         return PairCounts(xs, ys, counts)
 
     def _union(self, replies: Replies) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The new pairs that clients named, in ascending order, as far as they make sense."""
+        """The new pairs that members named, in ascending order, as far as they make sense."""
         parts = []
         most = len(self.search.usages) - 1
         for name, reply in replies.items():
@@ -195,11 +195,11 @@ class SaServer:
         return supports
 
 
-# -- a client -----------------------------------------------------------------------------------------------------
+# -- a member -----------------------------------------------------------------------------------------------------
 
 
 class SaMember:
-    """One client's own table, and the global index that everybody keeps."""
+    """One member's own table, and the global index that everybody keeps."""
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
         self._database = database
@@ -218,17 +218,17 @@ class SaMember:
         }
 
     def own_table(self) -> None:
-        """See `ClientSide`: there is one table for all, and the server tells it."""
+        """See `MemberSide`: there is one table for all, and the server tells it."""
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `ClientSide`: which itemsets were accepted is known, and no more of the table."""
+        """See `MemberSide`: which itemsets were accepted is known, and no more of the table."""
 
     def is_final(self, message: Any) -> bool:
-        """See `ClientSide`."""
+        """See `MemberSide`."""
         return isinstance(message, m.AskIndexedSupports)
 
     def answer(self, message: Any) -> m.FromMember | UnmaskedWords:
-        """See `ClientSide`."""
+        """See `MemberSide`."""
         kind, last = type(message), self._last
         if (kind is m.AskIndexedUsages) is not (last is None) or last is m.AskIndexedSupports:
             msg = f"the server sent {kind.__name__} at another time than the search does; it is refused"

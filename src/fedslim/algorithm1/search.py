@@ -1,16 +1,16 @@
-"""The server's side of the paper's Algorithm 1, where every client has a code table of its own.
+"""The server's side of the paper's Algorithm 1, where every member has a code table of its own.
 
     search = MergedSearch(n_items)
     for the driver: question = next(run); question = run.send(answer) … until StopIteration
 
-The global table is the union of the clients' tables, with usages added up. Clients propose unions of elements that
+The global table is the union of the members' tables, with usages added up. Members propose unions of elements that
 they use together; the server adds up what they say of each, ranks the unions by estimated gain, has the best one tried
 by those who proposed it, and has it inserted if the total description length falls. There is no pruning; an itemset
 that nobody uses any more is dropped.
 
 Elements are known by *global numbers*: 0 … n_items - 1 are the items, and every accepted itemset has the next number. A
 number is never given to another itemset; an itemset that left and is accepted again gets its number back. As in
-`search.py`, questions go to whoever drives the generator, answers are sums over clients, and the state is a valid code
+`search.py`, questions go to whoever drives the generator, answers are sums over members, and the state is a valid code
 table whenever the search waits.
 """
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 NOBODY = np.zeros(0, np.int32)
 
 
-class Clients(Protocol):
-    """Clients with a table each, as one: they are asked for sums, by global numbers."""
+class Members(Protocol):
+    """Members with a table each, as one: they are asked for sums, by global numbers."""
 
     def supports(self) -> NDArray[np.int64]:
         """In how many transactions each item occurs."""
@@ -72,16 +72,16 @@ class Clients(Protocol):
 class NextCandidates:
     """What is used together, please: the pairs of which there is news, with their sums."""
 
-    def put_to(self, clients: Clients) -> PairCounts:
+    def put_to(self, members: Members) -> PairCounts:
         """Ask."""
-        return clients.candidates()
+        return members.candidates()
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What if whoever uses one of these pairs had their union, this itemset, in its table?
 
-    `entry` is the usage that the itemset is estimated to have then, over all clients.
+    `entry` is the usage that the itemset is estimated to have then, over all members.
     """
 
     number: int
@@ -89,9 +89,9 @@ class Evaluation:
     pairs: NumberPairs
     entry: int
 
-    def put_to(self, clients: Clients) -> Change:
+    def put_to(self, members: Members) -> Change:
         """Ask."""
-        return clients.evaluate(self.number, self.itemset, self.pairs, self.entry)
+        return members.evaluate(self.number, self.itemset, self.pairs, self.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ class Acceptance:
     pairs: NumberPairs
     entry: int
 
-    def put_to(self, clients: Clients) -> None:
+    def put_to(self, members: Members) -> None:
         """Tell."""
-        clients.accept(self.number, self.itemset, self.pairs, self.entry)
+        members.accept(self.number, self.itemset, self.pairs, self.entry)
 
 
 MergedQuestion = Supports | NextCandidates | Evaluation | Acceptance

@@ -1,9 +1,9 @@
-"""SO, the paper's server-observable variant: a table for each client, and the server sees their counts.
+"""SO, the paper's server-observable variant: a table for each member, and the server sees their counts.
 
-Every client proposes pairs of its own elements with its own counts; the server merges them by union, keeps who proposed
-what, has a candidate evaluated by those who proposed it, and takes the rest from what it knows of the others. A client
+Every member proposes pairs of its own elements with its own counts; the server merges them by union, keeps who proposed
+what, has a candidate evaluated by those who proposed it, and takes the rest from what it knows of the others. A member
 is only ever asked about its own elements, by its own slots: it never learns another one's itemsets. Answers carry what
-changed since the client's last answer.
+changed since the member's last answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class SoMemberState:
-    """What the server knows of one client: its slots, and how often it uses pairs of elements together."""
+    """What the server knows of one member: its slots, and how often it uses pairs of elements together."""
 
     def __init__(self, n_items: int) -> None:
         self.numbering = Numbering(n_items)
@@ -75,7 +75,7 @@ class SoMemberState:
         return int(self._usages[number]) if number < len(self._usages) else 0
 
     def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-        """Those of the pairs that the client uses together, by its slots."""
+        """Those of the pairs that the member uses together, by its slots."""
         both = np.array(pairs, np.int32)
         x, y = np.ascontiguousarray(both.T)  # columns of an array would be another kind, compiled for themselves
         used = self._pairs.look_up(x, y) > 0
@@ -83,9 +83,9 @@ class SoMemberState:
 
 
 class SoServer:
-    """Algorithm 1, answered by clients one by one."""
+    """Algorithm 1, answered by members one by one."""
 
-    clients_know = False
+    members_know = False
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
@@ -106,9 +106,9 @@ class SoServer:
         itemsets = found_by(result, found)
         check_singletons(result, itemsets, self.supports)
         table = packed_table(itemsets, self.supports, self.transactions)
-        return Outcome(table, result.tally, ending, self.site_usages())
+        return Outcome(table, result.tally, ending, self.member_usages())
 
-    def site_usages(self) -> dict[str, list[int]]:
+    def member_usages(self) -> dict[str, list[int]]:
         """See `ServerSide`."""
         entries = [e.items for e in self.search.result().entries if len(e.items) > 1]
         numbers = [self.search.number_of(items) for items in entries]
@@ -181,7 +181,7 @@ class SoServer:
                 member.numbering.enter(number)
 
     def _counted(self) -> Generator[Round, Replies, dict[tuple[int, ...], int]]:
-        """The supports of itemsets at the clients that have them: nobody is asked about another one's itemsets."""
+        """The supports of itemsets at the members that have them: nobody is asked about another one's itemsets."""
         number = self._situation.number
         told, self._accepted = self._accepted, {}
         asked = {name: m.AskSupports(number, told.get(name)) for name in self._members}
@@ -199,11 +199,11 @@ class SoServer:
         return supports
 
 
-# -- a client -----------------------------------------------------------------------------------------------------
+# -- a member -----------------------------------------------------------------------------------------------------
 
 
 class SoMember:
-    """One client's own table; it speaks of its elements by its own slots."""
+    """One member's own table; it speaks of its elements by its own slots."""
 
     def __init__(self, database: TransactionDatabase, _settings: m.Settings, _members: int) -> None:
         self._database = database
@@ -216,18 +216,18 @@ class SoMember:
         }
 
     def answer(self, message: Any) -> m.FromMember:
-        """See `ClientSide`."""
+        """See `MemberSide`."""
         return self._answers[type(message)](message)
 
     def is_final(self, message: Any) -> bool:
-        """See `ClientSide`."""
+        """See `MemberSide`."""
         return isinstance(message, m.AskSupports)
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `ClientSide`: members are told none."""
+        """See `MemberSide`: members are told none."""
 
     def own_table(self) -> m.PackedTable:
-        """The client's own table, which nobody but itself is told."""
+        """The member's own table, which nobody but itself is told."""
         local, n_items = self._local, self._database.n_items
         usages = local.usages
         itemsets = [
@@ -252,7 +252,7 @@ class SoMember:
 
     def _accept(self, accepted: m.Accept | None) -> None:
         if accepted is not None and proposed(self._local.accept, accepted.pairs) is None:
-            msg = "the server accepted an itemset that this client has not proposed; it is refused"
+            msg = "the server accepted an itemset that this member has not proposed; it is refused"
             raise ProtocolError(msg)
 
     def _supports(self, ask: m.AskSupports) -> m.SupportCounts:
@@ -265,7 +265,7 @@ class SoMember:
 
 
 def check_itemset(itemset: tuple[int, ...]) -> None:
-    """Elements that are used together have no item in common; a client that says so lies."""
+    """Elements that are used together have no item in common; a member that says so lies."""
     if len(set(itemset)) != len(itemset):
         msg = "a candidate came that joins elements with an item in common"
         raise ProtocolError(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedslim.data.builtin import BUILTIN_NAMES, PLANTED, Syndrome, builtin_database, builtin_sites
+from fedslim.data.builtin import BUILTIN_NAMES, PLANTED, Syndrome, builtin_database, builtin_members
 from fedslim.data.coerce import as_database, encode
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import Encoding
@@ -40,7 +40,7 @@ __all__ = [
     "Vocabulary",
     "as_database",
     "builtin_database",
-    "builtin_sites",
+    "builtin_members",
     "cache_folder",
     "data_names",
     "dirichlet",

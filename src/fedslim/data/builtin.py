@@ -1,6 +1,6 @@
 """Data of our own making, for trying things out: patient encounters of six hospitals, with syndromes planted in them.
 
-    sites = builtin_sites("encounters")           # one database for each hospital, over one vocabulary
+    members = builtin_members("encounters")           # one database for each hospital, over one vocabulary
     whole = builtin_database("encounters")        # the same encounters in one place
 
 No patient is behind any of it. Three kinds of syndrome are planted (`PLANTED`): common ones that every hospital sees,
@@ -38,12 +38,12 @@ class Syndrome:
     items: tuple[str, ...]
     rate: float = 0.0  # share of the encounters, where the syndrome occurs at all
     age: str = "adult"  # the age group it prefers
-    site: str | None = None  # where a local one occurs
+    hospital: str | None = None  # where a local one occurs
 
 
 @dataclass(frozen=True, slots=True)
 class Hospital:
-    """A site: how many encounters it has, and how its age groups are shared out."""
+    """A member: how many encounters it has, and how its age groups are shared out."""
 
     name: str
     encounters: int
@@ -111,14 +111,14 @@ PLANTED = (
         "local",
         ("tick bite", "spreading rash", "joint pain", "Lyme disease", "doxycycline"),
         0.05,
-        site="Northgate",
+        hospital="Northgate",
     ),
     Syndrome(
         "lead poisoning",
         "local",
         ("abdominal pain", "high blood lead", "lead poisoning", "chelation"),
         0.05,
-        site="Harbour",
+        hospital="Harbour",
     ),
     Syndrome(
         "legionellosis",
@@ -139,7 +139,7 @@ PLANTED = (
 """Everything planted in `encounters`. Age group and sex are items of every encounter too, but of no syndrome."""
 
 _THIN_CASES = (4, 5)
-"""The fewest and the most cases of a thin syndrome at one site."""
+"""The fewest and the most cases of a thin syndrome at one member."""
 
 # How often each item is noted for reasons of its own. Items of thin syndromes are ordinary on purpose.
 _ORDINARY = 0.08
@@ -233,15 +233,15 @@ BUILTIN_NAMES = ("encounters",)
 """The names of the built-in data sets."""
 
 
-def builtin_sites(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> list[tuple[str, TransactionDatabase]]:
-    """The sites of a built-in data set, by name, over one vocabulary."""
+def builtin_members(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> list[tuple[str, TransactionDatabase]]:
+    """The members of a built-in data set, by name, over one vocabulary."""
     _check(name, seed)
     return [(hospital.name, _encounters(hospital, seed, number)) for number, hospital in enumerate(HOSPITALS)]
 
 
 def builtin_database(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> TransactionDatabase:
-    """A built-in data set in one place: its sites one after the other."""
-    return TransactionDatabase.joined([database for _, database in builtin_sites(name, seed=seed)], name=name)
+    """A built-in data set in one place: its members one after the other."""
+    return TransactionDatabase.joined([database for _, database in builtin_members(name, seed=seed)], name=name)
 
 
 def _check(name: str, seed: int) -> None:
@@ -274,7 +274,7 @@ def _plant_frequent(
     rng: np.random.Generator, hospital: Hospital, present: NDArray[np.bool_], age: NDArray[np.int64]
 ) -> None:
     for syndrome in PLANTED:
-        if syndrome.kind == "thin" or syndrome.site not in {None, hospital.name}:
+        if syndrome.kind == "thin" or syndrome.hospital not in {None, hospital.name}:
             continue
         share = syndrome.rate * (0.7 + 0.6 * rng.random())  # more of it here, less of it there
         cases = np.flatnonzero(rng.random(len(present)) < share)

@@ -1,9 +1,9 @@
-"""Dealing one database out to clients: the paper's four settings (sections 5.1 to 5.4), from a seed.
+"""Dealing one database out to members: the paper's four settings (sections 5.1 to 5.4), from a seed.
 
     partition = iid(db, 10, seed=0)
     partition.sizes, partition.parts[3], partition.assignment
 
-Every transaction goes to exactly one client and every client gets at least one; a part keeps the order of the
+Every transaction goes to exactly one member and every member gets at least one; a part keeps the order of the
 database. Equal seeds give equal partitions on every machine: of numpy only `Generator.random` is used, whose stream
 stays the same from release to release, and whatever is computed from it is exact or correctly rounded.
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
     Itemset = tuple[int, ...]
 
-PER_CLIENT = 3
-"""A client has up to this many dominant itemsets; fewer where the code table does not offer enough diverse ones."""
+PER_MEMBER = 3
+"""A member has up to this many dominant itemsets; fewer where the code table does not offer enough diverse ones."""
 
 MOST_ALIKE = (0.5, 0.75, 1.0)
 """Two dominant itemsets are diverse if their Jaccard similarity |X ∩ Y| / |X ∪ Y| is at most the first of these.
 
-The others are for when there are not enough such itemsets for all clients to have one; 1 is any that differ.
+The others are for when there are not enough such itemsets for all members to have one; 1 is any that differ.
 """
 
 PAPER_UNEVEN_SIZES = (91850, 61230, 47630, 34020, 27210, 20410, 17010, 13610, 13610, 13610)
-"""The client sizes of the paper's uneven setting on Accidents (section 5.3), for `sized`."""
+"""The member sizes of the paper's uneven setting on Accidents (section 5.3), for `sized`."""
 
 _ROWS = 4096  # transactions scored at a time: bounds memory, changes nothing else
 _LARGEST_SEED = 2**63 - 1
@@ -48,9 +48,9 @@ _WEIGHT_BITS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """A database dealt out to clients. `assignment[t]` is the client of transaction `t`, counted from 0.
+    """A database dealt out to members. `assignment[t]` is the member of transaction `t`, counted from 0.
 
-    `dominant` has each client's dominant itemsets (item ids), where the scheme knows any.
+    `dominant` has each member's dominant itemsets (item ids), where the scheme knows any.
     """
 
     scheme: str
@@ -67,7 +67,7 @@ class Partition:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of transactions of each client."""
+        """The number of transactions of each member."""
         return tuple(len(part) for part in self.parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,87 +84,87 @@ class Partition:
 # -- the schemes -------------------------------------------------------------------------------------------------------
 
 
-def iid(db: TransactionDatabase, clients: int, *, seed: int = 0) -> Partition:
-    """Transactions at random, client sizes that differ by at most one (sections 5.1 and 5.2)."""
-    clients, seed = checked_clients(db, clients), _checked_seed(seed)
-    each, left = divmod(len(db), clients)
-    sizes = [each + (client < left) for client in range(clients)]
-    return _divide(db, _dealt(sizes, seed), "iid", seed, {"clients": clients})
+def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
+    """Transactions at random, member sizes that differ by at most one (sections 5.1 and 5.2)."""
+    members, seed = check_member_count(db, members), _checked_seed(seed)
+    each, left = divmod(len(db), members)
+    sizes = [each + (member < left) for member in range(members)]
+    return _divide(db, _dealt(sizes, seed), "iid", seed, {"members": members})
 
 
-def dirichlet(db: TransactionDatabase, clients: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
-    """Transactions at random, client sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
-    clients, seed, alpha = checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
-    sizes = _dirichlet_sizes(len(db), clients, alpha, seed)
-    return _divide(db, _dealt(sizes, seed), "dirichlet", seed, {"clients": clients, "alpha": alpha})
+def dirichlet(db: TransactionDatabase, members: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
+    """Transactions at random, member sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
+    members, seed, alpha = check_member_count(db, members), _checked_seed(seed), _checked_alpha(alpha)
+    sizes = _dirichlet_sizes(len(db), members, alpha, seed)
+    return _divide(db, _dealt(sizes, seed), "dirichlet", seed, {"members": members, "alpha": alpha})
 
 
 def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Partition:
-    """Transactions at random, client sizes as given, or in their proportions where their sum is another."""
+    """Transactions at random, member sizes as given, or in their proportions where their sum is another."""
     if len(sizes) == 0:
-        msg = "no client sizes were given; give one whole number from 1 up for each client"
+        msg = "no member sizes were given; give one whole number from 1 up for each member"
         raise ParameterError(msg)
-    wanted = [_whole(f"the size of client {number}", size, 1) for number, size in enumerate(sizes, 1)]
-    clients, seed = checked_clients(db, len(wanted)), _checked_seed(seed)
-    return _divide(db, _dealt(_apportion(len(db), wanted), seed), "sized", seed, {"clients": clients})
+    wanted = [_whole(f"the size of member {number}", size, 1) for number, size in enumerate(sizes, 1)]
+    members, seed = check_member_count(db, len(wanted)), _checked_seed(seed)
+    return _divide(db, _dealt(_apportion(len(db), wanted), seed), "sized", seed, {"members": members})
 
 
 def support_skew(
     db: TransactionDatabase,
-    clients: int,
+    members: int,
     dominant: Iterable[tuple[Iterable[int], int]],
     *,
     min_size: int = 3,
     seed: int = 0,
 ) -> Partition:
-    """Each transaction to the client whose dominant itemsets it contains most strongly (section 5.4).
+    """Each transaction to the member whose dominant itemsets it contains most strongly (section 5.4).
 
     Args:
         db: The transactions to deal out.
-        clients: How many clients.
+        members: How many members.
         dominant: Itemsets (item ids) with their usages, as a code table of the whole database has them. Those of
             `min_size` items or more are taken by falling usage, then the larger, then the lexicographically first,
-            as long as each is diverse (see `MOST_ALIKE`) from all taken before, up to `PER_CLIENT` for each client,
-            and dealt out in turn: the first to client 0, the second to client 1, and round again. If that leaves a
-            client without, more alike ones are taken too, no more than needed; `most_alike` of the parameters says so.
+            as long as each is diverse (see `MOST_ALIKE`) from all taken before, up to `PER_CLIENT` for each member,
+            and dealt out in turn: the first to member 0, the second to member 1, and round again. If that leaves a
+            member without, more alike ones are taken too, no more than needed; `most_alike` of the parameters says so.
         min_size: The least number of items of a dominant itemset.
-        seed: Decides between clients that are equally strong in a transaction.
+        seed: Decides between members that are equally strong in a transaction.
 
-    How strongly a transaction contains a client's dominant itemsets: the number of items of those that it contains,
-    added up; between equals, the largest part |X ∩ t| / |X| of one that it does not contain whole. A client that would
-    get nothing gets the transaction that contains its itemsets most strongly (of those, the first) from a client
+    How strongly a transaction contains a member's dominant itemsets: the number of items of those that it contains,
+    added up; between equals, the largest part |X ∩ t| / |X| of one that it does not contain whole. A member that would
+    get nothing gets the transaction that contains its itemsets most strongly (of those, the first) from a member
     that can spare it.
     """
-    clients, seed = checked_clients(db, clients), _checked_seed(seed)
+    members, seed = check_member_count(db, members), _checked_seed(seed)
     min_size = _whole("min_size", min_size, 1)
-    hands, alike = _deal_itemsets(db, clients, dominant, min_size)
+    hands, alike = _deal_itemsets(db, members, dominant, min_size)
     scores = _scores(db, hands)
     _, assignment = _strongest(scores, _stream(seed, _TIES).random(len(db)))
     _leave_nobody_empty(assignment, scores)
-    settings = {"clients": clients, "min_size": min_size, "most_alike": alike}
+    settings = {"members": members, "min_size": min_size, "most_alike": alike}
     return _divide(db, assignment, "support-skew", seed, settings, hands)
 
 
 def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity of the setting
     db: TransactionDatabase,
-    clients: int,
+    members: int,
     dominant: Iterable[tuple[Iterable[int], int]],
     *,
     alpha: float = 0.5,
     min_size: int = 3,
     seed: int = 0,
 ) -> Partition:
-    """`support_skew`, with client sizes in proportions drawn from Dirichlet(alpha) (section 5.4).
+    """`support_skew`, with member sizes in proportions drawn from Dirichlet(alpha) (section 5.4).
 
-    The transactions choose one after another, the strongest first (equals by lot), the client that they are strongest
+    The transactions choose one after another, the strongest first (equals by lot), the member that they are strongest
     in among those that have room.
     """
-    clients, seed, alpha = checked_clients(db, clients), _checked_seed(seed), _checked_alpha(alpha)
+    members, seed, alpha = check_member_count(db, members), _checked_seed(seed), _checked_alpha(alpha)
     min_size = _whole("min_size", min_size, 1)
-    hands, alike = _deal_itemsets(db, clients, dominant, min_size)
-    room = np.array(_dirichlet_sizes(len(db), clients, alpha, seed), np.int64)
+    hands, alike = _deal_itemsets(db, members, dominant, min_size)
+    room = np.array(_dirichlet_sizes(len(db), members, alpha, seed), np.int64)
     assignment = _within_room(_scores(db, hands), room, _stream(seed, _TIES))
-    settings = {"clients": clients, "alpha": alpha, "min_size": min_size, "most_alike": alike}
+    settings = {"members": members, "alpha": alpha, "min_size": min_size, "most_alike": alike}
     return _divide(db, assignment, "support-quantity-skew", seed, settings, hands)
 
 
@@ -195,12 +195,12 @@ def _apportion(total: int, weights: Sequence[int]) -> list[int]:
     return sizes
 
 
-def _dirichlet_sizes(total: int, clients: int, alpha: float, seed: int) -> list[int]:
+def _dirichlet_sizes(total: int, members: int, alpha: float, seed: int) -> list[int]:
     """Sizes in the proportions of independent Gamma(alpha) variables, which is what Dirichlet(alpha) is."""
     stream = _stream(seed, _CAPACITIES)
     with localcontext(Context(40, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)):
         # Decimal's ln, exp and sqrt are correctly rounded, those of the C library need not be.
-        logs = [_log_gamma_variate(stream, Decimal(alpha)) for _ in range(clients)]
+        logs = [_log_gamma_variate(stream, Decimal(alpha)) for _ in range(members)]
         largest = max(logs)  # by logarithms, as a small alpha leaves most variables far below any float
         weights = [int((log - largest).exp() * 2**_WEIGHT_BITS) for log in logs]
     return _apportion(total, weights)
@@ -257,12 +257,12 @@ def _divide(  # noqa: PLR0913, PLR0917  # what a partition is made of
     settings: dict[str, float],
     dominant: tuple[tuple[Itemset, ...], ...] = (),
 ) -> Partition:
-    clients = int(settings["clients"])
-    by_client = np.argsort(assignment, kind="stable")
-    ends = np.cumsum(np.bincount(assignment, minlength=clients))[:-1]
+    members = int(settings["members"])
+    by_member = np.argsort(assignment, kind="stable")
+    ends = np.cumsum(np.bincount(assignment, minlength=members))[:-1]
     parts = tuple(
-        db.take(tids, name=f"{db.name}, client {number} of {clients}")
-        for number, tids in enumerate(np.split(by_client, ends), 1)
+        db.take(tids, name=f"{db.name}, member {number} of {members}")
+        for number, tids in enumerate(np.split(by_member, ends), 1)
     )
     assignment.setflags(write=False)
     return Partition(scheme, tuple(settings.items()), seed, assignment, parts, dominant)
@@ -276,50 +276,50 @@ def _stream(seed: int, purpose: int) -> np.random.Generator:
 
 
 def _deal_itemsets(
-    db: TransactionDatabase, clients: int, dominant: Iterable[tuple[Iterable[int], int]], min_size: int
+    db: TransactionDatabase, members: int, dominant: Iterable[tuple[Iterable[int], int]], min_size: int
 ) -> tuple[tuple[tuple[Itemset, ...], ...], float]:
-    """For each client its dominant itemsets, and how alike two may be; `support_skew` says which and why."""
+    """For each member its dominant itemsets, and how alike two may be; `support_skew` says which and why."""
     offered = [(_checked_itemset(db, items), _whole("a usage of a dominant itemset", u, 0)) for items, u in dominant]
     by_usage = sorted(offered, key=lambda pair: (-pair[1], -len(pair[0]), pair[0]))
     large = list(dict.fromkeys(frozenset(items) for items, usage in by_usage if len(items) >= min_size and usage))
-    if len(large) < clients:
+    if len(large) < members:
         msg = (
-            f"{clients} clients need a dominant itemset each, but of the {len(offered)} handed in only {len(large)} "
+            f"{members} members need a dominant itemset each, but of the {len(offered)} handed in only {len(large)} "
             f"differ, are used and have {min_size} items or more; "
-            "ask for fewer clients, lower min_size, or hand in the itemsets of a larger code table"
+            "ask for fewer members, lower min_size, or hand in the itemsets of a larger code table"
         )
         raise ParameterError(msg)
     chosen: dict[frozenset[int], None] = {}
-    enough = clients * PER_CLIENT
+    enough = members * PER_MEMBER
     for alike in MOST_ALIKE:
         for items in large:
             if len(chosen) == enough:
                 break
             if items not in chosen and all(len(items & other) <= alike * len(items | other) for other in chosen):
                 chosen[items] = None
-        if len(chosen) >= clients:
+        if len(chosen) >= members:
             break
-        enough = clients
+        enough = members
     dealt = [tuple(sorted(items)) for items in chosen]
-    return tuple(tuple(dealt[client::clients]) for client in range(clients)), alike
+    return tuple(tuple(dealt[member::members]) for member in range(members)), alike
 
 
 def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> NDArray[np.float32]:
-    """How strongly each transaction contains each client's itemsets: items contained, and a fraction between equals.
+    """How strongly each transaction contains each member's itemsets: items contained, and a fraction between equals.
 
     Overlaps are products of 0-1 matrices over the items that matter. In float32 they are exact whatever the order of
     summation, and the fraction is one division and one addition: the same number on every machine.
     """
-    rounds, clients = max(map(len, hands)), len(hands)
+    rounds, members = max(map(len, hands)), len(hands)
     items = np.array(sorted({item for hand in hands for itemset in hand for item in itemset}), np.int64)
     column_of = np.full(db.n_items, -1, np.int64)
     column_of[items] = np.arange(len(items))
-    membership = np.zeros((len(items), rounds * clients), np.float32)  # a client short of an itemset has an empty one
-    for client, hand in enumerate(hands):
+    membership = np.zeros((len(items), rounds * members), np.float32)  # a member short of an itemset has an empty one
+    for member, hand in enumerate(hands):
         for number, itemset in enumerate(hand):
-            membership[column_of[list(itemset)], number * clients + client] = 1
+            membership[column_of[list(itemset)], number * members + member] = 1
     sizes = membership.sum(axis=0)
-    scores = np.empty((len(db), clients), np.float32)
+    scores = np.empty((len(db), members), np.float32)
     for start in range(0, len(db), _ROWS):
         offsets = db.offsets[start : start + _ROWS + 1]
         rows = len(offsets) - 1
@@ -329,8 +329,8 @@ def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> 
         present[row[column >= 0], column[column >= 0]] = 1
         overlap = present @ membership
         whole = overlap == sizes
-        contained = np.where(whole, sizes, 0).reshape(rows, rounds, clients).sum(axis=1)
-        part = np.where(whole, 0, overlap / np.maximum(sizes, 1)).reshape(rows, rounds, clients).max(axis=1)
+        contained = np.where(whole, sizes, 0).reshape(rows, rounds, members).sum(axis=1)
+        part = np.where(whole, 0, overlap / np.maximum(sizes, 1)).reshape(rows, rounds, members).max(axis=1)
         scores[start : start + rows] = contained + part
     return scores
 
@@ -345,22 +345,22 @@ def _strongest(scores: NDArray[np.float32], draw: NDArray[np.float64]) -> tuple[
 
 
 def _leave_nobody_empty(assignment: NDArray[np.int32], scores: NDArray[np.float32]) -> None:
-    """Move one transaction to each client without any, in place; there are at least as many as clients."""
+    """Move one transaction to each member without any, in place; there are at least as many as members."""
     sizes = np.bincount(assignment, minlength=scores.shape[1])
-    for client in np.flatnonzero(sizes == 0):
-        chosen = np.argmax(np.where(sizes[assignment] > 1, scores[:, client], -1))
+    for member in np.flatnonzero(sizes == 0):
+        chosen = np.argmax(np.where(sizes[assignment] > 1, scores[:, member], -1))
         sizes[assignment[chosen]] -= 1
-        sizes[client] = 1
-        assignment[chosen] = client
+        sizes[member] = 1
+        assignment[chosen] = member
 
 
 def _within_room(
     scores: NDArray[np.float32], room: NDArray[np.int64], stream: np.random.Generator
 ) -> NDArray[np.int32]:
-    """One transaction after another, the strongest first, to its strongest client with room; `room` fits all of them.
+    """One transaction after another, the strongest first, to its strongest member with room; `room` fits all of them.
 
-    All go at once up to the one that takes some client's last place; then those that had chosen this client choose
-    again and are put in order. So there are at most as many turns as clients.
+    All go at once up to the one that takes some member's last place; then those that had chosen this member choose
+    again and are put in order. So there are at most as many turns as members.
     """
     draw, lot = stream.random(len(scores)), stream.random(len(scores))
     assignment = np.full(len(scores), -1, np.int32)
@@ -394,16 +394,16 @@ def _whole(what: str, value: Any, low: int) -> int:
     return int(value)
 
 
-def checked_clients(db: TransactionDatabase, clients: Any) -> int:
-    """The number of clients, if there are transactions for so many."""
-    wanted = _whole("the number of clients", clients, 1)
+def check_member_count(db: TransactionDatabase, members: Any) -> int:
+    """The number of members, if there are transactions for so many."""
+    wanted = _whole("the number of members", members, 1)
     if len(db) == 0:
         msg = "the database has no transactions to deal out; give one that has some"
         raise ParameterError(msg)
     if wanted > len(db):
         msg = (
-            f"{wanted} clients cannot have a transaction each, as the database has {len(db)}; "
-            f"ask for at most {len(db)} clients"
+            f"{wanted} members cannot have a transaction each, as the database has {len(db)}; "
+            f"ask for at most {len(db)} members"
         )
         raise ParameterError(msg)
     return wanted

@@ -165,7 +165,7 @@ def _remote(record: PublicSet) -> Generator[bytes, None, None]:
 
 
 def _opener() -> Any:
-    """A client that speaks http and https and nothing else, so that no redirect leads to a file or an FTP server."""
+    """A member that speaks http and https and nothing else, so that no redirect leads to a file or an FTP server."""
     import urllib.request as web  # noqa: PLC0415  # see _remote
 
     opener = web.OpenerDirector()

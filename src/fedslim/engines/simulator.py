@@ -32,7 +32,7 @@ from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
 from fedslim.federated.records import load_run
-from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_smallest, named_sites
+from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_smallest, named_databases
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.federated.records import RunRecord
-    from fedslim.federated.simulation import OnProgress, Sites
+    from fedslim.federated.simulation import Databases, OnProgress
     from fedslim.settings.federation_file import FederationFile
 
 SIMULATOR = "nvflare.private.fed.app.simulator.simulator"
@@ -71,7 +71,7 @@ class EndedEarly(RunError):  # noqa: N818  # there is a result
 
 
 def simulate(  # noqa: PLR0913  # as `federated.simulate`
-    sites: Sites,
+    databases: Databases,
     *,
     variant: str = "x",
     max_time: float | None = None,
@@ -87,7 +87,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     """Run a federation in NVFlare's simulator: see `federated.simulate`.
 
     Args:
-        sites: As there.
+        databases: As there.
         variant: As there.
         max_time: As there.
         max_rounds: As there.
@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         RunError: There is nothing yet that it could have; the message may have the simulator's last words.
     """
     require_nvflare()
-    named = named_sites(sites)
+    named = named_databases(databases)
     check_run(variant, True, max_time, max_rounds, seed)  # masks are never left out here
     if len(named) == 1:
         msg = "a federation over NVFlare has two sites or more"
@@ -141,9 +141,9 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         max_time,
         max_rounds,
         min_members_with,
-        {site.name: site.usages for site in record.sites if site.usages is not None} or None,
+        {one.name: one.usages for one in record.members if one.usages is not None} or None,
         tuple(map(msgspec.structs.asdict, record.history)),
-        sites if isinstance(sites, Partition) else None,
+        databases if isinstance(databases, Partition) else None,
     )
     if told["reason"] is not None:
         raise EndedEarly(told["reason"], simulation)
@@ -151,7 +151,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
 
 
 def prepare_folder(
-    folder: Path, sites: Mapping[str, TransactionDatabase], variant: str, chosen: Mapping[str, Any]
+    folder: Path, databases: Mapping[str, TransactionDatabase], variant: str, chosen: Mapping[str, Any]
 ) -> FederationFile:
     """Write what everybody has: the federation's file, the job, and each site's own file, secret and data.
 
@@ -162,7 +162,7 @@ def prepare_folder(
     own.mkdir(parents=True)
     secret = ItemSecret.from_random(os.urandom(32))
     secret.write(own / "members.secret")
-    items = len(next(iter(sites.values())).vocabulary)
+    items = len(next(iter(databases.values())).vocabulary)
     numbers = tuple(map(str, range(items)))
     agreed = Vocabulary.of(numbers, secret)
     agreed.write(own / "agreed.json")
@@ -173,13 +173,13 @@ def prepare_folder(
         "limits.max_rounds": LARGEST,
         **chosen,
     }
-    file = write_template(folder / FEDERATION, "simulation", list(sites), variant, chosen=given)
+    file = write_template(folder / FEDERATION, "simulation", list(databases), variant, chosen=given)
     write_job(file, folder / "job", sync=SYNC)
     local = folder / "workspace" / "local"  # NVFlare copies it to every site
     local.mkdir(parents=True)
     allowed = json.dumps({"format_version": 2, ALLOWED: [*AT_SERVER, *AT_SITE]})
     (local / DEFAULT_RESOURCES).write_text(allowed, "utf-8")
-    for name, database in sites.items():
+    for name, database in databases.items():
         write_fimi(replace(database, vocabulary=numbers), own / f"{name}.dat")
         policy = write_policy(
             own / name / POLICY,

@@ -6,7 +6,7 @@
     Runner(store).run(cells, jobs=2)
     table = tabulate(experiment, cells, store)
 
-A cell is one run: data, variant, clients, how the data are dealt out, seed. Equal cells of two experiments are one
+A cell is one run: data, variant, members, how the data are dealt out, seed. Equal cells of two experiments are one
 record. Formulas are in `metrics`; here they are only asked for.
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     PaperFigures = Callable[["Cell"], Mapping[str, float] | None]
 
 VARIANTS = ("sa", "so", "x")
-CLIENTS = 10
+MEMBER_SIDE = 10
 ACCIDENTS = "accidents"
 STAND_INS = ("accidents_head", "accidents-like:10000")
 """Instead of Accidents where the full file is not at hand: its head, and made data like them, 10,000 transactions."""
@@ -28,11 +28,11 @@ class Setting:
     """How the data are dealt out; see `fedslim.federated.divide`."""
 
     scheme: str = "iid"
-    clients: int = CLIENTS
+    members: int = MEMBER_SIDE
     min_dominant: int = 0  # 0 where the scheme has no dominant itemsets
 
     def __str__(self) -> str:
-        return f"{self.scheme}{f'-{self.min_dominant}' if self.min_dominant else ''}-{self.clients}"
+        return f"{self.scheme}{f'-{self.min_dominant}' if self.min_dominant else ''}-{self.members}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,20 +57,20 @@ class Cell:
     def as_dict(self) -> dict[str, str | int]:
         """For records and for the process that runs it."""
         s = self.setting
-        named: dict[str, str | int] = {"scheme": s.scheme, "clients": s.clients, "min_dominant": s.min_dominant}
+        named: dict[str, str | int] = {"scheme": s.scheme, "members": s.members, "min_dominant": s.min_dominant}
         return {"data": self.data, **named, "seed": self.seed, "variant": self.variant}
 
     @classmethod
     def of(cls, told: Mapping[str, str | int]) -> Cell:
         """What `as_dict` said."""
-        setting = Setting(str(told["scheme"]), int(told["clients"]), int(told["min_dominant"]))
+        setting = Setting(str(told["scheme"]), int(told["members"]), int(told["min_dominant"]))
         return cls(str(told["data"]), setting, int(told["seed"]), str(told["variant"]))
 
     @property
     def command(self) -> str:
         """What to type to run this cell alone."""
         s = self.setting
-        words = ["fedslim", "simulate", self.data, "--variant", self.variant, "--clients", str(s.clients)]
+        words = ["fedslim", "simulate", self.data, "--variant", self.variant, "--members", str(s.members)]
         if s.scheme != "iid":
             words += ["--partition", s.scheme]
         if s.min_dominant:
@@ -159,22 +159,22 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     for experiment in (
         Experiment(
             "iid",
-            "Ten equally large clients, IID",
+            "Ten equally large members, IID",
             "How close do federations come to all data in one place? (Table 2 of the paper)",
             SETS,
             paper=lambda cell: paper.IID.get((standing_for(cell.data), cell.variant)),
         ),
         Experiment(
             "scalability",
-            "From 2 to 128 clients, IID",
+            "From 2 to 128 members, IID",
             "What does it do to the result that the data are in many hands? (Table 3)",
             (ACCIDENTS,),
-            tuple(Setting(clients=2**k) for k in range(1, 8)),
-            paper=_of_accidents(lambda cell: paper.SCALABILITY.get((cell.setting.clients, cell.variant))),
+            tuple(Setting(members=2**k) for k in range(1, 8)),
+            paper=_of_accidents(lambda cell: paper.SCALABILITY.get((cell.setting.members, cell.variant))),
         ),
         Experiment(
             "uneven",
-            "Ten clients of uneven sizes, IID",
+            "Ten members of uneven sizes, IID",
             "Does it matter that some have much and some little? (Table 5; Dirichlet 0.5, and the paper's own sizes)",
             (ACCIDENTS,),
             (Setting("dirichlet"), Setting("paper-sizes")),
@@ -182,7 +182,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ),
         Experiment(
             "noniid",
-            "Ten clients whose data differ",
+            "Ten members whose data differ",
             "And that each has itemsets of its own, and more or less data? (Table 7)",
             (ACCIDENTS,),
             tuple(
@@ -196,7 +196,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ),
         Experiment(
             "gap",
-            "What no client finds alone",
+            "What no member finds alone",
             "How much of it is recovered, and does the paper's equation for ΔL_i foretell it? (Table 8)",
             SETS,
             columns=RECOVERED,

@@ -54,7 +54,7 @@ IID: Mapping[tuple[str, str], Figures] = {
     ("accidents", "sa"): _row(39.87, 364, 368, 367, 20.52 * GIGA, 0.469, 0.759, 0.661),
     ("accidents", "so"): _row(33.99, 1429, 1489, 1448, 111.34 * GIGA, 0.545, 0.772, 0.807),
 }
-"""Ten equally large clients, IID, by data and variant (Table 2)."""
+"""Ten equally large members, IID, by data and variant (Table 2)."""
 
 SCALABILITY: Mapping[tuple[int, str], Figures] = {
     (2, "sa"): _row(35.77, 849, 877, 861, 21.92 * GIGA, 0.702, 0.792, 0.818),
@@ -72,13 +72,13 @@ SCALABILITY: Mapping[tuple[int, str], Figures] = {
     (128, "sa"): _row(71.54, 16, 16, 16, 4.93 * GIGA, 0.031, 0.020, 0.432),
     (128, "so"): _row(38.75, 445, 451, 449, 62.36 * GIGA, 0.535, 0.759, 0.698),
 }
-"""Accidents, IID, by the number of clients and variant (Table 3)."""
+"""Accidents, IID, by the number of members and variant (Table 3)."""
 
 UNEVEN: Mapping[str, Figures] = {
     "sa": _row(41.00, 310, 313, 314, 15.65 * GIGA, 0.437, 0.779, 0.579),
     "so": _row(34.39, 1302, 1361, 1320, 85.04 * GIGA, 0.596, 0.792, 0.794),
 }
-"""Accidents, ten clients of uneven sizes, by variant (Table 5)."""
+"""Accidents, ten members of uneven sizes, by variant (Table 5)."""
 
 NONIID: Mapping[tuple[str, int, str], Figures] = {
     ("support-skew", 3, "sa"): _row(40.65, 333, 341, 336, 17.55 * GIGA, 0.394, 0.673, 0.639),
@@ -90,7 +90,7 @@ NONIID: Mapping[tuple[str, int, str], Figures] = {
     ("support-quantity-skew", 4, "sa"): _row(41.85, 278, 281, 280, 12.96 * GIGA, 0.333, 0.653, 0.582),
     ("support-quantity-skew", 4, "so"): _row(34.13, 1498, 1576, 1516, 99.38 * GIGA, 0.459, 0.636, 0.796),
 }
-"""Accidents, ten clients, by skew, least size of dominant itemsets and variant (Table 7)."""
+"""Accidents, ten members, by skew, least size of dominant itemsets and variant (Table 7)."""
 
 
 def _gap(gap: int, recovered: int, grr: float, wr50: float, wr100: float) -> Figures:
@@ -105,4 +105,4 @@ GAP: Mapping[tuple[str, str], Figures] = {
     ("accidents", "sa"): _gap(39, 6, 0.154, 0.759, 0.737),
     ("accidents", "so"): _gap(39, 14, 0.359, 0.773, 0.752),
 }
-"""Ten equally large clients, IID: what no client finds alone, by data and variant (Table 8)."""
+"""Ten equally large members, IID: what no member finds alone, by data and variant (Table 8)."""

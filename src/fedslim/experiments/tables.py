@@ -199,7 +199,7 @@ def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
 def _setting(setting: Setting) -> str:
     if setting.min_dominant:
         return f"{setting.scheme} {setting.min_dominant}"
-    return f"{setting.clients} clients" if setting.scheme == "iid" else setting.scheme
+    return f"{setting.members} members" if setting.scheme == "iid" else setting.scheme
 
 
 def _shown(column: FigureColumn, value: float | None) -> str:

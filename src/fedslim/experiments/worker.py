@@ -1,6 +1,6 @@
 """The process that runs the cells of one group: `python -m fedslim.experiments.worker`, told what on its first line.
 
-What all of them need (the data dealt out, the table of all data, what each site finds alone) is made once.
+What all of them need (the data dealt out, the table of all data, what each member finds alone) is made once.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Group:
         self._digest = self._database.digest()
         self._centralised = self._table_of_all(cell.data)
         self._partition = self._dealt(cell)
-        doing("mining each site alone")
+        doing("mining each member alone")
         alone = mine_alone(self._partition.parts, self._centralised)
         assert alone is not None  # noqa: S101  # nobody stopped it
         self._alone: MinedAlone = alone
@@ -97,7 +97,7 @@ class _Group:
     def _dealt(self, cell: Cell) -> Partition:
         s = cell.setting
         how: dict[str, Any] = {"min_dominant": s.min_dominant} if s.min_dominant else {}
-        return divide(self._database, s.scheme, clients=s.clients, seed=cell.seed, table=self._centralised, **how)
+        return divide(self._database, s.scheme, members=s.members, seed=cell.seed, table=self._centralised, **how)
 
     def run(self, cell: Cell) -> str:
         """Run one cell; returns what to say of it."""

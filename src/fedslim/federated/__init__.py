@@ -1,6 +1,6 @@
 """The federated room: whole federations, run and measured. Here data, protocol, transport and metrics come together.
 
-simulation = simulate(divide(db, "dirichlet", clients=10), variant="x")
+simulation = simulate(divide(db, "dirichlet", members=10), variant="x")
 compare(simulation).as_dict()
 FedSlim(variant="x").fit([rows_a, rows_b]).codetable_
 """

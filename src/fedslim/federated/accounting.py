@@ -41,12 +41,12 @@ SERVING = "fedslim server FEDERATION.toml"
 
 
 def figures(  # noqa: PLR0913  # what a run comes to, by keyword
-    table: CodeTable, said: Communication, *, tally: Tally, ending: Ending, clients: int, seconds: float
+    table: CodeTable, said: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
 ) -> dict[str, Any]:
     """What a run found and what it cost, under plain names."""
     c = table.compression
     return {
-        "clients": clients,
+        "members": members,
         "transactions": table.transactions,
         "items": len(table.vocabulary),
         "bits_total": c.after.total,
@@ -150,7 +150,7 @@ class Served:
             self.communication,
             tally=self.outcome.tally,
             ending=self.outcome.ending,
-            clients=len(file.federation.members),
+            members=len(file.federation.members),
             seconds=self.seconds,
         )
         return {

@@ -1,4 +1,4 @@
-"""What a federation's table is worth: beside all data in one place, and beside what each site finds alone.
+"""What a federation's table is worth: beside all data in one place, and beside what each member finds alone.
 
     compared = compare(simulation)
     compared.fidelity.f1, compared.recovery.grr
@@ -30,7 +30,7 @@ FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_reco
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Agreement with the reference, the gap between it and what the sites find alone, and how much of that was closed.
+    """Agreement with the reference, the gap between it and what the members find alone, and how much was closed.
 
     `recovered` has the itemsets of the gap that the federation found, by falling usage in the reference.
     """
@@ -61,7 +61,7 @@ NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
 
 @dataclass(frozen=True, slots=True)
 class MinedAlone:
-    """What each site finds by itself, and what is then missing of a reference: the same for every variant."""
+    """What each member finds by itself, and what is then missing of a reference: the same for every variant."""
 
     reference: LabelledTable
     local_tables: tuple[CodeTable, ...]
@@ -71,10 +71,10 @@ class MinedAlone:
 def mine_alone(
     databases: Sequence[TransactionDatabase], reference: LabelledTable | None = None, *, stop: Stop | None = None
 ) -> MinedAlone | None:
-    """Mine each site by itself.
+    """Mine each member by itself.
 
     Args:
-        databases: Those of the sites.
+        databases: Those of the members.
         reference: The table to compare with: the one that mining all data in one place gives, if left out.
         stop: Ends the mining when it is asked to.
 
@@ -101,18 +101,18 @@ def compare(
     alone: MinedAlone | None = None,
     stop: Stop | None = None,
 ) -> Comparison | None:
-    """Compare what a federation found with a reference and with what each site finds alone.
+    """Compare what a federation found with a reference and with what each member finds alone.
 
     Args:
         simulation: What to compare.
         reference: The table to compare with: the one that mining all data in one place gives, if left out.
-        alone: What the sites find by themselves and the reference, if that is known already.
+        alone: What the members find by themselves and the reference, if that is known already.
         stop: Ends the comparing when it is asked to.
 
     Returns:
         The comparison; None if it was stopped.
     """
-    alone = alone or mine_alone(tuple(simulation.sites.values()), reference, stop=stop)
+    alone = alone or mine_alone(tuple(simulation.databases.values()), reference, stop=stop)
     if alone is None:
         return None
     found = {frozenset(row.labels) for row in simulation.table.itemsets}

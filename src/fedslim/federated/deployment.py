@@ -1,7 +1,7 @@
 """A federation on a network, from its file to its results: the server's run, and a member's.
 
     outcome = await DeployedServer(file, identity, out).run()
-    received = await DeployedMember(file, identity, name, site).run()
+    received = await DeployedMember(file, identity, name, member).run()
 
 What was reached survives a kill: both keep a journal in their folder, and go on where it ends.
 """
@@ -292,16 +292,16 @@ class DeployedMember:
         file.check_items(secret, vocabulary)
         if guard is not None:
             guard.admit(database)
-        self._site = MemberInput(
+        self._input = MemberInput(
             database, file.federation.members, file.settings(), secret, vocabulary, trust=MemberTrust(file, identity)
         )
-        self.session = MemberSession(identity.name, self._site)
+        self.session = MemberSession(identity.name, self._input)
 
     async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
         """Take part until the run is over.
 
         Raises:
-            RunError: The server stayed away, or asked for what this site does not give.
+            RunError: The server stayed away, or asked for what this member does not give.
             LedgerError: The first answer must not leave.
         """
         journal = self._journal()
@@ -309,7 +309,7 @@ class DeployedMember:
         host, port = host or file.server.host, port or file.server.port
         context = client_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART])
-        client = NetworkMember(
+        member = NetworkMember(
             self.session,
             context,
             entropy=os.urandom,
@@ -322,7 +322,7 @@ class DeployedMember:
         try:
             if self._guard is not None and self.session.received is None:
                 await self._guard.waited()
-            received = await client.run(host, port)
+            received = await member.run(host, port)
         finally:
             journal.close()
             if not self.session.has_answered:
@@ -332,12 +332,12 @@ class DeployedMember:
         if self._guard is not None:
             if received.table is not None and self.session.has_answered:
                 self._guard.finished()
-            elif client.refused or not ended_by_server or not self.session.has_answered:
+            elif member.refused or not ended_by_server or not self.session.has_answered:
                 self._guard.refused()  # otherwise it can be resumed, and no other run can take its place
         if not ended_by_server:
             return received
-        msg = f"{received.ending}. If the server resumes the run, so does this client by the same command"
-        if client.refused:
+        msg = f"{received.ending}. If the server resumes the run, so does this member by the same command"
+        if member.refused:
             # The server is in another run, or does not want us: next time we come as if for the first time.
             if path.exists():
                 path.replace(path.with_name(path.name + ".old"))

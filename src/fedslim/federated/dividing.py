@@ -1,8 +1,8 @@
-"""One database dealt out to the sites of an experiment, by the name of the scheme.
+"""One database dealt out to the members of an experiment, by the name of the scheme.
 
-    divide(db, "support-skew", clients=10, min_dominant=3, seed=0)
+    divide(db, "support-skew", members=10, min_dominant=3, seed=0)
 
-Schemes that give every site itemsets of its own need to know which there are. They take them from the table that all
+Schemes that give every member itemsets of its own need to know which there are. They take them from the table that all
 data in one place give, which is why this is not in the data room.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fedslim.data.partition import (
     PAPER_UNEVEN_SIZES,
-    checked_clients,
+    check_member_count,
     dirichlet,
     iid,
     sized,
@@ -36,20 +36,20 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
     database: TransactionDatabase,
     scheme: str = "iid",
     *,
-    clients: int = 10,
+    members: int = 10,
     alpha: float = 0.5,
     min_dominant: int = 3,
     seed: int = 0,
     table: CodeTable | None = None,
 ) -> Partition:
-    """Deal the transactions out to clients.
+    """Deal the transactions out to members.
 
     Args:
         database: All transactions.
         scheme: One of `SCHEMES`; see `fedslim.data.partition` for what each does.
-        clients: How many.
+        members: How many.
         alpha: For `dirichlet` and `support-quantity-skew`: how uneven the sizes are, small for very uneven.
-        min_dominant: For the skewed ones: the least number of items of a site's dominant itemsets.
+        min_dominant: For the skewed ones: the least number of items of a member's dominant itemsets.
         seed: Equal seeds, equal partitions.
         table: For the skewed ones: the code table of all transactions. It is mined if left out.
 
@@ -60,24 +60,24 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
         msg = f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}"
         raise ParameterError(msg)
     if scheme == "iid":
-        return iid(database, clients, seed=seed)
+        return iid(database, members, seed=seed)
     if scheme == "dirichlet":
-        return dirichlet(database, clients, alpha=alpha, seed=seed)
+        return dirichlet(database, members, alpha=alpha, seed=seed)
     if scheme == "paper-sizes":
-        return _paper_sizes(database, clients, seed)
-    checked_clients(database, clients)  # before mining, which may take long
+        return _paper_sizes(database, members, seed)
+    check_member_count(database, members)  # before mining, which may take long
     if table is None:
         from fedslim.mdl.mining import mine  # noqa: PLC0415  # needed for these schemes only
 
         table = mine(database).table
     dominant = [(element.items, element.usage) for element in table.itemsets]
     if scheme == "support-skew":
-        return support_skew(database, clients, dominant, min_size=min_dominant, seed=seed)
-    return support_quantity_skew(database, clients, dominant, alpha=alpha, min_size=min_dominant, seed=seed)
+        return support_skew(database, members, dominant, min_size=min_dominant, seed=seed)
+    return support_quantity_skew(database, members, dominant, alpha=alpha, min_size=min_dominant, seed=seed)
 
 
-def _paper_sizes(database: TransactionDatabase, clients: int, seed: int) -> Partition:
-    if checked_clients(database, clients) > len(PAPER_UNEVEN_SIZES):
-        msg = f"the paper has the sizes of {len(PAPER_UNEVEN_SIZES)} clients, not of {clients}; ask for fewer"
+def _paper_sizes(database: TransactionDatabase, members: int, seed: int) -> Partition:
+    if check_member_count(database, members) > len(PAPER_UNEVEN_SIZES):
+        msg = f"the paper has the sizes of {len(PAPER_UNEVEN_SIZES)} members, not of {members}; ask for fewer"
         raise ParameterError(msg)
-    return replace(sized(database, PAPER_UNEVEN_SIZES[:clients], seed=seed), scheme="paper-sizes")
+    return replace(sized(database, PAPER_UNEVEN_SIZES[:members], seed=seed), scheme="paper-sizes")

@@ -53,7 +53,7 @@ class FedSlim(CodeTableEstimator):
         converged_: whether the search came to its end by itself.
         candidates_: how many candidates were tried.
         n_iter_: how many itemsets were accepted.
-        n_clients_: how many members there were.
+        n_members_: how many members there were.
     """
 
     simulation_: Simulation
@@ -99,13 +99,13 @@ class FedSlim(CodeTableEstimator):
         self.converged_ = simulation.converged
         self.candidates_ = simulation.tally.candidates
         self.n_iter_ = simulation.tally.accepted
-        self.n_clients_ = len(simulation.sites)
+        self.n_members_ = len(simulation.databases)
         return self
 
     def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> csr_array:  # noqa: ARG002, N803
         """Fit, and cover the rows of all members, one member after the other."""
         self.fit(X)
-        return vstack([self.transform(database) for database in self.simulation_.sites.values()], format="csr")
+        return vstack([self.transform(database) for database in self.simulation_.databases.values()], format="csr")
 
     @property
     def communication_(self) -> Communication:

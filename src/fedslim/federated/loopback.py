@@ -60,7 +60,7 @@ class Loopback:
     """The files of a federation, and the processes that were started on them."""
 
     folder: Path
-    sites: Mapping[str, TransactionDatabase]
+    databases: Mapping[str, TransactionDatabase]
     port: int
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     stdout: Path | None = None
@@ -70,7 +70,7 @@ class Loopback:
     def make(
         cls,
         folder: Path,
-        sites: Mapping[str, TransactionDatabase],
+        databases: Mapping[str, TransactionDatabase],
         *,
         variant: str = "x",
         limits: Mapping[str, int] = NOTHING_LEFT_OUT,
@@ -78,20 +78,20 @@ class Loopback:
     ) -> Loopback:
         """Write everything that a federation needs: certificates, its file, a secret and vocabulary, each one's data.
 
-        All sites have the same vocabulary. `limits` are those of the file that a policy has as well.
+        All members have the same vocabulary. `limits` are those of the file that a policy has as well.
         """
-        members = list(sites)
+        members = list(databases)
         make_demo_ca(folder / "trust", members, now=datetime.now(UTC))
         secret = ItemSecret.from_random(os.urandom(32))
         secret.write(folder / "secret.txt")
-        agreed = Vocabulary.of(next(iter(sites.values())).vocabulary, secret)
+        agreed = Vocabulary.of(next(iter(databases.values())).vocabulary, secret)
         agreed.write(folder / "vocabulary.json")
-        for name, database in sites.items():
+        for name, database in databases.items():
             with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
                 rows = csv.writer(stream)
                 rows.writerow((TRANSACTION, ITEM))
                 rows.writerows((at, label) for at in range(len(database)) for label in database.transaction(at))
-        made = cls(folder, sites, free_port())
+        made = cls(folder, databases, free_port())
         chosen: dict[str, Any] = {
             "items.vocabulary_digest": agreed.digest.hex(),
             "items.secret_fingerprint": secret.fingerprint,
@@ -126,7 +126,7 @@ class Loopback:
         own = ("--name", name, "--data", str(self.folder / f"{name}.csv"))
         columns = ("--transaction-column", TRANSACTION, "--item-column", ITEM)
         shared = ("--secret", str(self.folder / "secret.txt"), "--vocabulary", str(self.folder / "vocabulary.json"))
-        return self._start(name, "client", *own, *columns, *shared, *more)
+        return self._start(name, "member", *own, *columns, *shared, *more)
 
     def _start(self, who: str, command: str, *more: str) -> subprocess.Popen[bytes]:
         given = [sys.executable, "-m", "fedslim", command, str(self.file), "--out", str(self.out(who)), *more]
@@ -149,7 +149,7 @@ class Loopback:
             RunError: Somebody failed; the message has its last words.
         """
         began = time.monotonic()
-        started = {"server": self.start_server(), **{name: self.start_member(name) for name in self.sites}}
+        started = {"server": self.start_server(), **{name: self.start_member(name) for name in self.databases}}
         try:
             waiting = dict(started)
             while waiting:
@@ -170,14 +170,14 @@ class Loopback:
 
     def result(self, seconds: float = 0.0) -> LoopbackResult:
         """What is in the folders; items that somebody knows by number or id only get their labels back."""
-        labels = next(iter(self.sites.values())).vocabulary
+        labels = next(iter(self.databases.values())).vocabulary
         names = {f"item {number}": label for number, label in enumerate(labels)}
         secret = ItemSecret.read(self.folder / "secret.txt")
         names |= {f"#{one.hex()}": label for one, label in zip(secret.ids_of(labels), labels, strict=True)}
         table = CodeTable.load(self.out("server") / "codetable.json").renamed(names)
         record = load_run(self.out("server"))
         # In so a member has a table of its own, and is not told that of all.
-        saved = {} if record.variant == "so" else {name: self.out(name) / "codetable.json" for name in self.sites}
+        saved = {} if record.variant == "so" else {name: self.out(name) / "codetable.json" for name in self.databases}
         told = {name: CodeTable.load(path).renamed(names) for name, path in saved.items() if path.exists()}
         return LoopbackResult(table, told, record, seconds)
 

@@ -13,26 +13,31 @@ if TYPE_CHECKING:
 
 
 def run_html(
-    variant: str, table: CodeTable, figures: Mapping[str, Any], sites: Sequence[tuple[str, int | None]], note: str = ""
+    variant: str,
+    table: CodeTable,
+    figures: Mapping[str, Any],
+    members: Sequence[tuple[str, int | None]],
+    note: str = "",
 ) -> str:
     """What a run found and cost; figures that it does not have are left out."""
     told = {
         "variant": variant,
-        "sites": f"{len(sites):,}: " + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in sites[:FEW]),
+        "members": f"{len(members):,}: "
+        + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in members[:FEW]),
         "rounds": _told(figures, "rounds", "{:,}".format),
         "sent": _told(figures, "bytes_total", size),
         "time": _told(figures, "seconds", duration),
         "F1": _told(figures, "f1", "{:.3f}".format),
-        "found by no site alone": _gap(figures),
+        "found by no member alone": _gap(figures),
     }
-    if len(sites) > FEW:
-        told["sites"] = f"{told['sites']}, …"
+    if len(members) > FEW:
+        told["members"] = f"{told['members']}, …"
     rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in told.items() if text)
     return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{as_html(note)}</p>' if note else ''}"
 
 
 FEW = 10
-"""Sites that are named."""
+"""Members that are named."""
 
 
 def _told(figures: Mapping[str, Any], name: str, how: Any) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"
-VERSION = 1
+VERSION = 2
 RUN = "run.json"
 """The name of the file in a run's folder."""
 
@@ -76,14 +76,14 @@ class KindTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AloneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a site finds by itself."""
+    """What a member finds by itself."""
 
     itemsets: Count
     L_percent: float
 
 
-class SiteRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One site. `usages` are those of the table's itemsets at this site, where the variant shows them to the server."""
+class MemberRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One member. `usages` are those of the table's itemsets there, where the variant shows them to the server."""
 
     name: str
     transactions: Count | None = None
@@ -111,7 +111,7 @@ class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GapRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An itemset of the reference that no site finds alone, its support at each site, and whether it was found."""
+    """An itemset of the reference that no member finds alone, its support at each member, and whether it was found."""
 
     items: Labels
     usage: Count
@@ -135,7 +135,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     figures: dict[str, Figure]
     history: list[HistoryStep]
     traffic: list[KindTraffic]
-    sites: list[SiteRecord]
+    members: list[MemberRecord]
     table: msgspec.Raw
     agreements: list[Agreement] = []
     gap: list[GapRow] | None = None
@@ -148,8 +148,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def _repr_html_(self) -> str:
         from fedslim.federated.notebook import run_html  # noqa: PLC0415  # for notebooks only
 
-        sites = [(site.name, site.transactions) for site in self.sites]
-        return run_html(self.variant, self.code_table, self.figures, sites, self.command)
+        members = [(member.name, member.transactions) for member in self.members]
+        return run_html(self.variant, self.code_table, self.figures, members, self.command)
 
 
 # -- making one ------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         figures={**told, **(figures or {})},
         history=msgspec.convert(list(simulation.history), list[HistoryStep]),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
-        sites=_sites(simulation, compared),
+        members=_members(simulation, compared),
         agreements=agreements,
         gap=None if compared is None else _gap(compared),
         **_stamped(simulation.table),
@@ -223,7 +223,7 @@ def served_record(
     told = {**served.as_dict(file), **(more or {})}
     traffic = told.pop("by_kind")
     untold = told.pop("not_told")
-    seen = served.outcome.site_usages or {}
+    seen = served.outcome.member_usages or {}
     federation = file.federation
     return RunRecord(
         kind="server",
@@ -243,7 +243,7 @@ def served_record(
         figures=told,
         history=msgspec.convert(list(served.history), list[HistoryStep]),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
-        sites=[SiteRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
+        members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
         **_stamped(served.table),
     )
 
@@ -258,15 +258,15 @@ def _stamped(table: CodeTable) -> dict[str, Any]:
     }
 
 
-def _sites(simulation: Simulation, compared: Comparison | None) -> list[SiteRecord]:
-    seen = simulation.site_usages
+def _members(simulation: Simulation, compared: Comparison | None) -> list[MemberRecord]:
+    seen = simulation.member_usages
     rows = []
     for k, (name, size) in enumerate(zip(simulation.members, simulation.sizes, strict=True)):
         alone = None
         if compared is not None:
             table = compared.local_tables[k]
             alone = AloneRecord(len(table), table.compression.L_percent)
-        rows.append(SiteRecord(name, size, None if seen is None else list(seen[name]), alone))
+        rows.append(MemberRecord(name, size, None if seen is None else list(seen[name]), alone))
     return rows
 
 
@@ -326,7 +326,7 @@ def load_run(path: str | Path) -> RunRecord:
 
 
 NUMBERS = (
-    *("clients", "transactions", "items", "itemsets", "candidates", "rounds", "messages", "seconds", "L_percent"),
+    *("members", "transactions", "items", "itemsets", "candidates", "rounds", "messages", "seconds", "L_percent"),
     *("bits_total", "bytes_total", "bytes_up", "bytes_down", "f1", "precision", "recall", "wr50", "wr100", "rho"),
     *("gap", "gap_recovered", "grr", "centralised_L_percent", "centralised_itemsets"),
 )
@@ -366,15 +366,19 @@ def _check_figure(path: Path, name: str, value: Any) -> None:
 
 def _check_lengths(record: RunRecord, path: Path) -> None:
     n = len(code_table_of(bytes(record.table), path))
-    for site in record.sites:
-        if site.usages is not None and len(site.usages) != n:
-            raise _bad(path, f"site {site.name!r} has {len(site.usages)} usages for the {n} itemsets of the table")
+    for member in record.members:
+        if member.usages is not None and len(member.usages) != n:
+            raise _bad(
+                path, f"member {member.name!r} has {len(member.usages)} usages for the {n} itemsets of the table"
+            )
     for agreement in record.agreements:
         if len(agreement.usages) != n:
             raise _bad(path, f"agreement {agreement.reference!r} has not one usage for each itemset of the table")
     for row in record.gap or ():
-        if row.supports and len(row.supports) != len(record.sites):
-            raise _bad(path, f"an itemset of the gap has {len(row.supports)} supports for {len(record.sites)} sites")
+        if row.supports and len(row.supports) != len(record.members):
+            raise _bad(
+                path, f"an itemset of the gap has {len(row.supports)} supports for {len(record.members)} members"
+            )
 
 
 def _bad(path: str | Path, why: str) -> InputError:

@@ -1,4 +1,4 @@
-"""A federation in one process: the sites of an experiment, the protocol between them, and what it cost.
+"""A federation in one process: the members of an experiment, the protocol between them, and what it cost.
 
     simulation = simulate({"north": db_a, "south": db_b}, variant="x")
     simulation.table, simulation.communication.bytes_total
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from fedslim.metrics import Communication
     from fedslim.protocol.outcome import Ending
 
-    Sites = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
+    Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
     OnProgress = Callable[[Progress, Communication], None]
 
 UNMASKED = ("so",)
-"""The variants without masks: in these the server sees the counts of every client."""
+"""The variants without masks: in these the server sees the counts of every member."""
 
 MAX_TRANSACTIONS = 1 << 40
 """What a run is for: more than any experiment has, so that nothing about the data is told by it."""
@@ -61,7 +61,7 @@ class Simulation:
 
     variant: str
     masked: bool
-    sites: Mapping[str, TransactionDatabase]
+    databases: Mapping[str, TransactionDatabase]
     table: CodeTable
     tally: Tally
     ending: Ending
@@ -71,19 +71,19 @@ class Simulation:
     max_time: float | None = None
     max_rounds: int | None = None
     min_members_with: int = 1
-    site_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)  # where the server sees them
+    member_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)  # where the server sees them
     history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     partition: Partition | None = field(default=None, repr=False)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names of the sites."""
-        return tuple(self.sites)
+        """The names of the members."""
+        return tuple(self.databases)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of transactions of each site."""
-        return tuple(map(len, self.sites.values()))
+        """The number of transactions of each member."""
+        return tuple(map(len, self.databases.values()))
 
     @property
     def converged(self) -> bool:
@@ -97,7 +97,7 @@ class Simulation:
             self.communication,
             tally=self.tally,
             ending=self.ending,
-            clients=len(self.sites),
+            members=len(self.databases),
             seconds=self.seconds,
         )
         return {
@@ -129,7 +129,7 @@ class Simulation:
 
 
 def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
-    sites: Sites,
+    databases: Databases,
     *,
     variant: str = "x",
     masking: bool = True,
@@ -144,14 +144,14 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     """Run a federation.
 
     Args:
-        sites: A partition, databases by the names of their sites, or databases alone, which are then called site-1 and
-            so on. All have the same vocabulary; `fedslim.data.encode_together` makes such databases.
+        databases: A partition, databases by the names of their members, or databases alone, whose members are then
+            called member-1 and so on. All have the same vocabulary: `fedslim.data.encode_together` makes such.
         variant: `x`, `sa` or `so`.
         masking: Whether sums are masked. Leave them unmasked only to measure what masks cost. `so` has none.
         max_time: Stop after so many seconds with the best table so far.
         max_rounds: Stop after about so many rounds with the best table so far.
         min_count: The smallest count to publish, for `x`: rarer items are merged, and no itemset is used less often.
-        min_members_with: How many sites must have an itemset for it to be published, for `x`.
+        min_members_with: How many members must have an itemset for it to be published, for `x`.
         seed: For keys and masks: equal seeds, equal bytes on the line.
         stop: Ends the run before the next round when it is asked to, with the best table so far.
         on_progress: Called now and then with where the search stands and what was said up to then.
@@ -159,7 +159,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     Raises:
         ParameterError: A parameter makes no sense.
     """
-    named = named_sites(sites)
+    named = named_databases(databases)
     check_run(variant, masking, max_time, max_rounds, seed)
     check_smallest(variant, len(named), min_count, min_members_with)
     masked = masking and variant not in UNMASKED
@@ -198,9 +198,9 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         max_time,
         max_rounds,
         min_members_with,
-        outcome.site_usages,
+        outcome.member_usages,
         tuple(account.history),
-        sites if isinstance(sites, Partition) else None,
+        databases if isinstance(databases, Partition) else None,
     )
 
 
@@ -274,20 +274,20 @@ def _entropy(seed: int) -> Callable[[int], bytes]:
 # -- what can be asked for -------------------------------------------------------------------------------------------
 
 
-def named_sites(sites: Sites) -> dict[str, TransactionDatabase]:
-    """The databases by the names of their sites, over one vocabulary; anything else raises `ParameterError`."""
-    given = sites.parts if isinstance(sites, Partition) else sites
+def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
+    """The databases by the names of their members, over one vocabulary; anything else raises `ParameterError`."""
+    given = databases.parts if isinstance(databases, Partition) else databases
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _numbered(given)
     if not 1 <= len(named) <= MAX_MEMBERS:
-        msg = f"there are {len(named)} sites; a federation has 1 to {MAX_MEMBERS}"
+        msg = f"there are {len(named)} members; a federation has 1 to {MAX_MEMBERS}"
         raise ParameterError(msg)
     for name, database in named.items():
         if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
-            msg = f"a site is called {name!r:.60}; its name must be a text of 1 to {MAX_NAME_LENGTH} characters"
+            msg = f"a member is called {name!r:.60}; its name must be a text of 1 to {MAX_NAME_LENGTH} characters"
             raise ParameterError(msg)
         if not isinstance(database, TransactionDatabase):
             msg = (
-                f"the data of {name} are of type {type(database).__name__}; give a TransactionDatabase for each site "
+                f"the data of {name} are of type {type(database).__name__}; give a TransactionDatabase for each member "
                 "(fedslim.data.encode_together makes them), or use FedSlim"
             )
             raise ParameterError(msg)
@@ -303,9 +303,9 @@ def named_sites(sites: Sites) -> dict[str, TransactionDatabase]:
 
 
 def _numbered(databases: Sequence[TransactionDatabase]) -> dict[str, TransactionDatabase]:
-    """Names that are in the order of the sites when sorted as texts."""
+    """Names that are in the order of the members when sorted as texts."""
     width = len(str(len(databases)))
-    return {f"site-{number:0{width}}": database for number, database in enumerate(databases, 1)}
+    return {f"member-{number:0{width}}": database for number, database in enumerate(databases, 1)}
 
 
 def check_run(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
@@ -326,9 +326,9 @@ def check_run(variant: object, masking: object, max_time: object, max_rounds: ob
         raise ParameterError(msg)
 
 
-def check_smallest(variant: str, sites: int, min_count: object, min_members_with: object) -> None:
-    """Raise `ParameterError` unless such a variant with so many sites can keep to these smallest counts."""
-    for name, value, most in (("min_count", min_count, MAX_COUNT), ("min_members_with", min_members_with, sites)):
+def check_smallest(variant: str, databases: int, min_count: object, min_members_with: object) -> None:
+    """Raise `ParameterError` unless such a variant with so many members can keep to these smallest counts."""
+    for name, value, most in (("min_count", min_count, MAX_COUNT), ("min_members_with", min_members_with, databases)):
         if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
             msg = f"{name} must be a whole number from 1 to {most}, not {value!r}"
             raise ParameterError(msg)

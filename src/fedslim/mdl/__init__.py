@@ -1,4 +1,4 @@
-"""The MDL room: objective, code table, covers, the search, the estimator. It knows nothing of messages or clients."""
+"""The MDL room: objective, code table, covers, the search, the estimator. It knows nothing of messages or members."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Joined:
 def estimated_gain_of_union(pairs: Sequence[Joined], usage: int, total: int, in_use: int) -> float:
     """The bits saved if one itemset took over all joint uses of these pairs, all of which unite to it.
 
-    Where tables differ from client to client, several pairs may unite to the same itemset, and it may have a `usage`
+    Where tables differ from member to member, several pairs may unite to the same itemset, and it may have a `usage`
     already: then it is not spelled out again. No element is in two of the pairs (its partner is what it lacks of the
     union), so the pairs' changes just add up. `kernels/merging.py` has the same sum, term by term.
     """

@@ -1,4 +1,4 @@
-"""The metrics room: how true to a reference a code table is, what no client finds alone, what it costs to say so.
+"""The metrics room: how true to a reference a code table is, what no member finds alone, what it costs to say so.
 
 Every formula of the paper's section 4.3 is here once, except for compression, which `CodeTable.compression` has.
 A ratio of which the whole is empty is 1: nothing was missed, nothing was wrong.

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from fedslim.errors import ParameterError
 
 Direction = Literal["up", "down"]
-"""Up is from a client to the server."""
+"""Up is from a member to the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Communication:
     def add(self, kind: str, direction: Direction, *, plain: int, sent: int, messages: int = 1) -> None:
         """Account for messages of one kind: `plain` bytes before compression, `sent` on the line, all together."""
         if direction not in get_args(Direction):
-            msg = f"the direction is {direction!r}; it is 'up' (to the server) or 'down' (to a client)"
+            msg = f"the direction is {direction!r}; it is 'up' (to the server) or 'down' (to a member)"
             raise ParameterError(msg)
         for what, number in (("plain", plain), ("sent", sent), ("messages", messages)):
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
@@ -64,12 +64,12 @@ class Communication:
 
     @property
     def bytes_up(self) -> int:
-        """Bytes on the line from clients to the server."""
+        """Bytes on the line from members to the server."""
         return self.total(direction="up").sent
 
     @property
     def bytes_down(self) -> int:
-        """Bytes on the line from the server to clients."""
+        """Bytes on the line from the server to members."""
         return self.total(direction="down").sent
 
     @property

@@ -1,4 +1,4 @@
-"""The local-global discovery gap: what all the data show and no client finds alone (sections 4.3 and 5.5).
+"""The local-global discovery gap: what all the data show and no member finds alone (sections 4.3 and 5.5).
 
 gap = discovery_gap(reference, [mine(db).table for db in parts], parts)
 len(gap), gap.itemsets[0].spread, gap_recovery(gap, found).grr
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How an itemset's support is spread over clients: how many have any, and the local supports of all of them."""
+    """How an itemset's support is spread over members: how many have any, and the local supports of all of them."""
 
-    clients_with_support: int
+    members_with_support: int
     support_min: int
     support_median: float
     support_max: int
 
     @classmethod
     def of(cls, supports: Sequence[int]) -> Spread:
-        """The spread of these local supports, one for each client."""
+        """The spread of these local supports, one for each member."""
         if not supports:
             return cls(0, 0, 0.0, 0)
         return cls(sum(s > 0 for s in supports), min(supports), float(median(supports)), max(supports))
@@ -83,7 +83,7 @@ def discovery_gap(
 ) -> DiscoveryGap:
     """G = A minus the union of all CT_i: the reference's itemsets that are in no standalone local table.
 
-    With the clients' databases each itemset of the gap also gets its spread over them. Whoever may not see these can
+    With the members' databases each itemset of the gap also gets its spread over them. Whoever may not see these can
     make a `Spread.of` supports that were sent.
     """
     if databases and len(databases) != len(local_tables):
@@ -142,16 +142,16 @@ def gap_recovery(gap: DiscoveryGap, found: LabelledTable) -> GapRecovery:
     return GapRecovery(len(gap), sum(frozenset(itemset.labels) in b for itemset in gap.itemsets))
 
 
-def local_gain_estimate(gain: float, code_length: float, clients: int) -> float:
-    """ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the paper's equation for the gain at one of n IID clients.
+def local_gain_estimate(gain: float, code_length: float, members: int) -> float:
+    """ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the paper's equation for the gain at one of n IID members.
 
     Args:
         gain: ΔL(X), the bits that X saves on all the data.
         code_length: L(c_X), its code length in bits.
-        clients: n.
+        members: n.
     """
-    if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
-        msg = f"the number of clients is {clients!r}; give a whole number from 1 up"
+    if isinstance(members, bool) or not isinstance(members, int) or members < 1:
+        msg = f"the number of members is {members!r}; give a whole number from 1 up"
         raise ParameterError(msg)
     if not math.isfinite(gain):
         msg = f"the gain is {gain!r}; give a finite number of bits"
@@ -159,14 +159,14 @@ def local_gain_estimate(gain: float, code_length: float, clients: int) -> float:
     if not math.isfinite(code_length) or code_length < 0:
         msg = f"the code length is {code_length!r}; give a finite number of bits from 0 up"
         raise ParameterError(msg)
-    return (gain - (clients - 1) * 2 * code_length) / clients
+    return (gain - (members - 1) * 2 * code_length) / members
 
 
 @dataclass(frozen=True, slots=True)
 class GapPrediction:
     """How well the paper's equation for the local gain tells which itemsets of the reference fall into the gap.
 
-    It says that an itemset is in the gap where its gain at a client comes out as 0 or less. `auc` needs no such
+    It says that an itemset is in the gap where its gain at a member comes out as 0 or less. `auc` needs no such
     border: the chance that of two itemsets, one in the gap and one not, the first has the smaller local gain.
     """
 
@@ -203,7 +203,7 @@ def predict_gap(reference: CodeTable, gains: Sequence[float], gap: DiscoveryGap)
     Args:
         reference: The table of all the data.
         gains: ΔL of each of its itemsets, in its order; `fedslim.mdl.worth` has them.
-        gap: The gap between it and the tables of the clients.
+        gap: The gap between it and the tables of the members.
     """
     lost = {frozenset(itemset.labels) for itemset in gap.itemsets}
     inside: list[float] = []

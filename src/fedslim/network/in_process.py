@@ -54,14 +54,14 @@ class MemoryFederation:
     def __init__(
         self,
         server: ServerSession,
-        sites: Mapping[str, MemberInput],
+        inputs: Mapping[str, MemberInput],
         *,
         entropy: Callable[[int], bytes],
         trace: Callable[[Trace], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.server = server
-        self.clients = {name: MemberSession(name, site) for name, site in sites.items()}
+        self.members = {name: MemberSession(name, own) for name, own in inputs.items()}
         self._entropy = entropy
         self._trace = trace
         self._clock = clock
@@ -75,8 +75,8 @@ class MemoryFederation:
         Raises:
             RunError: A member could not go on.
         """
-        for name, client in self.clients.items():
-            self._up(name, client.join(self._entropy(32)))
+        for name, member in self.members.items():
+            self._up(name, member.join(self._entropy(32)))
         while self._inbox:
             name, data = self._inbox.popleft()
             message = framing.from_member(data[framing.PREFIX_BYTES :])
@@ -107,9 +107,9 @@ class MemoryFederation:
                 self._outcome = outcome
 
     def _deliver(self, name: str, data: bytes) -> None:
-        client = self.clients[name]
+        member = self.members[name]
         try:
-            reply = client.receive(framing.from_server(data[framing.PREFIX_BYTES :]))
+            reply = member.receive(framing.from_server(data[framing.PREFIX_BYTES :]))
         except FedslimError as error:
             self._up(name, farewell(error))
             raise

@@ -1,4 +1,4 @@
-"""What sessions keep of a run, as records of a journal: the server its rounds, a client what it was told.
+"""What sessions keep of a run, as records of a journal: the server its rounds, a member what it was told.
 
 With each round go the figures of the run up to it, so that they are not lost with the process that counted them.
 
@@ -197,12 +197,12 @@ def _whole(reply: m.FromMember) -> m.FromMember:
 
 
 def told_record(message: m.FromServer) -> bytes:
-    """Something that a client was told."""
+    """Something that a member was told."""
     return _encoder.encode(message)
 
 
 def told(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
-    """What a client was told, in order."""
+    """What a member was told, in order."""
     for number, record in enumerate(records):
         try:
             message: m.FromServer = _told.decode(record)

@@ -1,7 +1,7 @@
-"""A client on a network: it keeps a line to the server, moves frames between it and a session, and keeps the journal.
+"""A member on a network: it keeps a line to the server, moves frames between it and a session, and keeps the journal.
 
-A line that breaks is made again, with ever longer pauses, for as long as the client is patient. What the server says is
-written to the journal before the answer leaves, and what leaves the site is recorded before it is sent.
+A line that breaks is made again, with ever longer pauses, for as long as the member is patient. What the server says is
+written to the journal before the answer leaves, and what leaves the member is recorded before it is sent.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ QUICK = 0.005
 
 
 class NetworkMember:
-    """Runs a client's session over TLS."""
+    """Runs a member's session over TLS."""
 
-    def __init__(  # noqa: PLR0913  # what a client is made of
+    def __init__(  # noqa: PLR0913  # what a member is made of
         self,
         session: MemberSession,
         context: ssl.SSLContext,
@@ -68,13 +68,13 @@ class NetworkMember:
         self._tell = tell
         self._took = QUICK  # seconds that the last question took
         self._heard = False  # whether the server has said anything on this line
-        self.refused = False  # whether the server ended it by its first word: this client is not in the server's run
+        self.refused = False  # whether the server ended it by its first word: this member is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
         """Take part until the run is over.
 
         Raises:
-            RunError: The server stayed away, or asked for what this site does not give.
+            RunError: The server stayed away, or asked for what this member does not give.
         """
         pause, since = FIRST_PAUSE, time.monotonic()
         reached = True  # as far as anybody was told

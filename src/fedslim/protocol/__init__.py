@@ -1,1 +1,1 @@
-"""What server and clients say to each other, and what they do about it. No sockets, clocks or entropy in here."""
+"""What server and members say to each other, and what they do about it. No sockets, clocks or entropy in here."""

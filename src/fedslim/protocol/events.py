@@ -85,7 +85,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """At a client: the run is over; the table, in the client's own labels: that of all, or in SO its own."""
+    """At a member: the run is over; the table, in the member's own labels: that of all, or in SO its own."""
 
     ending: str
     table: CodeTable | None

@@ -35,7 +35,7 @@ STORED, FAST = 0, 1
 """Levels of zlib. Masked words are noise: compressing them takes time and saves nothing."""
 
 _encoder = msgspec.msgpack.Encoder()
-_from_client = msgspec.msgpack.Decoder(FromMember)
+_from_member = msgspec.msgpack.Decoder(FromMember)
 _from_server = msgspec.msgpack.Decoder(FromServer)
 
 
@@ -78,8 +78,8 @@ def length_of(prefix: bytes) -> int:
 
 
 def from_member(data: bytes | memoryview, most: int = MAX_PLAIN) -> FromMember:
-    """The message of a client, of at most so many bytes decompressed, from what followed the prefix."""
-    message: FromMember = _decoded(data, _from_client, most)
+    """The message of a member, of at most so many bytes decompressed, from what followed the prefix."""
+    message: FromMember = _decoded(data, _from_member, most)
     return message
 
 

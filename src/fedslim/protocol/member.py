@@ -1,10 +1,10 @@
 """A member's session: it joins, confirms the roster, answers what the variant asks, and receives the end. No I/O.
 
-    session = MemberSession("hospital-a", site)
+    session = MemberSession("hospital-a", member)
     send(session.join(os.urandom(32)))
     reply = session.receive(message)
 
-What leaves a site leaves it through `receive`: one reply to one question, made by the variant's file, and masked here
+What leaves a member leaves it through `receive`: one reply to one question, made by the variant's file, and masked here
 where it is made of counts that the server must not see. Nothing is answered before all members have confirmed the same
 roster, and nothing that this member says, or refuses to say, depends on its counts: a question is refused for what it
 is, never for what the answer would be.
@@ -39,7 +39,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.roster import RosterSigner, Unsigned, roster_digest, updated
-from fedslim.protocol.state import ClientState, at_client
+from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
 from fedslim.protocol.variant import UnmaskedWords, member_side
 from fedslim.secagg import AgreementKey, MaskLabel
@@ -70,7 +70,7 @@ class MemberInput:
         if self.database.transactions * len(self.members) > self.settings.max_transactions:
             msg = (
                 f"the run is for {self.settings.max_transactions} transactions of {len(self.members)} members, and "
-                f"this site has {self.database.transactions}, which is more than its part; raise max_transactions"
+                f"this member has {self.database.transactions}, which is more than its part; raise max_transactions"
             )
             raise ParameterError(msg)
 
@@ -98,14 +98,14 @@ class Answered:
 class MemberSession:
     """One run, as a member sees it."""
 
-    def __init__(self, name: str, site: MemberInput) -> None:
-        if name not in site.members:
-            msg = f"{name!r} is not among the members {', '.join(map(repr, site.members))}"
+    def __init__(self, name: str, own: MemberInput) -> None:
+        if name not in own.members:
+            msg = f"{name!r} is not among the members {', '.join(map(repr, own.members))}"
             raise ParameterError(msg)
         self.name = name
-        self.state = ClientState.JOINING
+        self.state = SessionState.JOINING
         self.received: Received | None = None
-        self._site = site
+        self._own = own
         self._key: AgreementKey | None = None
         self._roster: m.Roster | None = None
         self._digest = b""  # of that roster
@@ -116,8 +116,8 @@ class MemberSession:
         self._last: Answered | None = None
         self._asked: dict[int, Any] = {}  # every question that was ever answered, by its round
         self._again: deque[Any] = deque()  # those of them that come again, since everybody went back
-        if site.vocabulary is not None:
-            self._numbered = over(site.database, site.vocabulary, site.secret)
+        if own.vocabulary is not None:
+            self._numbered = over(own.database, own.vocabulary, own.secret)
 
     # -- joining ------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class MemberSession:
 
     @property
     def run(self) -> bytes:
-        """The run that this client is in; empty before it is in one."""
+        """The run that this member is in; empty before it is in one."""
         return b"" if self._roster is None else self._roster.run
 
     def is_closing(self, message: m.FromServer) -> bool:
@@ -143,27 +143,27 @@ class MemberSession:
 
     def join(self, entropy: bytes) -> m.Join:
         """The first message on a line, also after a fault; `entropy` is 32 random bytes, new each time."""
-        site, agreed = self._site, self._site.vocabulary
-        if self.state is not ClientState.FINISHED:
+        own, agreed = self._own, self._own.vocabulary
+        if self.state is not SessionState.FINISHED:
             # Whatever was confirmed before, also in a journal, was confirmed on another connection with another key.
-            self.state = ClientState.JOINING
+            self.state = SessionState.JOINING
         self._secrets, self._hidden = {}, {}
         self._key = AgreementKey.from_random(entropy)
-        ids = agreed.ids if agreed is not None else site.secret.ids_of(site.database.vocabulary)
+        ids = agreed.ids if agreed is not None else own.secret.ids_of(own.database.vocabulary)
         labels: list[str] = []
-        if site.settings.share_vocabulary:
-            labels = list(site.database.vocabulary if agreed is None else self._own_labels(agreed))
+        if own.settings.share_vocabulary:
+            labels = list(own.database.vocabulary if agreed is None else self._own_labels(agreed))
         return m.Join(
             m.PROTOCOL,
             __version__,
             self._key.public,
-            site.fingerprint,
+            own.fingerprint,
             b"" if agreed is None else agreed.digest,
             b"".join(ids) if agreed is None or labels else b"",
             len(ids),
             labels,
-            site.trust.certificate,
-            site.trust.sign(self._key.public),
+            own.trust.certificate,
+            own.trust.sign(self._key.public),
             # Whoever has not answered anything yet is in no run: the server may have been killed before it was in one.
             self.run if self.has_answered else b"",
             self._roster.epoch + 1 if self._roster is not None and self.has_answered else 0,
@@ -171,7 +171,7 @@ class MemberSession:
         )
 
     def _own_labels(self, vocabulary: Vocabulary) -> tuple[str, ...]:
-        return labels_for(vocabulary, self._site.secret, self._site.database.vocabulary)
+        return labels_for(vocabulary, self._own.secret, self._own.database.vocabulary)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -179,14 +179,14 @@ class MemberSession:
         """Take in the server's message; returns the reply, if one is due.
 
         Raises:
-            ProtocolError: The server may not say that now, or asks for what this site does not give. The session is as
-                it was before; only a question that turned out to make no sense, half answered, ends it.
+            ProtocolError: The server may not say that now, or asks for what this member does not give. The session is
+                as it was before; only a question that turned out to make no sense, half answered, ends it.
         """
-        after = at_client(self.state, message, self._site.settings.variant)
+        after = at_member(self.state, message, self._own.settings.variant)
         reply: m.FromMember | None = None
         if isinstance(message, (m.Roster, m.RosterUpdate)):
             self._take_seat(message)
-            reply = m.Confirm(message.epoch, self._site.trust.sign_roster(self._digest))
+            reply = m.Confirm(message.epoch, self._own.trust.sign_roster(self._digest))
         elif isinstance(message, m.Confirmed):
             self._share_secrets(message)
         elif isinstance(message, m.Finish):
@@ -200,9 +200,9 @@ class MemberSession:
         return reply
 
     def _take_end(self, message: m.Finish) -> None:
-        if self._variant is None or (self.state is ClientState.JOINING and not self.has_answered):
+        if self._variant is None or (self.state is SessionState.JOINING and not self.has_answered):
             # A run that ended while this member was away is one that it had answered in.
-            msg = f"the server sent Finish while this client was {self.state.value}; it is refused"
+            msg = f"the server sent Finish while this member was {self.state.value}; it is refused"
             raise ProtocolError(msg)
         table = self._variant.own_table() if message.table is None else message.table
         if table is None:
@@ -223,7 +223,7 @@ class MemberSession:
     def replay(self, messages: Iterable[m.FromServer]) -> None:
         """Receive again what was received before a fault, without answering it: the state is what it was."""
         for message in messages:
-            after = at_client(self.state, message, self._site.settings.variant)
+            after = at_member(self.state, message, self._own.settings.variant)
             if isinstance(message, (m.Roster, m.RosterUpdate)):
                 self._take_seat(message, replayed=True)
             elif isinstance(message, m.Finish):
@@ -241,7 +241,7 @@ class MemberSession:
         if last is not None and message.round <= last.question.round:
             if epoch == last.epoch:
                 msg = (
-                    f"the server sent {type(message).__name__} of round {message.round} while this client was "
+                    f"the server sent {type(message).__name__} of round {message.round} while this member was "
                     f"{self.state.value} and past round {last.question.round}; a question is answered once, so it is "
                     "refused"
                 )
@@ -249,7 +249,7 @@ class MemberSession:
             _check_same(question, _first_attempt(last.question))
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
-        limit, answered = self._site.settings.max_rounds, len(self._asked)
+        limit, answered = self._own.settings.max_rounds, len(self._asked)
         if self._again:
             _check_same(question, self._again[0])
         elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self._variant.is_final(message):
@@ -258,7 +258,7 @@ class MemberSession:
         try:
             answer = self._variant.answer(message)
         except FedslimError:
-            self.state = ClientState.FINISHED
+            self.state = SessionState.FINISHED
             raise
         before = b"" if last is None else last.transcript
         transcript = sha256(before + msgspec.msgpack.encode(question)).digest()
@@ -271,16 +271,16 @@ class MemberSession:
     def _go_back(self, number: int) -> None:
         """Be where this member was before this round: it makes its way there again, by the same questions."""
         assert self._numbered is not None  # noqa: S101  # since the roster
-        self._variant = member_side(self._site.settings, self._numbered, len(self._site.members))
+        self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
         self._last, self._again = None, deque(self._asked.values())
         while self._again and self._again[0].round < number:
             self._answered(self._again[0])
 
     def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
-        """What leaves the site: counts that the server must not see are masked here."""
+        """What leaves the member: counts that the server must not see are masked here."""
         if not isinstance(answer, UnmaskedWords):
             return answer
-        if self._site.settings.masked and len(self._secrets) != len(self._site.members) - 1:
+        if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:
             msg = "counts must not leave this member without masks; the run must not go on"
             raise ProtocolError(msg)
         hidden = self._hidden.get(answer.purpose)
@@ -294,7 +294,7 @@ class MemberSession:
     # -- the roster ---------------------------------------------------------------------------------------------
 
     def _take_seat(self, message: m.Roster | m.RosterUpdate, *, replayed: bool = False) -> None:
-        """Check what the server announces against what this site agreed to, and against what it announced before."""
+        """Check what the server announces against what this member agreed to, and against what it announced before."""
         before = self._roster
         roster = message if isinstance(message, m.Roster) else self._updated(message)
         n = len(roster.members)
@@ -307,7 +307,7 @@ class MemberSession:
         if before is not None and self.has_answered:
             known = (before.run, before.settings, before.members, before.ids)
             if (roster.run, roster.settings, roster.members, roster.ids) != known or roster.epoch <= before.epoch:
-                msg = "the server's new roster is not one of the run that this client is in; it is refused"
+                msg = "the server's new roster is not one of the run that this member is in; it is refused"
                 raise ProtocolError(msg)
             vocabulary = self._vocabulary(roster)
         else:
@@ -316,14 +316,14 @@ class MemberSession:
                 raise ProtocolError(msg)
             self._check_terms(roster)
             vocabulary = self._vocabulary(roster)
-            if self._site.vocabulary is None:
+            if self._own.vocabulary is None:
                 self._numbered = self._over(vocabulary)
             assert self._numbered is not None  # noqa: S101  # of the agreed vocabulary, or just made
-            self._variant = member_side(self._site.settings, self._numbered, len(self._site.members))
+            self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
         self._roster = roster
         if roster.next_round + 1 < self.position:
             self._go_back(roster.next_round)
-        self._digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=self._site.fingerprint)
+        self._digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=self._own.fingerprint)
         self._secrets, self._hidden = {}, {}
 
     def _updated(self, update: m.RosterUpdate) -> m.Roster:
@@ -340,19 +340,19 @@ class MemberSession:
 
     def _check_terms(self, roster: m.Roster) -> None:
         """A member believes its own file: what the server announces must be the same."""
-        site, settings = self._site, roster.settings
-        if settings != site.settings:
+        own, settings = self._own, roster.settings
+        if settings != own.settings:
             names = (name for name in settings.__struct_fields__)
-            name = next(name for name in names if getattr(settings, name) != getattr(site.settings, name))
+            name = next(name for name in names if getattr(settings, name) != getattr(own.settings, name))
             msg = (
-                f"the server announced {name} = {getattr(settings, name)!r:.60}, and this site agreed to "
-                f"{getattr(site.settings, name)!r}; everybody needs the same federation file"
+                f"the server announced {name} = {getattr(settings, name)!r:.60}, and this member agreed to "
+                f"{getattr(own.settings, name)!r}; everybody needs the same federation file"
             )
             raise ProtocolError(msg)
-        if sorted(roster.members) != sorted(site.members):
+        if sorted(roster.members) != sorted(own.members):
             msg = (
-                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this site agreed "
-                f"to {', '.join(map(repr, sorted(site.members)))}; with others it shares nothing"
+                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this member "
+                f"agreed to {', '.join(map(repr, sorted(own.members)))}; with others it shares nothing"
             )
             raise ProtocolError(msg)
 
@@ -371,7 +371,7 @@ class MemberSession:
             )
             raise ProtocolError(msg)
         for name, certificate, signature in zip(roster.members, roster.certificates, confirmed.signatures, strict=True):
-            self._site.trust.check_roster(name, self._digest, certificate, signature)
+            self._own.trust.check_roster(name, self._digest, certificate, signature)
         if roster.settings.masked:
             peers = zip(roster.members, roster.keys, strict=True)
             self._secrets = {
@@ -379,11 +379,11 @@ class MemberSession:
             }
 
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
-        if self._site.vocabulary is not None:
+        if self._own.vocabulary is not None:
             if roster.ids:
                 msg = "the server's roster has a vocabulary of its own, but one was agreed on; it is refused"
                 raise ProtocolError(msg)
-            return self._site.vocabulary
+            return self._own.vocabulary
         if len(roster.ids) % m.ID_BYTES:
             msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is no whole number of ids"
             raise ProtocolError(msg)
@@ -391,12 +391,12 @@ class MemberSession:
         if any(one >= other for one, other in pairwise(ids)):
             msg = "the server's vocabulary is not in ascending order; it is refused"
             raise ProtocolError(msg)
-        return Vocabulary(ids, self._site.secret.fingerprint)
+        return Vocabulary(ids, self._own.secret.fingerprint)
 
     def _over(self, vocabulary: Vocabulary) -> TransactionDatabase:
         """The data in the numbers of the server's vocabulary, which must have all ids that this member has named."""
         try:
-            return over(self._site.database, vocabulary, self._site.secret)
+            return over(self._own.database, vocabulary, self._own.secret)
         except DataError:
             msg = "the server's vocabulary does not have all the ids that this member has sent; it is refused"
             raise ProtocolError(msg) from None

@@ -1,4 +1,4 @@
-"""Everything that server and clients say to each other. What is not here cannot be sent.
+"""Everything that server and members say to each other. What is not here cannot be sent.
 
 Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian
 buffers with their length and ring beside them. Every size is bounded in the type: what decodes, fits.
@@ -112,7 +112,7 @@ class Settings(Piece, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """Client: here I am, with my key for this run, and the ids of the items I know or the digest of what was agreed.
+    """Member: here I am, with my key for this run, and the ids of the items I know or the digest of what was agreed.
 
     Whoever comes back after a fault says which run it was in, and how many of its rounds are behind it.
     """
@@ -199,14 +199,14 @@ class PackedTable(Piece, frozen=True):
 
 
 class Finish(Message, frozen=True):
-    """Server: that was it. The table only where the variant lets clients know it."""
+    """Server: that was it. The table only where the variant lets members know it."""
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
 
 
 class Heard(Message, frozen=True):
-    """Client: I was told the end and have written it down; nobody has to tell me again."""
+    """Member: I was told the end and have written it down; nobody has to tell me again."""
 
 
 class Abort(Message, frozen=True):
@@ -319,14 +319,14 @@ class Ask(Message, frozen=True):
 
 
 class Masked(Message, frozen=True):
-    """Client: the answers to all questions, masked: words modulo 2^64."""
+    """Member: the answers to all questions, masked: words modulo 2^64."""
 
     round: RoundNumber
     attempt: Attempt
     words: Vector
 
 
-# -- SA and SO: a table for each client -----------------------------------------------------------------------------
+# -- SA and SO: a table for each member -----------------------------------------------------------------------------
 
 
 class Accept(Piece, frozen=True):
@@ -342,7 +342,7 @@ class AskUsages(Message, frozen=True):
 
 
 class Usages(Message, frozen=True):
-    """Client, SO: for each item of the vocabulary, and after them the number of transactions."""
+    """Member, SO: for each item of the vocabulary, and after them the number of transactions."""
 
     round: RoundNumber
     counts: Vector
@@ -356,7 +356,7 @@ class AskCandidates(Message, frozen=True):
 
 
 class Candidates(Message, frozen=True):
-    """Client, SO: pairs of elements and how often they are used together now, 0 for those that no longer are."""
+    """Member, SO: pairs of elements and how often they are used together now, 0 for those that no longer are."""
 
     round: RoundNumber
     x: Vector
@@ -372,7 +372,7 @@ class Evaluate(Message, frozen=True):
 
 
 class Evaluated(Message, frozen=True):
-    """Client, SO: for each element that changes, how many covers lose it and how many win it."""
+    """Member, SO: for each element that changes, how many covers lose it and how many win it."""
 
     round: RoundNumber
     slots: Vector
@@ -388,7 +388,7 @@ class AskSupports(Message, frozen=True):
 
 
 class SupportCounts(Message, frozen=True, tag="Supports"):
-    """Client, SO: the itemsets of its table, by slot, and their supports."""
+    """Member, SO: the itemsets of its table, by slot, and their supports."""
 
     round: RoundNumber
     slots: Vector
@@ -411,7 +411,7 @@ class Entered(Piece, frozen=True):
 
 
 class AskStructure(Message, frozen=True):
-    """Server, SA, round 1: the index loses pairs; which pairs are candidates at your site that it lacks? No counts."""
+    """Server, SA, round 1: the index loses pairs; which candidates of yours does it lack? No counts."""
 
     round: RoundNumber
     entered: Entered | None
@@ -419,7 +419,7 @@ class AskStructure(Message, frozen=True):
 
 
 class Structure(Message, frozen=True):
-    """Client, SA: pairs of numbers of the global index."""
+    """Member, SA: pairs of numbers of the global index."""
 
     round: RoundNumber
     x: Vector

@@ -28,13 +28,13 @@ Ending = Literal["converged", "out of time", "out of rounds", "interrupted", "me
 class Outcome:
     """The table found, in item numbers, and how the search for it went.
 
-    `site_usages` has how often each member uses each of its itemsets, where the variant shows that to the server.
+    `member_usages` has how often each member uses each of its itemsets, where the variant shows that to the server.
     """
 
     table: PackedTable
     tally: Tally
     ending: Ending
-    site_usages: Mapping[str, Sequence[int]] | None = None
+    member_usages: Mapping[str, Sequence[int]] | None = None
 
     @property
     def converged(self) -> bool:

@@ -162,7 +162,7 @@ class ServerSession:
         usages = [entry.usage for entry in result.entries if len(entry.items) > 1]
         found = found_by(result, usages)
         table = packed_table(found, self.variant.supports, self.variant.transactions, self.settings.min_count)
-        return Outcome(table, result.tally, "member lost", self.variant.site_usages())
+        return Outcome(table, result.tally, "member lost", self.variant.member_usages())
 
     def elapsed(self, now: float) -> float:
         """How many seconds the run has taken since everybody was ready, as `max_time` counts them."""
@@ -460,7 +460,7 @@ class ServerSession:
         assert self.variant is not None  # noqa: S101
         self.outcome = outcome
         self._end()
-        table = outcome.table if self.variant.clients_know else None
+        table = outcome.table if self.variant.members_know else None
         self._farewell = m.Finish(outcome.ending, table)
         return [Send(self.members, self._farewell), Ended(outcome)]
 

@@ -1,6 +1,6 @@
 """Who may say what, and when: two tables, and nothing else decides.
 
-The server keeps a state for each member, named after what it waits for; a client has one state of its own. A message
+The server keeps a state for each member, named after what it waits for; a member has one state of its own. A message
 that the table does not list for the state is refused with an error that names state, message and peer.
 
     server:  (join) → seated, invited → confirmed ⇄ waits for an answer of one kind → finished
@@ -44,8 +44,8 @@ class MemberState(Enum):
     FINISHED = "finished"
 
 
-class ClientState(Enum):
-    """Where a client stands."""
+class SessionState(Enum):
+    """Where a member stands."""
 
     JOINING = "waiting for the roster"
     CONFIRMING = "waiting for the others to confirm the roster"
@@ -55,7 +55,7 @@ class ClientState(Enum):
     FINISHED = "finished"
 
 
-M, C = MemberState, ClientState
+M, C = MemberState, SessionState
 
 _ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
 
@@ -80,7 +80,7 @@ AWAITING: Mapping[type[Message], MemberState] = {
 }
 """The state of a member that owes a reply of this kind."""
 
-RUNNING: Mapping[str, ClientState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
+RUNNING: Mapping[str, SessionState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
 """What a confirmed roster of each variant leads to."""
 
 _ASKED_OF = {
@@ -89,7 +89,7 @@ _ASKED_OF = {
     C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),
 }
 
-AT_CLIENT: Mapping[tuple[ClientState, type[Message]], ClientState | None] = {
+AT_MEMBER: Mapping[tuple[SessionState, type[Message]], SessionState | None] = {
     (C.JOINING, m.Roster): C.CONFIRMING,
     # Somebody has come back.
     **{(state, kind): C.CONFIRMING for state in (C.CONFIRMING, *_ASKED_OF) for kind in (m.Roster, m.RosterUpdate)},
@@ -110,10 +110,10 @@ def at_server(state: MemberState, message: Message, member: str) -> MemberState:
     return after
 
 
-def at_client(state: ClientState, message: Message, variant: str) -> ClientState:
+def at_member(state: SessionState, message: Message, variant: str) -> SessionState:
     """The state of a member of a run of this variant after the server's message, if the server may say that now."""
-    after = AT_CLIENT.get((state, type(message)), C.JOINING)
+    after = AT_MEMBER.get((state, type(message)), C.JOINING)
     if after is C.JOINING:
-        msg = f"the server sent {type(message).__name__} while this client was {state.value}; it is refused"
+        msg = f"the server sent {type(message).__name__} while this member was {state.value}; it is refused"
         raise ProtocolError(msg)
     return RUNNING[variant] if after is None else after

@@ -1,7 +1,7 @@
 """What a variant is: two classes behind one small interface, chosen by name. Each variant has one file.
 
 The server's side is a generator: it yields rounds, receives the replies of exactly the members it asked, and returns
-what the search came to. A client's side answers one message at a time. Neither does any input or output.
+what the search came to. A member's side answers one message at a time. Neither does any input or output.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 VARIANTS: Mapping[str, str] = {
     "x": "exact: one table for all, found by masked sums; equal to mining all data in one place",
-    "sa": "the paper's secure aggregation: a table for each client, masked sums",
-    "so": "the paper's server-observable: a table for each client, the server sees their counts",
+    "sa": "the paper's secure aggregation: a table for each member, masked sums",
+    "so": "the paper's server-observable: a table for each member, the server sees their counts",
 }
 
 HOMES = {
@@ -50,7 +50,7 @@ class Round:
 
 
 class UnmaskedWords(NamedTuple):
-    """An answer that leaves the site only masked: the session does that, and nothing else can."""
+    """An answer that leaves the member only masked: the session does that, and nothing else can."""
 
     purpose: str
     words: NDArray[np.uint64]
@@ -84,7 +84,7 @@ class Search(WatchedSearch, Protocol):
 class ServerSide(Protocol):
     """A variant at the server."""
 
-    clients_know: bool  # whether clients are told the table that was found
+    members_know: bool  # whether members are told the table that was found
     supports: list[int]  # of all items, once they are known
     transactions: int
     search: Search
@@ -92,12 +92,12 @@ class ServerSide(Protocol):
     def run(self) -> Generator[Round, Replies, Outcome]:
         """Ask until there is nothing left to ask, or `situation.ending` says to stop."""
 
-    def site_usages(self) -> dict[str, list[int]] | None:
+    def member_usages(self) -> dict[str, list[int]] | None:
         """How often each member uses each itemset of the table now, in its order; None where the server cannot see."""
 
 
 class MemberSide(Protocol):
-    """A variant at a client."""
+    """A variant at a member."""
 
     def answer(self, message: Any) -> FromMember | UnmaskedWords:
         """Answer one message of the server's; what makes no sense raises, and there is no going on after that."""
@@ -106,7 +106,7 @@ class MemberSide(Protocol):
         """Whether this asks for what is asked for at the end, and nothing else after it."""
 
     def own_table(self) -> PackedTable | None:
-        """The client's own table at the end, where clients have one and are not told another."""
+        """The member's own table at the end, where members have one and are not told another."""
 
     def check_end(self, table: PackedTable) -> None:
         """Check the table that the server sends at the end, as far as it is known here."""

@@ -49,7 +49,7 @@ __all__ = ["XMember", "XServer"]
 class XServer:
     """Turns the questions of the search into rounds, and sums into answers."""
 
-    clients_know = True
+    members_know = True
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
@@ -124,7 +124,7 @@ class XServer:
             counted = []
         return packed_table(counted, self.supports, self.transactions, settings.min_count, withheld)
 
-    def site_usages(self) -> None:
+    def member_usages(self) -> None:
         """See `ServerSide`: the server sees sums only."""
         return
 

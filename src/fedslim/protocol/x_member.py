@@ -68,14 +68,14 @@ class XMember:
         }
 
     def own_table(self) -> None:
-        """See `ClientSide`: there is one table for all, and the server tells it."""
+        """See `MemberSide`: there is one table for all, and the server tells it."""
 
     def is_final(self, message: m.Ask) -> bool:
-        """See `ClientSide`."""
+        """See `MemberSide`."""
         return any(isinstance(want, m.WantFinal) for want in message.wants)
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `ClientSide`: its itemsets are those that everybody has covered with."""
+        """See `MemberSide`: its itemsets are those that everybody has covered with."""
         ours = [(list(self._state.table.itemsets[s]), self._state.table.entries[s]) for s in self._state.table]
         if [(element.items, element.entry) for element in table.itemsets] != ours:
             msg = "the server's result is not the table that this member has covered with; it is refused"
@@ -227,7 +227,7 @@ class XMember:
     def _alive(self, slot: int, *, itemset: bool = False) -> int:
         table = self._state.table
         if slot not in table.itemsets and (itemset or slot >= table.n_items):
-            msg = f"the server asked about slot {slot}, in which this client has nothing; it is refused"
+            msg = f"the server asked about slot {slot}, in which this member has nothing; it is refused"
             raise ProtocolError(msg)
         return slot
 

@@ -26,8 +26,8 @@ class Fact(msgspec.Struct, frozen=True):
 
 MEANING = {
     "x": "exact: masked sums, one table",
-    "sa": "masked sums, a table for each site",
-    "so": "counts in the clear, a table for each site",
+    "sa": "masked sums, a table for each member",
+    "so": "counts in the clear, a table for each member",
 }
 
 KINDS = {
@@ -50,7 +50,7 @@ KINDS = {
     "AskSupports": "how often does each itemset occur?",
     "Supports": "how often each itemset occurs",
     "AskIndexedUsages": "how often does each item occur?",
-    "AskStructure": "which pairs occur at your site? No counts",
+    "AskStructure": "which pairs occur at your member? No counts",
     "Structure": "pairs that occur, without counts",
     "AskIndexed": "how often are these pairs used together?",
     "AskEvaluation": "what if this itemset entered?",
@@ -59,7 +59,7 @@ KINDS = {
 """What messages say; a test sees that none is missing."""
 
 CENTRALISED = "centralised"
-COLUMNS = ("L%", "itemsets", "F1", "found by no site alone", "rounds", "sent", "time")
+COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent", "time")
 
 
 def subtitle(records: Sequence[RunRecord]) -> str:
@@ -104,7 +104,7 @@ def lead(record: RunRecord, table: CodeTable) -> str:
     """What came of a run, for somebody who reads nothing else."""
     percent = table.compression.L_percent
     said = (
-        f"{count(len(record.sites), 'site')} with {count(table.transactions, 'transaction')} found "
+        f"{count(len(record.members), 'member')} with {count(table.transactions, 'transaction')} found "
         f"{count(len(table), 'itemset')} together. With them the data take {percent:.1f} % of the bits that they "
         "take item by item."
     )
@@ -112,9 +112,9 @@ def lead(record: RunRecord, table: CodeTable) -> str:
         return said
     gap, recovered = len(record.gap), sum(row.recovered for row in record.gap)
     if not gap:
-        return f"{said} Whatever all data in one place show, some site also finds alone."
+        return f"{said} Whatever all data in one place show, some member also finds alone."
     which = "all" if gap == recovered else "none" if not recovered else f"{recovered:,}"
-    return f"{said} {count(gap, 'itemset')} no site finds alone; mining together found {which} of them."
+    return f"{said} {count(gap, 'itemset')} no member finds alone; mining together found {which} of them."
 
 
 def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
@@ -149,8 +149,8 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
 
 def _recovery(rows: Sequence[GapRow]) -> Fact:
     gap, recovered = len(rows), sum(row.recovered for row in rows)
-    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "some site finds each"
-    return Fact("found by no site alone", _of(recovered, gap), share)
+    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "some member finds each"
+    return Fact("found by no member alone", _of(recovered, gap), share)
 
 
 def agreement(of: Agreement) -> list[Fact]:
@@ -167,13 +167,13 @@ def agreement(of: Agreement) -> list[Fact]:
 
 
 def usages_note(record: RunRecord) -> str:
-    """Why there are usages by site, or why not."""
+    """Why there are usages by member, or why not."""
     if record.variant == "so":
-        return "In so the sites send counts in the clear: the server sees how often each of them uses each itemset."
+        return "In so the members send counts in the clear: the server sees how often each of them uses each itemset."
     if record.settings.get("masked") is False:
-        return "The masks were left out in this run, for measurements; usages by site were not kept all the same."
+        return "The masks were left out in this run, for measurements; usages by member were not kept all the same."
     return (
-        f"In {record.variant} the sites send masked sums: nobody but a site itself learns how often it uses an "
+        f"In {record.variant} the members send masked sums: nobody but a member itself learns how often it uses an "
         "itemset, so there is nothing to show here."
     )
 

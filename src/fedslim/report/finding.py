@@ -86,7 +86,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Every file that may be a record; numbers in names count as numbers, so that 2 sites come before 10."""
+    """Every file that may be a record; numbers in names count as numbers, so that 2 members come before 10."""
     return iter(sorted(folder.rglob("*.json"), key=_natural))
 
 

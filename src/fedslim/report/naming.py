@@ -38,7 +38,7 @@ def _traits(record: RunRecord) -> dict[str, str]:
         "data": record.data,
         "variant": record.variant,
         "masks": "no masks" if settings.get("masked") is False and record.variant != "so" else "",
-        "sites": f"{len(record.sites)} sites",
+        "members": f"{len(record.members)} members",
         "partition": scheme_of(record),
         "time": "" if settings.get("max_time") is None else f"{settings['max_time']} s",
         "rounds": "" if settings.get("max_rounds") is None else f"{settings['max_rounds']} rounds",
@@ -49,7 +49,7 @@ def _traits(record: RunRecord) -> dict[str, str]:
 def scheme_of(record: RunRecord) -> str:
     """How the data were dealt out; nothing where nobody dealt them out."""
     dealt: dict[str, Any] = record.settings.get("partition") or {}
-    chosen = {name: value for name, value in (dealt.get("parameters") or {}).items() if name != "clients"}
+    chosen = {name: value for name, value in (dealt.get("parameters") or {}).items() if name != "members"}
     return " ".join([str(dealt.get("scheme", "")), *(f"{name} {value}" for name, value in chosen.items())]).strip()
 
 

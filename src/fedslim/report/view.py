@@ -52,8 +52,8 @@ class Curve(msgspec.Struct, frozen=True):
 class TableView(msgspec.Struct, frozen=True):
     """The code table, a column for each quantity, what saves most first. Items are places in the run's labels.
 
-    `alone` says whether no site finds the itemset by itself, where that is known. `sites` has the usages at each site,
-    where the variant shows them to the server.
+    `alone` says whether no member finds the itemset by itself, where that is known. `members` has the usages at each
+    member, where the variant shows them to the server.
     """
 
     total: int
@@ -63,11 +63,11 @@ class TableView(msgspec.Struct, frozen=True):
     code_length: list[float]
     bits_saved: list[float]
     alone: list[bool] | None
-    sites: list[list[int]] | None
+    members: list[list[int]] | None
 
 
 class GapView(msgspec.Struct, frozen=True):
-    """The itemsets of the reference that no site finds alone, with their support at each site."""
+    """The itemsets of the reference that no member finds alone, with their support at each member."""
 
     total: int
     recovered: int
@@ -102,8 +102,8 @@ class TrafficView(msgspec.Struct, frozen=True):
     bytes_uncompressed: int
 
 
-class SiteView(msgspec.Struct, frozen=True):
-    """One site: its size, what it finds alone, and how many of the codes used are its own where that is known."""
+class MemberView(msgspec.Struct, frozen=True):
+    """One member: its size, what it finds alone, and how many of the codes used are its own where that is known."""
 
     name: str
     transactions: int | None
@@ -128,7 +128,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     gap: GapView | None
     agreements: list[AgreementView]
     traffic: list[TrafficView]
-    sites: list[SiteView]
+    members: list[MemberView]
     usages_note: str
     configuration: list[Fact]
     command: str
@@ -193,7 +193,7 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     dealt = list(dict.fromkeys(map(scheme_of, records)))
     return sorted(
         records,
-        key=lambda r: (data.index(r.data), dealt.index(scheme_of(r)), len(r.sites), variants.index(r.variant)),
+        key=lambda r: (data.index(r.data), dealt.index(scheme_of(r)), len(r.members), variants.index(r.variant)),
     )
 
 
@@ -217,7 +217,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
             TrafficView(row.kind, phrases.KINDS.get(row.kind, ""), *msgspec.structs.astuple(row)[1:])
             for row in sorted(record.traffic, key=lambda row: (-row.bytes, row.kind))
         ],
-        sites=_sites(record),
+        members=_members(record),
         usages_note=phrases.usages_note(record),
         configuration=phrases.configuration(record),
         command=record.command,
@@ -264,7 +264,7 @@ def _table(
     record: RunRecord, table: CodeTable, shown: Sequence[Element], places: Sequence[int], labels: _Labels
 ) -> TableView:
     gap = None if record.gap is None else {frozenset(row.items) for row in record.gap}
-    usages = [site.usages for site in record.sites if site.usages is not None]
+    usages = [member.usages for member in record.members if member.usages is not None]
     return TableView(
         total=len(table),
         items=[labels.places(row.labels) for row in shown],
@@ -273,7 +273,7 @@ def _table(
         code_length=[round(row.code_length, 3) for row in shown],
         bits_saved=[round(row.bits_saved, 2) for row in shown],
         alone=None if gap is None else [frozenset(row.labels) in gap for row in shown],
-        sites=[[at[k] for at in usages] for k in places] if usages and len(usages) == len(record.sites) else None,
+        members=[[at[k] for at in usages] for k in places] if usages and len(usages) == len(record.members) else None,
     )
 
 
@@ -310,15 +310,15 @@ def _agreement(
     )
 
 
-def _sites(record: RunRecord) -> list[SiteView]:
+def _members(record: RunRecord) -> list[MemberView]:
     return [
-        SiteView(
-            site.name,
-            site.transactions,
-            None if site.alone is None else site.alone.itemsets,
-            None if site.alone is None else site.alone.L_percent,
-            None if site.usages is None else sum(usage > 0 for usage in site.usages),
-            None if site.usages is None else sum(site.usages),
+        MemberView(
+            member.name,
+            member.transactions,
+            None if member.alone is None else member.alone.itemsets,
+            None if member.alone is None else member.alone.L_percent,
+            None if member.usages is None else sum(usage > 0 for usage in member.usages),
+            None if member.usages is None else sum(member.usages),
         )
-        for site in record.sites
+        for member in record.members
     ]

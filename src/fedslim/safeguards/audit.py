@@ -1,4 +1,4 @@
-"""The audit log of a member: a line for every message that leaves the site, for whoever answers for the data.
+"""The audit log of a member: a line for every message that leaves the member, for whoever answers for the data.
 
     with AuditLog(path, "x", member="north", federation=name, federation_id=id, masks=True) as log:
         log.record(message, frame, now=datetime.now(UTC), run=run, peer="server.example.org:7443")
@@ -62,10 +62,10 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A message that left the site."""
+    """A message that left the member."""
 
     time: Annotated[str, Meta(pattern=rf"^{TIME}\Z")]  # UTC
-    kind: Literal[KINDS]  # type: ignore[valid-type]  # the messages of a client, which mypy cannot see here
+    kind: Literal[KINDS]  # type: ignore[valid-type]  # the messages of a member, which mypy cannot see here
     bytes: Size  # on the line, before TLS
     bytes_before_compression: Size
     statistics: Size  # how many counts, pairs or ids: see `statistics_in`
@@ -243,7 +243,7 @@ class AuditLog:
             self._failed = True
             msg = (
                 f"{self.path}: the audit log cannot be written ({error.strerror or error}), so nothing more leaves "
-                "this site; make room on the disk, or name another file, and start again"
+                "this member; make room on the disk, or name another file, and start again"
             )
             raise WriteError(msg) from None
 

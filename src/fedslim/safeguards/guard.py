@@ -6,7 +6,7 @@
     guard.answering(session.run)                 # before the first answer leaves
     guard.refused() or guard.finished()
 
-One for a member on our own network and for a site of NVFlare. Nothing of it comes from the server.
+One for a member on our own network and for a member of NVFlare. Nothing of it comes from the server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedslim.data.vocabulary import ItemSecret
     from fedslim.mdl.codetable import CodeTable
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
 
 
 def _now() -> datetime:
@@ -39,7 +39,7 @@ class Guard:
 
     def __init__(
         self,
-        policy: SitePolicy,
+        policy: MemberPolicy,
         file: FederationFile,
         *,
         tell: Callable[[str], object],

@@ -93,7 +93,7 @@ class Federation:
 class ServerAddress:
     """Where the server is."""
 
-    HEADING: ClassVar = "Where the server is. A site may have another way to it, and other folders."
+    HEADING: ClassVar = "Where the server is. A member may have another way to it, and other folders."
 
     host: str = key(values.host, "The server's host name, as in its certificate, or its IP address.")
     port: int = key(values.whole(1, values.MAX_PORT), "And its port.", default=DEFAULT_PORT)
@@ -257,7 +257,7 @@ SECTIONS: dict[str, Any] = {
     "metrics": Metrics,
 }
 AGREED = ("federation", "items", "limits", "lost_member")
-"""What everybody must have alike; the rest is a site's own."""
+"""What everybody must have alike; the rest is a member's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,15 +375,15 @@ class FederationFile:
         items = self.items
         if items.secret_fingerprint not in {None, secret.fingerprint}:
             msg = (
-                f"{self.path}: items.secret_fingerprint is {items.secret_fingerprint}, and the secret of this site has "
-                f"{secret.fingerprint}; get the members' secret from one of them"
+                f"{self.path}: items.secret_fingerprint is {items.secret_fingerprint}, and the secret of this member "
+                f"has {secret.fingerprint}; get the members' secret from one of them"
             )
             raise ConfigurationError(msg)
         ours = None if vocabulary is None else vocabulary.digest.hex()
         if items.vocabulary_digest != ours:
             msg = (
                 f"{self.path}: items.vocabulary_digest is {items.vocabulary_digest or 'not set'}, and "
-                f"{f'the vocabulary of this site has {ours}' if ours else 'this site has named no vocabulary'}; "
+                f"{f'the vocabulary of this own has {ours}' if ours else 'this own has named no vocabulary'}; "
                 "all members and this file must have the same one, or none"
             )
             raise ConfigurationError(msg)

@@ -1,9 +1,9 @@
 """`policy.toml`: what a member allows, whatever a federation's file, a server or a job says.
 
-    policy = SitePolicy.find(certificates)        # policy.toml there, or the strict defaults
+    policy = MemberPolicy.find(certificates)        # policy.toml there, or the strict defaults
     policy.check(file)                            # raises PolicyError, which names both keys
 
-One format for `fedslim client` and for sites of NVFlare. It is checked before anything is read or connected. A key that
+One format for `fedslim member` and for NVFlare's sites. It is checked before anything is read or connected. A key that
 is not known is an error: a misspelt permission would otherwise be none, or too much.
 """
 
@@ -118,7 +118,7 @@ SECTIONS: dict[str, Any] = {"policy": Allowed, "results": KeptResults, "ledger":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitePolicy:
+class MemberPolicy:
     """A member's policy, read and checked. Paths in it are complete."""
 
     path: Path
@@ -129,7 +129,7 @@ class SitePolicy:
     ledger: LedgerPlace
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> SitePolicy:
+    def read(cls, path: str | os.PathLike[str]) -> MemberPolicy:
         """Read a file and check everything in it.
 
         Raises:
@@ -140,13 +140,13 @@ class SitePolicy:
         return cls._made(read_trusted(path, "this policy"), path, written=True)
 
     @classmethod
-    def find(cls, folder: str | os.PathLike[str]) -> SitePolicy:
+    def find(cls, folder: str | os.PathLike[str]) -> MemberPolicy:
         """The policy in a folder; where there is none, the strict defaults."""
         path = real_path(folder) / FILE
         return cls.read(path) if os.path.lexists(path) else cls._made(b"", path, written=False)
 
     @classmethod
-    def _made(cls, data: bytes, path: Path, *, written: bool) -> SitePolicy:
+    def _made(cls, data: bytes, path: Path, *, written: bool) -> MemberPolicy:
         return cls(path=path, written=written, **parsed(data, path, SECTIONS, WHAT, BEGIN))
 
     def reasons(self, file: FederationFile) -> list[str]:
@@ -199,7 +199,7 @@ class SitePolicy:
         return str(self.path) if self.written else f"the default policy (there is no {self.path})"
 
 
-def write_policy(path: str | os.PathLike[str], **chosen: Any) -> SitePolicy:
+def write_policy(path: str | os.PathLike[str], **chosen: Any) -> MemberPolicy:
     """Write a new policy with every key there is and what it is for; `chosen` has values as `table_key`.
 
     Raises:
@@ -207,7 +207,7 @@ def write_policy(path: str | os.PathLike[str], **chosen: Any) -> SitePolicy:
     """
     path = real_path(path)
     text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in chosen.items()}, ABOUT).encode()
-    made = SitePolicy(path=path, written=True, **parsed(text, path, SECTIONS, WHAT, BEGIN))
+    made = MemberPolicy(path=path, written=True, **parsed(text, path, SECTIONS, WHAT, BEGIN))
     make_folder_for(path)
     with creating(path) as stream:
         stream.write(text)

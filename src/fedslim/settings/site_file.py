@@ -16,7 +16,7 @@ from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import is_file, real_path
 from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import LARGEST
-from fedslim.settings.policy import SitePolicy
+from fedslim.settings.policy import MemberPolicy
 from fedslim.settings.toml_schema import key, parsed, read, template
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class SiteFile:
         own = folder / f"fedslim-site.{name}.toml"
         return cls.read(own if is_file(own) else folder / FILE)
 
-    def policy(self) -> SitePolicy:
+    def policy(self) -> MemberPolicy:
         """What this site allows."""
-        return SitePolicy.find(self.path.parent) if self.site.policy is None else SitePolicy.read(self.site.policy)
+        return MemberPolicy.find(self.path.parent) if self.site.policy is None else MemberPolicy.read(self.site.policy)
 
 
 def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:

@@ -1,8 +1,8 @@
 """Who is who on the network: an authority, certificates, and TLS in which both sides show theirs.
 
     authority.py    signs, revokes, keeps the ledger         (`fedslim ca`)
-    enrolment.py    a site's key, request and certificate    (`fedslim enroll`)
-    identity.py     a site as it runs: name, key, warnings
+    enrolment.py    a member's key, request and certificate    (`fedslim enroll`)
+    identity.py     a member as it runs: name, key, warnings
     tls.py          contexts for both sides; who the peer is
     anchor.py       whom to believe; certificates and signatures that come in messages
     watching.py     a revocation list that is replaced while a server runs

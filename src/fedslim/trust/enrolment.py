@@ -1,10 +1,10 @@
-"""How a site gets its certificate without its private key ever leaving it.
+"""How a member gets its certificate without its private key ever leaving it.
 
     request = make_request("hospital-a", "hospital-a")           # a folder with a new key, and a request for the CA
     install("hospital-a", bundle, fingerprint=told_by_phone, now=now)    # what the CA sent back
 
-The site must know whose word it takes. With the first certificate it names the authority, by its certificate or by the
-fingerprint that it was told on another way; later certificates must come from the same one.
+The member must know whose word it takes. With the first certificate it names the authority, by its certificate or by
+the fingerprint that it was told over a separate channel; later certificates must come from the same one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`fedslim audit`: what left a site, from its audit log."""
+"""`fedslim audit`: what left a member, from its audit log."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 from pathlib import Path
@@ -23,7 +23,7 @@ def audit(
     ],
     json: options.Json = False,
 ) -> None:
-    """Say what left a site: how many messages of which kind, how large, with how many statistics, masked or not.
+    """Say what left a member: how many messages of which kind, how large, with how many statistics, masked or not.
 
     The log has no data in it, so there are none here.
     """
@@ -75,8 +75,8 @@ def _facts(file: Path, log: "Summary") -> list[tuple[str, str]]:
         ("file", str(file)),
         ("member", log.member),
         ("federation", f"{log.federation} ({log.federation_id})"),
-        ("from", log.first or "nothing has left this site"),
-        ("to", log.last or "nothing has left this site"),
+        ("from", log.first or "nothing has left this member"),
+        ("to", log.last or "nothing has left this member"),
         ("sent", f"{count(total.messages, 'message')}, {size(total.bytes)}, to {peers or 'nobody'}"),
         ("statistics", f"{total.statistics_masked:,} masked, {in_the_open:,} in the open"),
         ("labels", f"{total.labels:,}"),

@@ -73,10 +73,10 @@ def init(
 
 @app.command(short_help="Say what is in a request, before signing it.")
 def show(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="What a site has sent.")],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="What a member has sent.")],
     json: options.Json = False,
 ) -> None:
-    """Say what is in a request. Ask the site on another way whether its key has this fingerprint."""
+    """Say what is in a request. Ask the member on another way whether its key has this fingerprint."""
     from fedslim.trust.certificates import read_request
     from fedslim.trust.keys import fingerprint, read_public
 
@@ -91,7 +91,7 @@ def show(
 
 @app.command(short_help="Sign the request of a member or a server.")
 def sign(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="What a site has sent.")],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="What a member has sent.")],
     *,
     ca: Folder = FOLDER,
     role: Annotated[
@@ -113,7 +113,8 @@ def sign(
 ) -> None:
     """Sign the request of a member or a server, and write what to send back to it.
 
-    Sign only what is from whom it says: compare the key's fingerprint (`fedslim ca show`) with the site on another way.
+    Sign only what is from whom it says: compare the fingerprint of its key (`fedslim ca show`) with the
+    member over a separate channel.
     The file has the certificate, that of the CA and the revocation list; none of them is a secret.
     """
     from fedslim.trust import Role
@@ -239,7 +240,7 @@ def list_(
     print_rich(*([grid(header, rows, right=0)] if rows else []), summary(facts))
     newest = {record.name: record for record in records if record.state(now) is CertificateState.VALID}
     for record in newest.values():
-        _warn(f"the certificate of {record.name!r}", (record.start, record.end), "have the site renew it")
+        _warn(f"the certificate of {record.name!r}", (record.start, record.end), "have the member renew it")
 
 
 def _listed(record: "Record", now: datetime) -> dict[str, Any]:

@@ -34,8 +34,8 @@ SHOWN = 5
 
 MEANING = {
     Variant.x: "exact: masked sums, one table",
-    Variant.sa: "masked sums, a table for each site",
-    Variant.so: "counts in the clear, a table for each site",
+    Variant.sa: "masked sums, a table for each member",
+    Variant.so: "counts in the clear, a table for each member",
 }
 
 
@@ -76,21 +76,21 @@ def demo(
     folder = out or Path(OUT)
     check_place(folder / REPORT)
     with report.stage("loading"):
-        from fedslim.data import TransactionDatabase, builtin_sites
+        from fedslim.data import TransactionDatabase, builtin_members
         from fedslim.federated.comparison import compare
         from fedslim.federated.simulation import prepare, simulate
         from fedslim.mdl.mining import mine
 
-        sites = dict(builtin_sites(DATA))
+        databases = dict(builtin_members(DATA))
     for variant in MEANING:
         compiled(report, lambda: prepare(variant))  # noqa: B023  # called at once
     runs: Runs = []
     with report.stage("mining all data in one place"):
-        whole = mine(TransactionDatabase.joined(list(sites.values())))
+        whole = mine(TransactionDatabase.joined(list(databases.values())))
     for variant in MEANING:
         with report.stage(f"mining together: {variant.value}"):
-            simulation = simulate(sites, variant=variant.value)
-        with report.stage("mining each site alone, to compare with"):
+            simulation = simulate(databases, variant=variant.value)
+        with report.stage("mining each member alone, to compare with"):
             compared = compare(simulation, whole.table)
         assert compared is not None  # noqa: S101  # nobody could stop it
         runs.append((simulation, compared))
@@ -140,7 +140,7 @@ def _variants(whole: "Mined", runs: "Runs") -> "Table":
 
 
 def _together(runs: "Runs") -> "Table":
-    """Itemsets that no site finds alone, those first that are thinnest: with the fewest cases at the site with most."""
+    """Itemsets that no member finds alone, the thinnest first: by the cases at the member that has most."""
     found: dict[tuple[str, ...], tuple[int, ...]] = {}
     by: dict[tuple[str, ...], list[str]] = {}
     for simulation, compared in runs:
@@ -152,7 +152,7 @@ def _together(runs: "Runs") -> "Table":
         (" + ".join(map(str, found[labels])), ", ".join(by[labels]), found_items(runs[0][0], labels))
         for labels in thinnest
     ]
-    return grid(("cases at each site", "found by", "found together, at no site alone"), rows, right=1)
+    return grid(("cases at each member", "found by", "found together, at no member alone"), rows, right=1)
 
 
 def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
@@ -162,6 +162,6 @@ def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
     missed = f"{len(compared.gap)} of the {len(whole.table)} found in one place are found at none: the gap"
     return [
         ("data", f"{DATA}, synthetic: {where}"),
-        ("alone", f"a site finds {min(alone)} to {max(alone)} itemsets; {missed}"),
-        ("more", f"fedslim simulate {DATA} --variant sa --clients 10; docs/federation.md"),
+        ("alone", f"a member finds {min(alone)} to {max(alone)} itemsets; {missed}"),
+        ("more", f"fedslim simulate {DATA} --variant sa --members 10; docs/federation.md"),
     ]

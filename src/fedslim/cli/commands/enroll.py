@@ -1,4 +1,4 @@
-"""`fedslim enroll`: how a site gets its certificate, while its private key stays where it is."""
+"""`fedslim enroll`: how a member gets its certificate, while its private key stays where it is."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 from pathlib import Path

@@ -45,14 +45,14 @@ def show(
     Two results with almost the same members, or of almost the same data, differ by the counts of the few that changed.
     """
     from fedslim.safeguards.ledger import AnswerLedger
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
 
     if file is not None and identity is not None:
         msg = "FILE and --identity both name a ledger; give one of them"
         raise ParameterError(msg)
-    path = file if file is not None else SitePolicy.find(identity or CERTIFICATES).ledger.file
+    path = file if file is not None else MemberPolicy.find(identity or CERTIFICATES).ledger.file
     if file is not None and not file.exists():
-        msg = f"{file}: there is no such file; name the ledger that `fedslim client` wrote"
+        msg = f"{file}: there is no such file; name the ledger that `fedslim member` wrote"
         raise ParameterError(msg)
     entries = AnswerLedger(path).entries()
     if json:
@@ -80,10 +80,10 @@ def allow(
 
     from fedslim.safeguards.ledger import AnswerLedger, member_list
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
 
     file = FederationFile.read(federation)
-    own = SitePolicy.find(identity or file.server.certificates) if policy is None else SitePolicy.read(policy)
+    own = MemberPolicy.find(identity or file.server.certificates) if policy is None else MemberPolicy.read(policy)
     AnswerLedger(own.ledger.file).allow(file, reason, now=datetime.now(UTC))
     told = f"{own.ledger.file}: {member_list(file.federation.members)} may be answered from now on, on any data"
     print_text(printable(told) + "\n")

@@ -12,15 +12,15 @@ from fedslim.cli.console.stream import print_json, print_rich, print_text
 from fedslim.cli.console.text import printable
 
 if TYPE_CHECKING:
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
 
 app = typer.Typer(help="Write and check what a member allows.", rich_markup_mode=None, add_completion=False)
 
 FILE = Path("certificates") / "policy.toml"
-"""Where `fedslim client` looks, if nobody says otherwise."""
+"""Where `fedslim member` looks, if nobody says otherwise."""
 
 REFUSED = 2
-"""The exit code of `fedslim client` where the policy does not allow it."""
+"""The exit code of `fedslim member` where the policy does not allow it."""
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The policy (TOML).")]
 
@@ -58,10 +58,10 @@ def check(
     What was answered before counts as well, once there are data: see `fedslim ledger`.
     """
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
 
     file = FederationFile.read(federation)
-    own = SitePolicy.find(file.server.certificates) if policy is None else SitePolicy.read(policy)
+    own = MemberPolicy.find(file.server.certificates) if policy is None else MemberPolicy.read(policy)
     found = own.reasons(file)
     if json:
         told = {"federation": str(file.path), "policy": str(own.path) if own.written else None}
@@ -76,10 +76,10 @@ def check(
 @app.command(short_help="Say what a policy allows.")
 def show(file: FileArgument = FILE, json: options.Json = False) -> None:
     """Say what a policy allows, and where that is not the default; without a file, the defaults."""
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
     from fedslim.settings.toml_values import spelled
 
-    own = SitePolicy.find(file.parent) if file.name == FILE.name else SitePolicy.read(file)
+    own = MemberPolicy.find(file.parent) if file.name == FILE.name else MemberPolicy.read(file)
     rows = _keys(own)
     if json:
         print_json(
@@ -96,11 +96,11 @@ def show(file: FileArgument = FILE, json: options.Json = False) -> None:
     print_rich(summary([("file", _where(own)), *facts]))
 
 
-def _where(own: "SitePolicy") -> str:
+def _where(own: "MemberPolicy") -> str:
     return str(own.path) if own.written else f"none ({own.path} is not there): the defaults hold"
 
 
-def _keys(own: "SitePolicy") -> list[tuple[str, Any, Any]]:
+def _keys(own: "MemberPolicy") -> list[tuple[str, Any, Any]]:
     """Each key with its value and its default."""
     from dataclasses import fields
 

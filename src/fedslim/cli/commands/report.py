@@ -36,7 +36,7 @@ def report(
         str | None, typer.Option(metavar="TEXT", help="What stands above it.  [default: the data's name]")
     ] = None,
 ) -> None:
-    """Make one HTML file of runs: what was found, what no site finds alone, how it went, and what it cost.
+    """Make one HTML file of runs: what was found, what no member finds alone, how it went, and what it cost.
 
     The file needs no network and no other file. Several runs stand side by side, with their curves in one chart.
     """

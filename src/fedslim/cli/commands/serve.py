@@ -1,4 +1,4 @@
-"""`fedslim server` and `fedslim client`: a federation across sites."""
+"""`fedslim server` and `fedslim member`: a federation across members."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 import asyncio
@@ -92,11 +92,11 @@ def server(
             raise served.lost
 
 
-def client(  # one parameter for each option
+def member(  # one parameter for each option
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Which member this is, as in its certificate.")],
-    data: Annotated[str, typer.Option(metavar="DATA", help="The site's data, as for `fedslim mine`.")],
+    data: Annotated[str, typer.Option(metavar="DATA", help="The member's data, as for `fedslim mine`.")],
     secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
@@ -117,8 +117,8 @@ def client(  # one parameter for each option
 ) -> None:
     """Take part in a federation as one of its members, if this member's policy and ledger allow it.
 
-    What leaves the site is written to the audit log in --out before it is sent: see `fedslim audit`. To come back after
-    a kill, run the same command again.
+    What leaves the member is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin, run
+    the same command again.
     """
     from fedslim.cli.console.logs import teller
     from fedslim.data import ItemSecret, Vocabulary
@@ -127,11 +127,11 @@ def client(  # one parameter for each option
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.settings.policy import SitePolicy
+    from fedslim.settings.policy import MemberPolicy
 
     federation = FederationFile.read(file)
     folder = identity or federation.server.certificates
-    own = SitePolicy.find(folder) if policy is None else SitePolicy.read(policy)
+    own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
     tell = teller(federation.log)
     guard = Guard(own, federation, tell=tell)  # before anything else is read
     who = _identity(folder, passphrase_file)
@@ -140,7 +140,7 @@ def client(  # one parameter for each option
         raise ParameterError(msg)
     shared = ItemSecret.read(secret)
     agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
-    with _folder(out, f"fedslim client --name {name}") as place:
+    with _folder(out, f"fedslim member --name {name}") as place:
         finished = place.finished(who=name, federation=federation.digest().hex())
         if finished is not None:
             (out / MEMBER_JOURNAL).unlink(missing_ok=True)
@@ -163,7 +163,7 @@ def client(  # one parameter for each option
         if kept is not None:
             _show(kept, federation.federation.name, out)
         own_only = federation.federation.variant == "so"
-        whose = ", of this site's own table: in so members are not told more" if own_only else ""
+        whose = ", of this member's own table: in so members are not told more" if own_only else ""
         where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
         say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 

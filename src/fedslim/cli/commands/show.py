@@ -25,7 +25,7 @@ def show(
 ) -> None:
     """Show a saved code table: the most useful itemsets, and how well they compress.
 
-    Of a run also how it went, what no site finds alone, how well it agrees, what it cost, and how to do it again.
+    Of a run also how it went, what no member finds alone, how well it agrees, what it cost, and how to do it again.
     """
     from fedslim.experiments import EXPERIMENTS
     from fedslim.report.finding import find_records, is_record

@@ -36,7 +36,7 @@ CODE_TABLE, RUN = "codetable.json", "run.json"
 CENTRALISED = "centralised"
 """What the reference is called that we mine ourselves."""
 
-NO_MASKS = "the server sees every site's counts; for measurements only"
+NO_MASKS = "the server sees every member's counts; for measurements only"
 
 
 class Variant(StrEnum):
@@ -79,9 +79,9 @@ def simulate(
         Variant,
         typer.Option(metavar="x|sa|so", help="x: exact. sa, so: the paper's, with and without secure aggregation."),
     ] = Variant.x,
-    clients: Annotated[
+    members: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(1, MAX_MEMBERS), help="How many sites the data are dealt out to."),
+        typer.Option(metavar="N", callback=whole(1, MAX_MEMBERS), help="How many members the data are dealt out to."),
     ] = 10,
     partition: Annotated[
         Scheme, typer.Option(metavar="P", help="How: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
@@ -94,11 +94,11 @@ def simulate(
     ] = 0.5,
     min_dominant: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(1), help="Items of a site's dominant itemsets, for the two skews."),
+        typer.Option(metavar="N", callback=whole(1), help="Items of a member's dominant itemsets, for the two skews."),
     ] = 3,
     seed: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(0, 2**63 - 1), help="Equal seeds: equal sites, keys and bytes."),
+        typer.Option(metavar="N", callback=whole(0, 2**63 - 1), help="Equal seeds: equal members, keys and bytes."),
     ] = 0,
     max_time: options.MaxTime = None,
     max_rounds: Annotated[
@@ -106,7 +106,7 @@ def simulate(
     ] = None,
     min_count: options.MinCount = 1,
     min_members_with: Annotated[
-        int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that at least N sites have.")
+        int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that at least N members have.")
     ] = 1,
     no_masking: Annotated[
         bool, typer.Option("--no-masking", help=f"FOR MEASUREMENTS ONLY: x or sa without masks; {NO_MASKS}.")
@@ -122,7 +122,7 @@ def simulate(
         ),
     ] = None,
     no_compare: Annotated[
-        bool, typer.Option("--no-compare", help="Run the federation only: mine neither all data nor the sites alone.")
+        bool, typer.Option("--no-compare", help="Run the federation only: mine neither all data nor the members alone.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help=f"Save {CODE_TABLE} and {RUN} there, for `fedslim report`.")
@@ -137,7 +137,7 @@ def simulate(
     data_seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Deal DATA out to sites, let them mine together without showing anybody a transaction, and say what came of it.
+    """Deal DATA out to members, let them mine together without showing anybody a transaction, and say what came of it.
 
     All in this process, with the messages and masks of a real federation. Ctrl-C ends the search and keeps the best so
     far, or ends the comparing; a second one gives it up.
@@ -150,7 +150,7 @@ def simulate(
     given = None if reference is None else _loaded(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
     run = _Run(data, prepared(reading, report), report, variant=variant, engine=engine, min_count=min_count)
-    how = {"clients": clients, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
+    how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
         run.divide(partition, how),
         masking=not no_masking,
@@ -238,10 +238,10 @@ class _Run:
         self._whole: CodeTable | None = None
 
     def divide(self, scheme: Scheme, how: dict[str, Any]) -> "Partition":
-        from fedslim.data.partition import checked_clients
+        from fedslim.data.partition import check_member_count
         from fedslim.federated.dividing import SKEWED, divide
 
-        checked_clients(self._database, how["clients"])
+        check_member_count(self._database, how["members"])
         # With a smallest count the table has numbers of its own for the items: the plain one is mined for dealing out.
         table = None
         if scheme in SKEWED and self._min_count == 1 and (table := self._centralised()) is None:
@@ -261,13 +261,13 @@ class _Run:
     def federate(
         self, partition: "Partition", *, max_time: float | None, **how: Any
     ) -> "tuple[Simulation, FedslimError | None]":
-        """What came of it, and why it ended early where it lost a site."""
+        """What came of it, and why it ended early where it lost a member."""
         from fedslim.federated import simulation as room
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
         compiled(self._report, lambda: room.prepare(self._variant))
         stop = Stop(max_time)
-        doing = f"{self._variant} over {count(len(partition.parts), 'site')} of"
+        doing = f"{self._variant} over {count(len(partition.parts), 'member')} of"
         with stopping_on_interrupt(stop), self._report.mining(self._name, stop, doing) as show:
             on_progress = None
             if show is not None:
@@ -296,7 +296,7 @@ class _Run:
         if reference is None and (reference := self._centralised()) is None:
             return None
         stop = Stop()
-        doing = f"mining {count(len(simulation.sites), 'site')} alone, to compare with (Ctrl-C to leave it)"
+        doing = f"mining {count(len(simulation.databases), 'member')} alone, to compare with (Ctrl-C to leave it)"
         with stopping_on_interrupt(stop), self._report.stage(doing):
             return compare(simulation, reference, stop=stop)
 

@@ -22,7 +22,7 @@ ENDINGS = {
     "out of time": "out of time",
     "out of rounds": "out of rounds",
     "interrupted": "stopped by Ctrl-C",
-    "member lost": "a site was lost",
+    "member lost": "a member was lost",
 }
 """How a run ended, for people."""
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from fedslim.report.view import AgreementView, RunView
 
 EXAMPLES = 5
-"""Itemsets shown of those that no site finds alone."""
+"""Itemsets shown of those that no member finds alone."""
 
-FEW_SITES = 12
-"""More sites are told by their range."""
+FEW_MEMBERS = 12
+"""More members are told by their range."""
 
 UNKNOWN = "–"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -42,7 +42,7 @@ def print_run(record: RunRecord, top: int) -> None:
     from fedslim.report.view import view
 
     run = view([record]).runs[0]
-    between = [part for part in (_gap(run), _traffic(run), _sites(run)) if part is not None]
+    between = [part for part in (_gap(run), _traffic(run), _members(run)) if part is not None]
     print_code_table(record.code_table, top, shown_label(record.data), _facts(run), between=between)
 
 
@@ -58,11 +58,11 @@ def _gap(run: RunView) -> Table | None:
         )
         for k in found
     ]
-    return grid(("usage", "support at each site", "found together, by no site alone"), rows, right=2)
+    return grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
 
 
 def _spread(supports: Sequence[int]) -> str:
-    if len(supports) <= FEW_SITES:
+    if len(supports) <= FEW_MEMBERS:
         return " + ".join(map(str, supports))
     return f"{min(supports):,} – {number(median(supports))} – {max(supports):,}"
 
@@ -75,19 +75,19 @@ def _traffic(run: RunView) -> Table | None:
     return grid(("way", "messages", "sent", "before compression", "message"), rows, left=1, right=4) if rows else None
 
 
-def _sites(run: RunView) -> Table | None:
-    """What is known of each site; what the variant hides has no column."""
-    if len(run.sites) > FEW_SITES:
+def _members(run: RunView) -> Table | None:
+    """What is known of each member; what the variant hides has no column."""
+    if len(run.members) > FEW_MEMBERS:
         return None
     columns = {
-        "transactions": [_known(site.transactions) for site in run.sites],
-        "finds alone": [_known(site.itemsets) for site in run.sites],
-        "L% alone": [_known(site.percent, ".2f") for site in run.sites],
-        "itemsets used": [_known(site.used) for site in run.sites],
+        "transactions": [_known(member.transactions) for member in run.members],
+        "finds alone": [_known(member.itemsets) for member in run.members],
+        "L% alone": [_known(member.percent, ".2f") for member in run.members],
+        "itemsets used": [_known(member.used) for member in run.members],
     }
     shown = {name: column for name, column in columns.items() if set(column) != {UNKNOWN}}
-    rows = zip(*shown.values(), (shown_label(site.name) for site in run.sites), strict=True)
-    return grid((*shown, "site"), rows, right=len(shown))
+    rows = zip(*shown.values(), (shown_label(member.name) for member in run.members), strict=True)
+    return grid((*shown, "member"), rows, right=len(shown))
 
 
 def _known(value: float | None, how: str = ",") -> str:
@@ -100,11 +100,14 @@ def _facts(run: RunView) -> list[tuple[str, str]]:
     lines += [(name, headline[name]) for name in ("rounds", "sent") if name in headline]
     lines += [("agrees", _agrees(each)) for each in run.agreements]
     if run.gap is not None:
-        found = headline["found by no site alone"]
+        found = headline["found by no member alone"]
         lines.append(
-            ("gap", f"{found}; itemsets that no site finds alone" if run.gap.total else "none: some site finds each")
+            (
+                "gap",
+                f"{found}; itemsets that no member finds alone" if run.gap.total else "none: some member finds each",
+            )
         )
-    if run.table.sites is None:
+    if run.table.members is None:
         lines.append(("usages", run.usages_note))
     lines += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "made"}]
     return [*lines, ("again", run.command)]

@@ -1,4 +1,4 @@
-"""How a simulation is shown: what it cost, how well it agrees, and what no site would have found alone."""
+"""How a simulation is shown: what it cost, how well it agrees, and what no member would have found alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = 5
 
 
 def tables(simulation: Simulation, compared: Comparison | None) -> list[Table]:
-    """The messages by kind, and examples of what no site finds alone."""
+    """The messages by kind, and examples of what no member finds alone."""
     rows = [
         (row["direction"], f"{row['messages']:,}", size(row["bytes"]), size(row["bytes_uncompressed"]), row["kind"])
         for row in sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
@@ -40,17 +40,17 @@ def _gap_grid(simulation: Simulation, compared: Comparison) -> Table:
     rows = []
     for itemset in compared.recovered[:EXAMPLES]:
         spread = itemset.spread
-        assert spread is not None  # noqa: S101  # the sites' data were handed in
+        assert spread is not None  # noqa: S101  # the members' data were handed in
         middle = number(spread.support_median, 0 if spread.support_median.is_integer() else 1)
         rows.append(
             (
                 f"{itemset.usage:,}",
-                f"{spread.clients_with_support:,}",
+                f"{spread.members_with_support:,}",
                 f"{spread.support_min:,} – {middle} – {spread.support_max:,}",
                 found_items(simulation, itemset.labels),
             )
         )
-    return grid(("usage", "sites", "support at a site", "found together, by no site alone"), rows, right=3)
+    return grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
 
 
 def facts(
@@ -61,12 +61,12 @@ def facts(
     work = f"{count(simulation.tally.candidates, 'candidate')}, {count(said.rounds, 'round')}"
     end = f"{duration(simulation.seconds)}; {ENDINGS[simulation.ending]}"
     lines = [
-        ("sites", sites(simulation)),
+        ("members", members(simulation)),
         ("search", f"{simulation.variant}: {work} in {end}"),
         ("sent", f"{size(said.bytes_total)}: {size(said.bytes_up)} up, {size(said.bytes_down)} down"),
     ]
     if unmasked:
-        lines.append(("masks", "NONE (--no-masking): the server saw every site's counts; for measurements only"))
+        lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
     if compared is not None:
         f = compared.fidelity
         beside = "all data in one place" if reference in {None, "centralised"} else reference
@@ -80,8 +80,8 @@ def facts(
     return lines
 
 
-def sites(simulation: Simulation) -> str:
-    """How many sites there are, how they came about, and their sizes."""
+def members(simulation: Simulation) -> str:
+    """How many members there are, how they came about, and their sizes."""
     sizes, partition = simulation.sizes, simulation.partition
     dealt = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
     least, most = min(sizes), max(sizes)
@@ -93,8 +93,8 @@ def sites(simulation: Simulation) -> str:
 
 
 def gap(compared: Comparison) -> str:
-    """What no site finds alone, and how much of it was recovered."""
+    """What no member finds alone, and how much of it was recovered."""
     if not len(compared.gap):
-        return "none: some site finds each itemset of the reference alone"
+        return "none: some member finds each itemset of the reference alone"
     r = compared.recovery
-    return f"{count(r.gap, 'itemset')} that no site finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"
+    return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"

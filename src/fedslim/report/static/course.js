@@ -1,4 +1,4 @@
-// The sections on how it went: compression, agreement, communication, sites, and how to do it again.
+// The sections on how it went: compression, agreement, communication, members, and how to do it again.
 
 function compression(run) {
   const group = view.runs.map((each, number) => ({ each, number })).filter(({ each }) => each.data === run.data);
@@ -204,20 +204,20 @@ function communication(run) {
   const total = (way) => `${size(sum(way, "bytes"))} in ${plural(sum(way, "messages"), "message")}`;
   return [
     note(
-      `${total("up")} went up, to the server; ${total("down")} went down, to the sites. Frames and compression are counted.`,
+      `${total("up")} went up, to the server; ${total("down")} went down, to the members. Frames and compression are counted.`,
     ),
     grid({ columns, rows, sort: 3, page: 50, called: "kind" }).node,
   ];
 }
 
-function sites(run) {
-  const rows = run.sites;
+function members(run) {
+  const rows = run.members;
   const widest = largest(
     rows.map((row) => row.transactions || 0),
     1,
   );
   const known = (name) => rows.some((row) => row[name] !== null);
-  const columns = [{ title: "site", main: true, value: (row) => row.name, show: (row) => row.name, up: true }];
+  const columns = [{ title: "member", main: true, value: (row) => row.name, show: (row) => row.name, up: true }];
   const add = (name, title, show) =>
     known(name) && columns.push({ title, number: true, value: (row) => row[name], show: (row) => show(row[name]) });
   add("transactions", "transactions", whole);
@@ -229,10 +229,10 @@ function sites(run) {
     columns.push({ title: "size", label: "", cls: "bars", show: (row) => bar((row.transactions || 0) / widest) });
   const alone = rows.map((row) => row.itemsets).filter((value) => value !== null);
   const range = alone.length
-    ? `Alone a site finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
+    ? `Alone a member finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
     : "";
-  const sizes = known("transactions") ? "" : "The server of this run was not told how much data each site has. ";
-  return [note(range, sizes, run.usages_note), grid({ columns, rows, sort: 0, page: 25, called: "site" }).node];
+  const sizes = known("transactions") ? "" : "The server of this run was not told how much data each member has. ";
+  return [note(range, sizes, run.usages_note), grid({ columns, rows, sort: 0, page: 25, called: "member" }).node];
 }
 
 function reproduce(run) {

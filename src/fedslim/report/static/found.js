@@ -1,4 +1,4 @@
-// The sections on what was found: all runs in a table, what no site finds alone, the code table.
+// The sections on what was found: all runs in a table, what no member finds alone, the code table.
 
 function overview() {
   if (view.runs.length < 2) return null;
@@ -33,10 +33,10 @@ function together(run) {
   const { gap, labels } = run;
   if (!gap)
     return note(
-      "Not known of this run: each site would have to be mined alone, which --no-compare leaves out, and which the server of a real federation cannot do.",
+      "Not known of this run: each member would have to be mined alone, which --no-compare leaves out, and which the server of a real federation cannot do.",
     );
-  if (!gap.total) return note("Nothing: whatever the reference has, some site also finds alone.");
-  const names = run.sites.map((site) => site.name);
+  if (!gap.total) return note("Nothing: whatever the reference has, some member also finds alone.");
+  const names = run.members.map((member) => member.name);
   const rows = gap.items.map((items, k) => ({
     items,
     usage: gap.usage[k],
@@ -56,8 +56,8 @@ function together(run) {
       show: (row) => chips(labels, row.items, found.hit),
     },
     { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
-    { title: "most at one site", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
-    { title: "support at each site", label: "", whole: true, show: (row) => cells(row.at, names, digits) },
+    { title: "most at one member", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
+    { title: "support at each member", label: "", whole: true, show: (row) => cells(row.at, names, digits) },
     {
       title: "found",
       label: "",
@@ -84,7 +84,7 @@ function together(run) {
   const reference = run.agreements.length ? run.agreements[0].reference : "the reference";
   return [
     note(
-      `Of the itemsets in the table of ${reference}, ${whole(gap.total)} are found at no site by itself. Mining together found ${whole(gap.recovered)} of them.${cut}`,
+      `Of the itemsets in the table of ${reference}, ${whole(gap.total)} are found at no member by itself. Mining together found ${whole(gap.recovered)} of them.${cut}`,
     ),
     make(
       "div",
@@ -93,7 +93,7 @@ function together(run) {
       make("label", {}, "Show", which),
     ),
     note(
-      `Support at ${names.length > 12 ? `${names.length} sites, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; the stronger the colour, the more.`,
+      `Support at ${names.length > 12 ? `${names.length} members, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; the stronger the colour, the more.`,
     ),
     shown.node,
   ];
@@ -102,7 +102,7 @@ function together(run) {
 function codeTable(run) {
   const { table, labels } = run;
   const first = run.agreements[0];
-  const names = run.sites.map((site) => site.name);
+  const names = run.members.map((member) => member.name);
   const rows = table.items.map((items, k) => ({
     k,
     items,
@@ -113,7 +113,7 @@ function codeTable(run) {
   }));
   const search = searcher(labels);
   let found = search("");
-  const digits = table.sites ? String(largest(table.sites.flat())).length : 1;
+  const digits = table.members ? String(largest(table.members.flat())).length : 1;
   const there = (row) => (first ? first.usages[row.k] : null);
   const columns = [
     {
@@ -139,12 +139,12 @@ function codeTable(run) {
       show: (row) => (there(row) === null ? "extra" : whole(there(row))),
     });
   function itemset(row) {
-    const badge = table.alone && table.alone[row.k] ? "◆ by no site alone" : null;
+    const badge = table.alone && table.alone[row.k] ? "◆ by no member alone" : null;
     return make(
       "div",
       {},
       chips(labels, row.items, found.hit, badge),
-      table.sites ? cells(table.sites[row.k], names, digits) : null,
+      table.members ? cells(table.members[row.k], names, digits) : null,
     );
   }
   const shown = grid({ columns, rows, sort: 1, page: 25, narrow: 8, called: "itemset" });
@@ -176,7 +176,7 @@ function codeTable(run) {
     bound("least", "used at least so often", smallest(table.usage, largest(table.usage))),
     bound("most", "used at most so often", largest(table.usage)),
   ];
-  const choices = ["all", ...(table.alone ? ["found by no site alone"] : []), ...(first ? ["matched", "extra"] : [])];
+  const choices = ["all", ...(table.alone ? ["found by no member alone"] : []), ...(first ? ["matched", "extra"] : [])];
   const which = make(
     "select",
     { id: "which", onchange: filter },
@@ -187,7 +187,7 @@ function codeTable(run) {
     input.value === "" || Number.isNaN(input.valueAsNumber) ? otherwise : input.valueAsNumber;
   const kinds = {
     all: () => true,
-    "found by no site alone": (row) => table.alone[row.k],
+    "found by no member alone": (row) => table.alone[row.k],
     matched: (row) => there(row) !== null,
     extra: (row) => there(row) === null,
   };
@@ -214,8 +214,8 @@ function codeTable(run) {
   };
   const cut =
     rows.length < table.total ? ` The ${whole(rows.length)} of ${whole(table.total)} that save most are here.` : "";
-  const spread = table.sites
-    ? ` The cells below an itemset are its usages at ${names.length > 12 ? "each site" : names.join(", ")}.`
+  const spread = table.members
+    ? ` The cells below an itemset are its usages at ${names.length > 12 ? "each member" : names.join(", ")}.`
     : "";
   const range = (name, low, high) =>
     make("fieldset", { class: "pairs" }, make("legend", {}, name), make("div", { class: "pair" }, low, "–", high));

@@ -140,13 +140,13 @@ function chips(labels, items, hit, badge) {
   return list;
 }
 
-// Counts at each site, the stronger the colour the more; as numbers where there is room.
+// Counts at each member, the stronger the colour the more; as numbers where there is room.
 function cells(counts, names, digits) {
   const many = counts.length > 12;
   const most = largest(counts, 1);
   const said = counts.map((n, k) => `${names[k]} ${n}`).join(", ");
   const node = make("div", { class: many ? "cells thin" : "cells", role: "img", "aria-label": said });
-  set(set(node, "--sites", counts.length), "--digits", digits);
+  set(set(node, "--members", counts.length), "--digits", digits);
   counts.forEach((n, k) =>
     node.append(
       set(make("span", { title: `${names[k]}: ${n}` }, many ? null : whole(n)), "--share", (n / most).toFixed(3)),

@@ -9,12 +9,12 @@ let refilter = null; // lets other sections set the filters of the code table
 
 const SECTIONS = [
   ["runs", "All runs", "All runs", overview],
-  ["together", "Found together", "Found together, by no site alone", together],
+  ["together", "Found together", "Found together, by no member alone", together],
   ["table", "Code table", "The code table", codeTable],
   ["compression", "Compression", "Compression", compression],
   ["agreement", "Agreement", "Agreement", agreement],
   ["communication", "Communication", "Communication", communication],
-  ["sites", "Sites", "Sites", sites],
+  ["members", "Members", "Members", members],
   ["reproduce", "Configuration", "Configuration, and how to do it again", reproduce],
 ];
 

@@ -34,7 +34,7 @@ def vector(values):
 
 
 class Misled(Line):
-    """Clients that a misled server asks nonsense give up, as a driver would have them do."""
+    """Members that a misled server asks nonsense give up, as a driver would have them do."""
 
     refused = 0
 
@@ -60,13 +60,13 @@ class Misled(Line):
 
 
 def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None, **settled):
-    """A run in which one member's messages pass through `lie`, with the question and the client that answered it."""
+    """A run in which one member's messages pass through `lie`, with the question and the member that answered it."""
     named = of_numbers(parts or sprinkled(seed, N_ITEMS, 3, 60, noise=0.15), N_ITEMS)
     line = Misled(named, variant, most=most, max_rounds=rounds, **settled).begin()
     asked = {}
 
     def up(name, message):
-        return lie(asked.get(name), message, line.clients[name]) if name == LIAR else message
+        return lie(asked.get(name), message, line.members[name]) if name == LIAR else message
 
     def down(name, message):
         asked[name] = message
@@ -87,7 +87,7 @@ def instead(kind, make, *, nth=0):
     """The nth message of a kind is another one."""
     seen = 0
 
-    def lie(ask, message, _client):
+    def lie(ask, message, _member):
         nonlocal seen
         if type(message) is kind:
             seen += 1
@@ -182,7 +182,7 @@ def test_one_lie_ends_the_run_for_all(number, nth):
     assert lied
     if not harmless:
         assert line.failed.reason.startswith(("the round cannot be used: ", "member "))
-        told = [c.received.ending for name, c in line.clients.items() if c.received is not None and name != LIAR]
+        told = [c.received.ending for name, c in line.members.items() if c.received is not None and name != LIAR]
         assert all(ending.startswith("ended by the server: ") for ending in told)
     elif kind is m.Masked and not line.refused:
         pytest.fail("a masked answer that is none was added up")
@@ -201,7 +201,7 @@ def test_sa_takes_no_pair_in_the_wrong_order(pair, nth):
 def test_counts_too_large_for_memory_end_the_run():
     """As far as `max_transactions` allows; an honest federation does not come near."""
 
-    def lie(_ask, message, _client):
+    def lie(_ask, message, _member):
         if isinstance(message, m.Usages):
             return m.Usages(message.round, vector([1 << 47] * (N_ITEMS + 1)))
         return message
@@ -213,9 +213,9 @@ def test_counts_too_large_for_memory_end_the_run():
 # -- lies that fit the question, so that they are added up ------------------------------------------------------------
 
 
-def parts_of(want, client):
-    """(words, where a lie can be put in) of one question of X that this client has just answered."""
-    table, most = client._variant._state.table, client._site.settings.max_transactions
+def parts_of(want, member):
+    """(words, where a lie can be put in) of one question of X that this member has just answered."""
+    table, most = member._variant._state.table, member._own.settings.max_transactions
     length = table.fresh_slot
     match want:
         case m.WantSupports():
@@ -236,13 +236,13 @@ def parts_of(want, client):
     return sketch.words, ("sketch", sketch, None)
 
 
-def lying_about(rng, ask, message, client):
+def lying_about(rng, ask, message, member):
     """A wrong answer in the right form."""
     words = np.frombuffer(message.words.data, "<u8").copy()
     begin = 0
     chosen = rng.randrange(len(ask.wants))
     for k, want in enumerate(ask.wants):
-        length, (how, what, size) = parts_of(want, client)
+        length, (how, what, size) = parts_of(want, member)
         part = words[begin : begin + length]
         if k == chosen and how == "lanes":
             lie = np.zeros(length, np.uint64)
@@ -268,14 +268,14 @@ def test_x_comes_to_an_end_whatever_is_added(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.03, 0.1, 0.5, 1.0])
 
-    def lie(ask, message, client):
+    def lie(ask, message, member):
         if not isinstance(message, m.Masked) or rng.random() > rate:
             return message
         if rng.random() < 0.1:  # noise, as from masks that do not cancel
             return msgspec.structs.replace(
                 message, words=m.Vector(message.words.length, 64, rng.randbytes(len(message.words.data)))
             )
-        return lying_about(rng, ask, message, client)
+        return lying_about(rng, ask, message, member)
 
     play("x", lie, seed=seed % 7, min_support=rng.choice([1, 1, 2]), min_count=rng.choice([1, 1, 4]))
 
@@ -300,7 +300,7 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
         words = np.frombuffer(message.words.data, "<u8").copy()
         begin = 0
         for want in asked[name].wants:
-            length, (_, sketch, _) = parts_of(want, line.clients[name])
+            length, (_, sketch, _) = parts_of(want, line.members[name])
             if isinstance(want, m.WantSparseRow):
                 place = np.array([rng.randrange(sketch.universe)], np.int32)
                 sketch.put(words[begin : begin + length], place, np.array([count], np.int64))
@@ -323,7 +323,7 @@ def test_sa_comes_to_an_end_whatever_is_added(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.05, 0.2, 1.0])
 
-    def lie(ask, message, client):
+    def lie(ask, message, member):
         if rng.random() > rate:
             return message
         if isinstance(message, m.Structure):
@@ -332,7 +332,7 @@ def test_sa_comes_to_an_end_whatever_is_added(seed):
             return m.Structure(message.round, vector(x), vector(y))
         if isinstance(message, m.Masked) and message.words.length:
             words = np.frombuffer(message.words.data, "<u8").copy()
-            bits = getattr(ask, "bits", Ring.for_sums_up_to(client._site.settings.max_transactions).bits)
+            bits = getattr(ask, "bits", Ring.for_sums_up_to(member._own.settings.max_transactions).bits)
             step = np.uint64(rng.choice([1, 2, 7])) << np.uint64(bits * rng.randrange(64 // bits))
             k = rng.randrange(len(words))
             words[k] = words[k] + step if rng.random() < 0.6 else words[k] - step
@@ -359,7 +359,7 @@ def test_so_comes_to_an_end_whatever_is_said(seed):
             changed = rng.choice([changed[:-1], np.append(changed, 1), np.append(changed, changed)])
         return m.Vector.of(changed)
 
-    def lie(_ask, message, _client):
+    def lie(_ask, message, _member):
         fields = [f for f in message.__struct_fields__ if isinstance(getattr(message, f), m.Vector)]
         if not fields or rng.random() > rate:
             return message
@@ -385,9 +385,9 @@ def test_elements_with_an_item_in_common_are_no_candidate():
 # -- joining ---------------------------------------------------------------------------------------------------------
 
 
-def joins(**sites):
-    line = Line(databases(FIGURE), "x", **sites)
-    return line.server, line.clients["c1"].join(bytes(range(32))), line.clients["c2"].join(bytes(range(1, 33)))
+def joins(**inputs):
+    line = Line(databases(FIGURE), "x", **inputs)
+    return line.server, line.members["c1"].join(bytes(range(32))), line.members["c2"].join(bytes(range(1, 33)))
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ def test_nothing_is_asked_before_everybody_has_confirmed(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_without_lies_the_run_converges(variant):
-    line = play(variant, lambda _ask, message, _client: message, rounds=100_000)
+    line = play(variant, lambda _ask, message, _member: message, rounds=100_000)
     assert line.ended.ending == "converged"
 
 
