@@ -70,8 +70,8 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
 def check_commands(_app: Sphinx, env: Any) -> list[str]:
     """Warn of commands that the reference lacks or has twice."""
     seen = [name for names in vars(env).get("documented_commands", {}).values() for name in names]
-    for name in _program().commands:
-        if (times := seen.count(name)) != 1:
+    for name, command in _program().commands.items():
+        if not command.hidden and (times := seen.count(name)) != 1:
             logger.warning("the command %r is in %d pages of the reference, not in one", name, times)
     return []
 
