@@ -136,7 +136,7 @@ def network_tables(results: Values) -> list[Table]:
             table.remarks.append(f"{one['data']}: the tables are NOT the same.")
     table.remarks.append(
         "Medians for one round. Server and members share one process and one core; computing is the same run joined by "
-        "queues instead of lines, with the same frames and masks."
+        "queues instead of connections, with the same frames and masks."
     )
     table.remarks += results["skipped"]
     return [table]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from fedslim.cli import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -75,6 +78,13 @@ def test_the_readme_links_to_pages_that_exist(prefix, folder, ending):
 
 def test_pictures_are_small():
     assert [path.name for path in (DOCS / "images").iterdir() if path.stat().st_size > 250_000] == []
+
+
+def test_every_figure_is_in_the_reference(capsys):
+    assert main(["simulate", "encounters", "--members", "3", "--json", "--quiet", "--max-rounds", "2"]) == 0
+    page = (DOCS / "reference" / "figures.md").read_text("utf-8")
+    named = set(re.findall(r"`(\w+)`", page))
+    assert [name for name in json.loads(capsys.readouterr().out) if name not in named] == []
 
 
 # -- examples in docstrings ------------------------------------------------------------------------------------------
