@@ -7,10 +7,13 @@ import importlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from fedslim.cli import main
+from fedslim.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -85,6 +88,38 @@ def test_every_figure_is_in_the_reference(capsys):
     page = (DOCS / "reference" / "figures.md").read_text("utf-8")
     named = set(re.findall(r"`(\w+)`", page))
     assert [name for name in json.loads(capsys.readouterr().out) if name not in named] == []
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+NAMED = re.compile(r"fedslim ((?:[a-z]+ ?)+)((?:[^`\n#;|&]|\\\n)*)")
+PROGRAM = get_command(app)
+FORMATS = {"journal"}
+"""Words that follow the name in the name of a format."""
+
+
+def command_named(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that these words begin with, and what is left of them."""
+    command = PROGRAM
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_and_options_exist(page):
+    """Also in blocks that are not run, and in sentences."""
+    text = page.read_text("utf-8")
+    shown = [match[0] for match in FENCED.finditer(text) if re.match(r" *`+(bash|sh|console)\n", match[0])]
+    wrong = []
+    for match in NAMED.finditer("\n".join([*shown, *re.findall(r"`([^`\n]+)`", FENCED.sub("", text))])):
+        command, rest = command_named(match[1].split())
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        wanted = re.findall(r"(?<=\s)--[a-z][a-z-]*", f" {' '.join(rest)} {match[2]}")
+        if command is PROGRAM and match[1].split()[0] not in FORMATS:
+            wrong.append(match[0])
+        wrong += [f"{match[0]}: {option}" for option in wanted if option not in known | {"--help", "--debug"}]
+    assert wrong == []
 
 
 # -- examples in docstrings ------------------------------------------------------------------------------------------
