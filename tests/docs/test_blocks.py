@@ -45,7 +45,9 @@ NOT_RUN = {
 }
 """How many blocks of a page may be marked as not run. Each says why in the page."""
 
-SLOW = {f"docs/how-to/{name}.md" for name in ("deploy", "enrol", "experiments", "reports", "simulate")}
+SLOW = {
+    f"docs/how-to/{name}.md" for name in ("control-search", "deploy", "enrol", "experiments", "reports", "simulate")
+}
 """Pages that take longer than a few seconds: run with -m slow."""
 
 PYTHON, SHELL, CONSOLE = {"python", "pycon"}, {"bash", "sh"}, {"console"}
