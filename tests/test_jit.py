@@ -14,7 +14,7 @@ from fedslim.algorithm1.kernels import pairs
 from fedslim.algorithm1.kernels import ranking as merging
 from fedslim.cli.console import progress
 from fedslim.cli.console.progress import Plain
-from fedslim.cli.console.running import compiled
+from fedslim.cli.console.running import compile_with_progress
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.kernels import array_table as book
 
@@ -75,7 +75,7 @@ def test_the_first_use_is_told_once_however_busy_the_machine_is(kernels, capsys,
                 function(1)
             time.sleep(0.1)
 
-        compiled(Plain(), prepare_slowly)
+        compile_with_progress(Plain(), prepare_slowly)
         return capsys.readouterr().err.count("\n")
 
     one, _ = kernels()
@@ -88,7 +88,7 @@ def test_where_kernels_cannot_be_kept_that_is_told(kernels, capsys):
     one, _ = kernels()
     _jit.forget_caches()
     assert not _jit.kernels_are_kept()
-    compiled(Plain(), lambda: one(1))
+    compile_with_progress(Plain(), lambda: one(1))
     assert "NUMBA_CACHE_DIR" in capsys.readouterr().err
 
 

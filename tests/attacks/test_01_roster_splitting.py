@@ -18,7 +18,7 @@ from fedslim.data.vocabulary import Vocabulary
 from fedslim.errors import RingError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.protocol.roster import roster_digest
-from fedslim.protocol.sums import summed
+from fedslim.protocol.sums import add_up
 from fedslim.secagg import Ring
 from wire import Line, databases, inputs_of
 
@@ -130,7 +130,7 @@ def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(varia
         replies[name] = member.receive(ask)
     ring = Ring.for_sums_up_to(inputs["a"].settings.max_transactions)
     length = 2 * len(union) + 1
-    words = summed(replies, ring.words(length))
+    words = add_up(replies, ring.words(length))
     with pytest.raises(RingError):
         ring.read(words, length=length)
     honest = Ring(ring.bits, (1 << ring.bits) - 1)
@@ -159,7 +159,7 @@ def test_the_same_run_with_one_roster_for_all_is_answered(federation):
 
     replies, items = asyncio.run(attack())
     ring = Ring.for_sums_up_to(federation.file.limits.max_transactions)
-    sums = ring.read(summed(replies, ring.words(items + 1)), length=items + 1)
+    sums = ring.read(add_up(replies, ring.words(items + 1)), length=items + 1)
     assert int(sums[-1]) == federation.database.transactions
 
 

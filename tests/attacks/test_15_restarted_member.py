@@ -16,7 +16,7 @@ from liar import MEMBERS, Liar, Loopback
 
 from fedslim.errors import ProtocolError
 from fedslim.network.journal import Journal
-from fedslim.network.journal_records import told
+from fedslim.network.journal_records import messages_in
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession
 from wire import Line, of_numbers, sprinkled
@@ -84,5 +84,5 @@ def test_a_member_keeps_only_what_it_accepted(tmp_path):
     journal.close()
     again, _, records, _ = Journal.reopen(tmp_path / "member.journal", key=KEY)
     again.close()
-    kinds = [type(message) for message in told(records, "journal")]
+    kinds = [type(message) for message in messages_in(records, "journal")]
     assert kinds == [m.Roster, m.Confirmed, m.Ask]

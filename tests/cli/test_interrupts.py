@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from fedslim.cli.console.interrupts import interrupts_kept
+from fedslim.cli.console.interrupts import keep_interrupts
 from fedslim.mdl.codetable import CodeTable
 
 LONG = "accidents-like:40000"
@@ -82,14 +82,14 @@ def test_no_interrupt_is_lost_where_exceptions_are_dropped(capsys):
         held = Dropping()
         del held  # what is raised here is printed and dropped, as in a compiler's callback
 
-    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+    with pytest.raises(KeyboardInterrupt), keep_interrupts():
         compiling()
     assert capsys.readouterr().err == ""
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_interrupt_that_was_raised_is_raised_once():
-    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+    with pytest.raises(KeyboardInterrupt), keep_interrupts():
         signal.raise_signal(signal.SIGINT)
 
 
@@ -101,7 +101,7 @@ def test_other_dropped_exceptions_are_told_as_ever(monkeypatch):
         def __del__(self):
             raise LookupError
 
-    with interrupts_kept():
+    with keep_interrupts():
         held = Dropping()
         del held
     assert told == [LookupError]
@@ -110,7 +110,7 @@ def test_other_dropped_exceptions_are_told_as_ever(monkeypatch):
 def test_ctrl_c_that_means_nothing_goes_on_meaning_nothing():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts_kept():
+        with keep_interrupts():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -120,7 +120,7 @@ def test_in_another_thread_nothing_is_touched():
     reached = []
 
     def work():
-        with interrupts_kept():
+        with keep_interrupts():
             reached.append(True)
 
     thread = threading.Thread(target=work)

@@ -160,7 +160,7 @@ def test_a_dataframe_is_taken_by_as_database(frame):
 @pytest.fixture(params=["pyarrow", "polars"])
 def library(request, monkeypatch):
     """Each library by itself, as if the other were not installed."""
-    monkeypatch.setattr(frames, "_found", lambda name: name == request.param)
+    monkeypatch.setattr(frames, "_find", lambda name: name == request.param)
     return request.param
 
 
@@ -214,14 +214,14 @@ def test_parquet_paths_that_are_no_files_are_told_in_the_same_words(tmp_path, ma
 
 
 def test_parquet_without_a_library_says_what_to_install(write, monkeypatch):
-    monkeypatch.setattr(frames, "_found", lambda _: False)
+    monkeypatch.setattr(frames, "_find", lambda _: False)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedslim\[tables\]'"):
         read(write("a.parquet", b"x"))
 
 
 def test_a_library_that_is_not_installed_is_not_found(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert not frames._found("pyarrow")
+    assert not frames._find("pyarrow")
 
 
 def test_bins_are_checked_for_tables():

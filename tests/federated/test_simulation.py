@@ -64,13 +64,13 @@ def test_nothing_is_left_to_compile_when_the_clock_starts(variant, public_data):
 
 def test_the_history_ends_with_the_run(monkeypatch):
     """Both by one clock, which does not count how long it takes to get the members ready."""
-    real = room.Site
+    real = room.MemberInput
 
     def slow(*given):
         time.sleep(0.3)
         return real(*given)
 
-    monkeypatch.setattr(room, "Member", slow)
+    monkeypatch.setattr(room, "MemberInput", slow)
     found = simulate(iid(SMALL, 2, seed=0))
     assert 0 < found.history[-1]["seconds"] <= found.seconds
 

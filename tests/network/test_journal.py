@@ -21,9 +21,9 @@ from fedslim.network.journal_records import (
     back_record,
     heard_in,
     heard_record,
+    messages_in,
     round_record,
     rounds_of,
-    told,
     told_record,
 )
 from fedslim.protocol import messages as m
@@ -431,12 +431,12 @@ def test_why_the_run_ends_and_what_it_cost_are_kept():
 
 def test_what_a_member_was_told_comes_back():
     messages = [m.AskUsages(0), m.AskCandidates(1, m.Accept([(0, 1)]))]
-    assert list(told(map(told_record, messages), "journal")) == messages
+    assert list(messages_in(map(told_record, messages), "journal")) == messages
 
 
 @given(st.binary(max_size=60))
 def test_records_that_are_none_are_refused_by_name(data):
-    for read in (rounds_of, told):
+    for read in (rounds_of, messages_in):
         try:
             found = list(read([data], "x.journal"))
         except JournalError as error:
@@ -445,7 +445,7 @@ def test_records_that_are_none_are_refused_by_name(data):
             assert list(read(map(msgspec.msgpack.encode, found), "x.journal")) == found
 
 
-@pytest.mark.parametrize("read", [rounds_of, told])
+@pytest.mark.parametrize("read", [rounds_of, messages_in])
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x90", msgspec.msgpack.encode(["round", 0]), bytes(60)])
 def test_bytes_that_are_no_record_are_refused_by_name(read, data):
     with pytest.raises(JournalError, match=r"^x\.journal: record 0 "):

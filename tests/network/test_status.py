@@ -126,7 +126,7 @@ FOUND = {
 
 
 async def fetched(request):
-    async with status.watched("127.0.0.1", 0, lambda: FOUND) as port:
+    async with status.serve_status("127.0.0.1", 0, lambda: FOUND) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
         answer = await reader.read()
@@ -158,7 +158,7 @@ def test_a_request_without_end_is_dropped():
 
 def test_without_a_port_nothing_listens():
     async def act():
-        async with status.watched("127.0.0.1", None, dict) as port:
+        async with status.serve_status("127.0.0.1", None, dict) as port:
             return port
 
     assert asyncio.run(act()) == 0

@@ -19,16 +19,16 @@ from fedslim.network.journal_records import (
     epoch_record,
     furthest_in,
     last_epoch,
+    messages_in,
     round_record,
     rounds_of,
-    told,
     told_record,
 )
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
 from fedslim.protocol.gathering import MAX_EPOCHS, MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.roster import updated
+from fedslim.protocol.roster import apply_update
 from fedslim.protocol.server import MAX_LOST_ROUNDS, MAX_RETREATS, ServerSession
 from fedslim.protocol.state import MemberState, SessionState
 from fedslim.secagg import Ring
@@ -94,7 +94,7 @@ class Weather:
             self.heard[name] = []  # whoever has not answered anything has nothing to go on with
         if what in {"kill", "quit"}:
             self.members[name] = MemberSession(name, self.inputs[name])
-            self.members[name].replay(told(self.heard[name], "journal"))
+            self.members[name].replay(messages_in(self.heard[name], "journal"))
         self.join(name)
 
     def lose_records(self, who, count):
@@ -361,7 +361,7 @@ def test_an_update_of_the_roster_has_the_new_keys_and_nothing_else(gone):
     for update in updates.values():
         seats = [m.Seat(places[name], keys[name], b"") for name in sorted(gone)]
         assert update == m.RosterUpdate(1, seats, federation.server.rounds - 1)
-        assert updated(before, update) == rosters[gone[0]]
+        assert apply_update(before, update) == rosters[gone[0]]
     for roster in rosters.values():
         assert (roster.epoch, dict(zip(roster.members, roster.keys, strict=True))) == (1, keys)
     federation.run()

@@ -20,7 +20,7 @@ from fedslim.mdl.table import WorkingTable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.roster import roster_digest, updated
+from fedslim.protocol.roster import apply_update, roster_digest
 from fedslim.secagg import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
@@ -98,7 +98,7 @@ class Adversary:
             return self.roster
         self.number = number
         update = m.RosterUpdate(session._roster.epoch + 1, [], number)
-        new = updated(session._roster, update)
+        new = apply_update(session._roster, update)
         self.next = [m.Confirmed(new.epoch, [self.digest(new)] * 3)]
         for asked, question in session._asked.items():
             if asked >= number and self.rng.random() < 0.9:

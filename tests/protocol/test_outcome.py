@@ -5,7 +5,7 @@ import pytest
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import code_table, packed_table
+from fedslim.protocol.outcome import code_table, pack_table
 from fedslim.protocol.x_queries import Final
 from fedslim.secagg import Ring
 
@@ -43,9 +43,9 @@ def test_one_that_cannot_be_is_refused(usage, support, more):
 
 @pytest.mark.parametrize(("usage", "support"), [(3, 2), (2, 7), (0, 3), (5, 5)])
 def test_nor_does_a_server_send_one(usage, support):
-    packed_table([((0, 1), 2, 3, 2)], SUPPORTS, 6)
+    pack_table([((0, 1), 2, 3, 2)], SUPPORTS, 6)
     with pytest.raises(ProtocolError):
-        packed_table([((0, 1), usage, support, 2)], SUPPORTS, 6)
+        pack_table([((0, 1), usage, support, 2)], SUPPORTS, 6)
 
 
 @pytest.mark.parametrize("members", [0, 3])

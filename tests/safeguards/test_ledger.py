@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError, LedgerError, WriteError
 from fedslim.safeguards import ledger as answered
-from fedslim.safeguards.ledger import AnswerLedger, Snapshot, revealed, singled_out
+from fedslim.safeguards.ledger import AnswerLedger, Snapshot, describe_difference, singled_out
 from fedslim.settings.federation_file import write_template
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -83,13 +83,13 @@ def test_no_data_are_a_version_too():
     ],
 )
 def test_whose_counts_two_results_reveal(before, now, why):
-    assert revealed(list(before), frozenset(now)) == why
+    assert describe_difference(list(before), frozenset(now)) == why
 
 
 def test_the_rule_is_the_same_in_either_order():
     sets = [frozenset(each) for size in range(1, 6) for each in combinations("abcde", size)]
     for one, other in combinations(sets, 2):
-        assert (revealed(one, other) is None) == (revealed(other, one) is None)
+        assert (describe_difference(one, other) is None) == (describe_difference(other, one) is None)
 
 
 def test_a_member_does_not_answer_with_one_member_more_or_fewer(file, ledger):

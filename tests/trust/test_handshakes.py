@@ -18,7 +18,7 @@ from fedslim.trust import (
     Role,
     TrustStore,
     client_context,
-    explained,
+    explain,
     install,
     make_demo_ca,
     make_request,
@@ -63,7 +63,7 @@ def handshake(server, member, host="localhost", *, careless=False):
 
 def told(error, peer="the peer"):
     assert isinstance(error, ssl.SSLError), error
-    return str(explained(error, peer))
+    return str(explain(error, peer))
 
 
 def why(error):
@@ -72,7 +72,7 @@ def why(error):
     The numbers are those of x509_vfy.h, as in `_VERIFYING`.
     """
     assert isinstance(error, ssl.SSLError), error
-    assert str(explained(error, "the peer")).startswith("the peer ")
+    assert str(explain(error, "the peer")).startswith("the peer ")
     return getattr(error, "verify_code", 0) or error.reason
 
 

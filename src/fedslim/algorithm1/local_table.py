@@ -21,7 +21,7 @@ import numpy as np
 from fedslim.algorithm1.kernels import pairs as kernel
 from fedslim.algorithm1.kernels.pairs import Reports
 from fedslim.algorithm1.pairs import PairCounts, no_pairs, with_elements, with_room
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.cover_state import NOTHING, CoverState
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class LocalTable:
             self._pairs = with_room(self._pairs, state.table.capacity)
             size, reports = len(self._pairs.count), self._reports
             self._reports = reports._replace(
-                told=lengthened(reports.told, size),
-                waiting=lengthened(reports.waiting, size),
-                queue=lengthened(reports.queue, size),
+                told=lengthen(reports.told, size),
+                waiting=lengthen(reports.waiting, size),
+                queue=lengthen(reports.queue, size),
             )

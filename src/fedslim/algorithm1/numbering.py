@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.errors import ProtocolError
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.questions import Change
 
 if TYPE_CHECKING:
@@ -54,6 +54,6 @@ class Numbering:
     def enter(self, number: int) -> None:
         """The next slot is given to the element with this number."""
         if number >= len(self._slots):
-            self._slots = lengthened(self._slots, 2 * number, NOWHERE)
+            self._slots = lengthen(self._slots, 2 * number, NOWHERE)
         self._slots[number] = len(self._numbers)
         self._numbers = np.append(self._numbers, np.int32(number))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import pairs as kernel
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def unused_numbers(used: int, capacity: int) -> NDArray[np.int32]:
 
 def with_elements(pairs: Pairs, n_elements: int) -> Pairs:
     """The same pairs, with room for so many elements."""
-    return pairs._replace(first=lengthened(pairs.first, n_elements, NOBODY))
+    return pairs._replace(first=lengthen(pairs.first, n_elements, NOBODY))
 
 
 def with_room(pairs: Pairs, extra: int) -> Pairs:
@@ -72,11 +72,11 @@ def with_room(pairs: Pairs, extra: int) -> Pairs:
     places = np.full(2 * capacity, NOBODY, np.int32)
     kernel.rehash(pairs.places, pairs.hash, places)
     return pairs._replace(
-        element=lengthened(pairs.element, 2 * capacity),
-        following=lengthened(pairs.following, 2 * capacity),
-        preceding=lengthened(pairs.preceding, 2 * capacity),
-        count=lengthened(pairs.count, capacity),
-        hash=lengthened(pairs.hash, capacity),
+        element=lengthen(pairs.element, 2 * capacity),
+        following=lengthen(pairs.following, 2 * capacity),
+        preceding=lengthen(pairs.preceding, 2 * capacity),
+        count=lengthen(pairs.count, capacity),
+        hash=lengthen(pairs.hash, capacity),
         places=places,
         free=free,
         n_free=np.array([n_free + added], np.int64),

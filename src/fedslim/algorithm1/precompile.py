@@ -21,14 +21,14 @@ from fedslim.mdl.objective import log2_table
 _I32, _I64 = types.int32[::1], types.int64[::1]
 
 
-def removal() -> None:
+def compile_removal() -> None:
     """What taking an itemset out of a table needs. There is none yet to take out: so by signature."""
     book.try_remove.compile((_I64, types.int64))
     book.remove.compile((_I64, types.int64, types.int64, _I32, _I64))
     book.take_from_lists.compile((_I64, types.int64))
 
 
-def merging() -> None:
+def compile_ranking() -> None:
     """What the server of `sa` and `so` ranks candidates with."""
     elements = NumberedElements(3)
     elements.usage[:3] = 8
@@ -42,7 +42,7 @@ def merging() -> None:
     with_room(no_pairs(1), FEW_PAIRS + 1)  # what only larger data come to
 
 
-GROUPS = {"removal": removal, "merging": merging}
+GROUPS = {"removal": compile_removal, "merging": compile_ranking}
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:

@@ -12,7 +12,7 @@ from fedslim.algorithm1.kernels.pairs import NOBODY, rehash
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, ServerElements, Unions, UnionTotals
 from fedslim.algorithm1.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
 from fedslim.errors import RunError
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels.ranking import NEVER
 from fedslim.mdl.objective import log2
 
@@ -56,7 +56,7 @@ class NumberedElements:
             np.zeros(capacity),
             size,
             start,
-            lengthened(np.arange(n_items, dtype=np.int32), max(2 * n_items, 1024)),
+            lengthen(np.arange(n_items, dtype=np.int32), max(2 * n_items, 1024)),
             hashes,
             np.full(4 * SPARE_NUMBERS, NOBODY, np.int32),
         )
@@ -95,7 +95,7 @@ class NumberedElements:
         self._itemsets.append(itemset)
         arrays, end = self.arrays, self._end + len(itemset)
         if end > len(arrays.items):
-            self.arrays = arrays = arrays._replace(items=lengthened(arrays.items, 2 * end))
+            self.arrays = arrays = arrays._replace(items=lengthen(arrays.items, 2 * end))
         arrays.items[self._end : end] = itemset
         arrays.start[number] = self._end
         arrays.size[number] = len(itemset)
@@ -112,11 +112,11 @@ class NumberedElements:
             places = np.full(2 * len(places), NOBODY, np.int32)
         rehash(arrays.places, arrays.hash, places)
         self.arrays = arrays._replace(
-            usage=lengthened(arrays.usage, capacity),
-            standard=lengthened(arrays.standard, capacity),
-            size=lengthened(arrays.size, capacity),
-            start=lengthened(arrays.start, capacity),
-            hash=lengthened(arrays.hash, capacity),
+            usage=lengthen(arrays.usage, capacity),
+            standard=lengthen(arrays.standard, capacity),
+            size=lengthen(arrays.size, capacity),
+            start=lengthen(arrays.start, capacity),
+            hash=lengthen(arrays.hash, capacity),
             places=places,
         )
 
@@ -245,24 +245,24 @@ class MergedRanking:
         rehash(unions.places, unions.hash, places)
         unions.sizes[0] += added
         self._unions = unions._replace(
-            first=lengthened(unions.first, size, NOBODY),
-            pairs=lengthened(unions.pairs, size),
-            together=lengthened(unions.together, size),
-            element=lengthened(unions.element, size, NOBODY),
-            rejected=lengthened(unions.rejected, size),
-            noted=lengthened(unions.noted, size, NOBODY),
-            hash=lengthened(unions.hash, size),
+            first=lengthen(unions.first, size, NOBODY),
+            pairs=lengthen(unions.pairs, size),
+            together=lengthen(unions.together, size),
+            element=lengthen(unions.element, size, NOBODY),
+            rejected=lengthen(unions.rejected, size),
+            noted=lengthen(unions.noted, size, NOBODY),
+            hash=lengthen(unions.hash, size),
             places=places,
             free=free,
-            notes=lengthened(unions.notes, size),
-            of=lengthened(unions.of, size),
-            following=lengthened(unions.following, size),
+            notes=lengthen(unions.notes, size),
+            of=lengthen(unions.of, size),
+            following=lengthen(unions.following, size),
         )
         blocks, n_blocks = self._blocks, -(-size // BLOCK)
         self._blocks = Blocks(
-            lengthened(blocks.upper, n_blocks, -np.inf),
-            lengthened(blocks.exact, n_blocks, NOBODY),
-            lengthened(blocks.best, n_blocks, NOBODY),
-            lengthened(blocks.most, n_blocks),
-            lengthened(blocks.pairs, n_blocks),
+            lengthen(blocks.upper, n_blocks, -np.inf),
+            lengthen(blocks.exact, n_blocks, NOBODY),
+            lengthen(blocks.best, n_blocks, NOBODY),
+            lengthen(blocks.most, n_blocks),
+            lengthen(blocks.pairs, n_blocks),
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Answered = Callable[[merged.MergedQuestion], Generator[Round, Replies, Any]]
 
 
-def searched(
+def run_search(
     search: merged.MergedSearch, situation: Situation, answered: Answered
 ) -> Generator[Round, Replies, Ending]:
     """Let the search run; returns how it ended.

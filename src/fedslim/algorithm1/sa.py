@@ -16,13 +16,13 @@ from fedslim.algorithm1 import search as merged
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.numbering import Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
-from fedslim.algorithm1.rounds import searched
+from fedslim.algorithm1.rounds import run_search
 from fedslim.algorithm1.so import check_itemset, proposed
 from fedslim.errors import ProtocolError
 from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
-from fedslim.protocol.sums import summed
+from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
+from fedslim.protocol.sums import add_up
 from fedslim.protocol.variant import Replies, Round, UnmaskedWords
 from fedslim.secagg import Ring
 from fedslim.secagg.ring import MAX_BITS
@@ -95,13 +95,13 @@ class SaServer:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        ending = yield from searched(self.search, self._situation, self._answered)
+        ending = yield from run_search(self.search, self._situation, self._answered)
         result = self.search.result()
         found = [self.search.number_of(e.items) for e in result.entries if len(e.items) > 1]
         supports = yield from self._counted(found)
         itemsets = found_by(result, supports)
         check_singletons(result, itemsets, self.supports)
-        table = packed_table(itemsets, self.supports, self.transactions)
+        table = pack_table(itemsets, self.supports, self.transactions)
         return Outcome(table, result.tally, ending)
 
     def member_usages(self) -> None:
@@ -125,7 +125,7 @@ class SaServer:
 
     def _masked(self, ask: m.FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, Any]:
         replies = yield Round(ask, m.Masked, kind, ring.words(length))
-        return ring.read(summed(replies, ring.words(length)), length=length)
+        return ring.read(add_up(replies, ring.words(length)), length=length)
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
         ring = Ring.for_sums_up_to(self._situation.settings.max_transactions)
@@ -286,7 +286,7 @@ class SaMember:
         return self._words(ask, counts, ask.bits)
 
     def _enter(self, entered: m.Entered | None) -> None:
-        """Remember what was accepted, and have it in the own table if it was proposed here."""
+        """Remember what was accepted, and insert it into the own table if it was proposed here."""
         if entered is None:
             return
         items = self._union_of(entered)

@@ -27,7 +27,7 @@ from fedslim.errors import RunError
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.objective import (
     Bits,
-    bits_changed,
+    bits_after,
     description_length,
     log2_table,
     standard_length,
@@ -233,4 +233,4 @@ class MergedSearch:
         after = before + net
         if len(after) and not (after.min() >= 0 and after.max() < len(self._log2)):
             raise RunError(COUNTS_CONTRADICT)
-        return bits_changed(before, net, standard, self._total, self._in_use, self._log2)
+        return bits_after(before, net, standard, self._total, self._in_use, self._log2)

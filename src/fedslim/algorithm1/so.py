@@ -16,12 +16,12 @@ from fedslim.algorithm1 import search as merged
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.numbering import Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
-from fedslim.algorithm1.rounds import searched
+from fedslim.algorithm1.rounds import run_search
 from fedslim.errors import ProtocolError
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import Outcome, check_singletons, found_by, packed_table
+from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
 from fedslim.protocol.variant import Replies, Round
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SoMemberState:
         """Usages changed, by global numbers."""
         most = int(change.slots.max(initial=-1))
         if most >= len(self._usages):
-            self._usages = lengthened(self._usages, 2 * most)
+            self._usages = lengthen(self._usages, 2 * most)
         np.add.at(self._usages, change.slots, np.asarray(change.won) - np.asarray(change.lost))
 
     def usage(self, number: int) -> int:
@@ -99,13 +99,13 @@ class SoServer:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        ending = yield from searched(self.search, self._situation, self._answered)
+        ending = yield from run_search(self.search, self._situation, self._answered)
         result = self.search.result()
         supports = yield from self._counted()
         found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
         itemsets = found_by(result, found)
         check_singletons(result, itemsets, self.supports)
-        table = packed_table(itemsets, self.supports, self.transactions)
+        table = pack_table(itemsets, self.supports, self.transactions)
         return Outcome(table, result.tally, ending, self.member_usages())
 
     def member_usages(self) -> dict[str, list[int]]:

@@ -34,13 +34,13 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes],
         raise DataError(msg)
     partial = target.with_name(_name_of_part())
     try:
-        with _opened(partial, PRIVATE) if private else _created(partial, target) as stream:
+        with _open(partial, PRIVATE) if private else _create(partial, target) as stream:
             yield stream, partial
             _to_disk(stream)
         partial.replace(target)
         _to_disk(target.parent)
     except OSError as error:
-        raise _unwritten(path, error) from None
+        raise _explain_failure(path, error) from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -52,14 +52,14 @@ def _replaceable(path: Path, target: Path) -> bool:
     return not os.path.lexists(target)
 
 
-def _created(partial: Path, target: Path) -> IO[bytes]:
+def _create(partial: Path, target: Path) -> IO[bytes]:
     """A new file with the permissions of the one it replaces, from its first byte on: it may hold the same secrets."""
     if not target.exists():
         return partial.open("xb")
-    return _opened(partial, stat.S_IMODE(target.stat().st_mode) & 0o777)
+    return _open(partial, stat.S_IMODE(target.stat().st_mode) & 0o777)
 
 
-def _opened(partial: Path, mode: int) -> IO[bytes]:
+def _open(partial: Path, mode: int) -> IO[bytes]:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     stream = os.fdopen(descriptor, "wb")
     partial.chmod(mode)  # what the umask took away
@@ -77,7 +77,7 @@ def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
     try:
         if os.path.lexists(path):
             raise FileExistsError  # noqa: TRY301  # told below, as where the system says so
-        with _opened(partial, PRIVATE) if private else partial.open("xb") as stream:
+        with _open(partial, PRIVATE) if private else partial.open("xb") as stream:
             yield stream
             _to_disk(stream)
         _move_to_free_place(partial, path)
@@ -86,7 +86,7 @@ def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
         msg = f"{path}: there is something of that name already, and it is kept; name another file"
         raise DataError(msg) from None
     except OSError as error:
-        raise _unwritten(path, error) from None
+        raise _explain_failure(path, error) from None
     finally:
         with suppress(OSError):  # of a folder that is none, which is told already
             partial.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ def _name_of_part() -> str:
     return f".fedslim-{secrets.token_hex(8)}.part"
 
 
-def _unwritten(path: Path, error: OSError) -> WriteError:
+def _explain_failure(path: Path, error: OSError) -> WriteError:
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); check the folder and the disk")
 
 

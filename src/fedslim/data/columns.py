@@ -105,7 +105,7 @@ class TextColumn:
         """A text that is a number goes to its interval, however the number is written."""
         whole = self.coded(None)
         labels = [intervals.label(float(t)) if _NUMBER.fullmatch(t) else t for t in whole.labels]
-        return _relabelled(whole.codes, labels)
+        return _relabel(whole.codes, labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class NumberColumn:
     def placed(self, intervals: Intervals) -> Coded:
         """Each number in its interval."""
         distinct, codes = self._distinct()
-        return _relabelled(codes, [intervals.label(value) for value in distinct.tolist()])
+        return _relabel(codes, [intervals.label(value) for value in distinct.tolist()])
 
     def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """The distinct values, ascending, and for each row the place of its value among them."""
@@ -170,11 +170,11 @@ def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
     distinct, same = np.unique(values, return_inverse=True)
     counts = np.bincount(same[codes[codes != MISSING]], minlength=len(distinct))
     intervals = equal_frequency(distinct, counts, bins)
-    coded = _relabelled(codes, [intervals.label(value) for value in values.tolist()])
+    coded = _relabel(codes, [intervals.label(value) for value in values.tolist()])
     return Coded(coded.codes, coded.labels, intervals)
 
 
-def _relabelled(codes: NDArray[np.int32], labels: Sequence[str]) -> Coded:
+def _relabel(codes: NDArray[np.int32], labels: Sequence[str]) -> Coded:
     """The rows under other labels, one for each code; codes with the same label become one."""
     distinct = list(dict.fromkeys(labels))
     place = {label: code for code, label in enumerate(distinct)}

@@ -94,10 +94,10 @@ _LONG_FIELDS = _LongFields()
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of a file with the line on which each begins; blank lines are no rows."""
     with _LONG_FIELDS:
-        yield from _parsed(path, delimiter)
+        yield from _parse(path, delimiter)
 
 
-def _parsed(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _parse(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     lines = _Lines(path)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
@@ -149,7 +149,7 @@ def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
     names = _header(path, records)
     chosen = long_columns(names, transaction_column, item_column, str(path))
     lines = array("q")  # eight bytes for each row, to name the line of one that is wrong
-    transaction, item = _columns(path, names, _noted(records, lines), chosen)
+    transaction, item = _columns(path, names, _note(records, lines), chosen)
     return long_to_database(
         transaction, item, name=name or stem(path), source=str(path), place=lambda row: f"{path}:{lines[row]}"
     )
@@ -181,7 +181,7 @@ def _columns(
 ) -> list[TextColumn]:
     """The wanted columns, read in batches: transposing a batch keeps the work for each cell out of Python."""
     growing = [_Factorised() for _ in wanted]
-    checked = _checked(path, len(names), records)
+    checked = _check(path, len(names), records)
     empty = True
     while batch := list(islice(checked, _ROWS_AT_A_TIME)):
         empty = False
@@ -194,14 +194,14 @@ def _columns(
     return [part.column(names[position]) for part, position in zip(growing, wanted, strict=True)]
 
 
-def _noted(records: Iterator[tuple[int, list[str]]], lines: array[int]) -> Iterator[tuple[int, list[str]]]:
+def _note(records: Iterator[tuple[int, list[str]]], lines: array[int]) -> Iterator[tuple[int, list[str]]]:
     """The same records; the line of each is noted as it passes."""
     for line, row in records:
         lines.append(line)
         yield line, row
 
 
-def _checked(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:
+def _check(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:
     for line, row in records:
         if len(row) != width:
             msg = (

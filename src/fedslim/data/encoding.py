@@ -67,9 +67,9 @@ def encode_table(
     check_bins(bins)
     check_names([column.name for column in table.columns], table.source)
     if encoding is None:
-        parts, encoding = _decided(table.columns, bins)
+        parts, encoding = _decide(table.columns, bins)
     else:
-        parts = _applied(table, encoding)
+        parts = _apply(table, encoding)
     vocabulary = [label for part in parts for label in part.labels]
     if (twin := first_repeat(vocabulary)) is not None:
         msg = f"{table.source}: two columns make the same item {twin!r}; rename one of them"
@@ -77,26 +77,26 @@ def encode_table(
     return _rows_from_codes(parts, vocabulary, table.name), encoding
 
 
-def _decided(columns: Sequence[Column], bins: int) -> tuple[list[Coded], Encoding]:
+def _decide(columns: Sequence[Column], bins: int) -> tuple[list[Coded], Encoding]:
     names = tuple(column.name for column in columns)
     if all(column.is_flag() for column in columns):
-        return [_flagged(column) for column in columns], Encoding("one-hot", names)
+        return [_flag(column) for column in columns], Encoding("one-hot", names)
     coded = [column.coded(bins) for column in columns]
     encoding = Encoding("categorical", names, tuple(part.intervals for part in coded))
-    return [_prefixed(name, part) for name, part in zip(names, coded, strict=True)], encoding
+    return [_prefix(name, part) for name, part in zip(names, coded, strict=True)], encoding
 
 
-def _applied(table: EncodedTable, encoding: Encoding) -> list[Coded]:
-    columns = _matched(table, encoding)
+def _apply(table: EncodedTable, encoding: Encoding) -> list[Coded]:
+    columns = _match(table, encoding)
     if encoding.kind == "one-hot":
-        return [_flagged(column, table.source) for column in columns]
+        return [_flag(column, table.source) for column in columns]
     return [
-        _prefixed(column.name, column.coded(None) if intervals is None else column.placed(intervals))
+        _prefix(column.name, column.coded(None) if intervals is None else column.placed(intervals))
         for column, intervals in zip(columns, encoding.intervals, strict=True)
     ]
 
 
-def _matched(table: EncodedTable, encoding: Encoding) -> list[Column]:
+def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
     """The table's columns in the order of the encoding, which needs all of them and knows no others."""
     if encoding.kind == "items":
         msg = (
@@ -118,7 +118,7 @@ def _matched(table: EncodedTable, encoding: Encoding) -> list[Column]:
     return [own[name] for name in encoding.columns]
 
 
-def _flagged(column: Column, source: str = "the table") -> Coded:
+def _flag(column: Column, source: str = "the table") -> Coded:
     flags = column.flags()
     if flags is None:
         msg = (
@@ -129,7 +129,7 @@ def _flagged(column: Column, source: str = "the table") -> Coded:
     return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name])
 
 
-def _prefixed(name: str, coded: Coded) -> Coded:
+def _prefix(name: str, coded: Coded) -> Coded:
     return Coded(coded.codes, [f"{name}={label}" for label in coded.labels])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedslim.data.atomic import writing
 from fedslim.data.database import ItemArray, TransactionDatabase
-from fedslim.data.textstream import Block, blocks, decoded
+from fedslim.data.textstream import Block, blocks, explain_decoding
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read_fimi(path: str | os.PathLike[str], *, name: str | None = None) -> Trans
     values = np.concatenate([part.values for part in parsed])
     lengths = np.concatenate([part.lengths for part in parsed])
     del parsed
-    numbers, ids = _ranked(values)
+    numbers, ids = _rank(values)
     del values
     return TransactionDatabase.from_rows(lengths, ids, [str(n) for n in numbers.tolist()], name=name or stem(path))
 
@@ -107,7 +107,7 @@ def _first_bad_field(path: Path, block: Block) -> DataError:
         for field, token in enumerate(text.split(), 1):
             if token.isdigit() and _fits(token):
                 continue
-            shown = decoded(path, token, line)
+            shown = explain_decoding(path, token, line)
             shown = shown if len(shown) <= 40 else shown[:37] + "..."  # noqa: PLR2004  # what fits a sentence
             reason = "is too large for an item number" if token.isdigit() else "is not a positive integer"
             return DataError(
@@ -122,7 +122,7 @@ def _fits(digits: bytes) -> bool:
     return len(bare) <= _SAFE_DIGITS or (len(bare) <= len(str(LARGEST_ITEM)) and int(bare) <= LARGEST_ITEM)
 
 
-def _ranked(values: NDArray[np.signedinteger]) -> tuple[NDArray[np.signedinteger], NDArray[np.int32]]:
+def _rank(values: NDArray[np.signedinteger]) -> tuple[NDArray[np.signedinteger], NDArray[np.int32]]:
     """The distinct numbers ascending, and for each value its place among them."""
     largest = int(values.max(initial=0))
     if largest > 4 * values.size + 2**20:  # a look-up table would outgrow the data: sort instead

@@ -109,7 +109,7 @@ def _parquet(path: Path, name: str | None, wanted: set[str | None]) -> _Raw:
     """The columns of a file without those of a pandas index, which is no attribute unless it is asked for by name."""
     with open_bytes(path):  # a folder, a missing or an empty file is told in the same words as for text
         pass
-    library = next((found for found in ("pyarrow", "polars") if _found(found)), None)
+    library = next((found for found in ("pyarrow", "polars") if _find(found)), None)
     if library is None:
         msg = f"{path}: reading Parquet needs pyarrow or polars; install them with: pip install 'fedslim[tables]'"
         raise MissingExtraError(msg)
@@ -127,7 +127,7 @@ def _parquet(path: Path, name: str | None, wanted: set[str | None]) -> _Raw:
     return _Raw(kept, to_column, name or stem(path), str(path))
 
 
-def _found(library: str) -> bool:
+def _find(library: str) -> bool:
     try:
         import_module(library)
     except ImportError:

@@ -64,7 +64,7 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
             item_column=item_column,
             name=name,
         )
-    made = _made(text, seed)
+    made = _make(text, seed)
     if made is not None:
         if any(option is not None for option in (format, transaction_column, item_column)):
             msg = f"{text} is made, not read; leave out the format and the columns"
@@ -80,7 +80,7 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     raise _nothing(path, text)
 
 
-def _made(text: str, seed: int | None) -> TransactionDatabase | None:
+def _make(text: str, seed: int | None) -> TransactionDatabase | None:
     """Built-in or generated data, if the name is one of theirs."""
     chosen = {} if seed is None else {"seed": seed}
     if text in BUILTIN_NAMES:

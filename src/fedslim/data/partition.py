@@ -86,7 +86,7 @@ class Partition:
 
 def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
     """Transactions at random, member sizes that differ by at most one (sections 5.1 and 5.2)."""
-    members, seed = check_member_count(db, members), _checked_seed(seed)
+    members, seed = check_member_count(db, members), _check_seed(seed)
     each, left = divmod(len(db), members)
     sizes = [each + (member < left) for member in range(members)]
     return _divide(db, _dealt(sizes, seed), "iid", seed, {"members": members})
@@ -94,7 +94,7 @@ def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
 
 def dirichlet(db: TransactionDatabase, members: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
     """Transactions at random, member sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
-    members, seed, alpha = check_member_count(db, members), _checked_seed(seed), _checked_alpha(alpha)
+    members, seed, alpha = check_member_count(db, members), _check_seed(seed), _check_alpha(alpha)
     sizes = _dirichlet_sizes(len(db), members, alpha, seed)
     return _divide(db, _dealt(sizes, seed), "dirichlet", seed, {"members": members, "alpha": alpha})
 
@@ -105,7 +105,7 @@ def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Pa
         msg = "no member sizes were given; give one whole number from 1 up for each member"
         raise ParameterError(msg)
     wanted = [_whole(f"the size of member {number}", size, 1) for number, size in enumerate(sizes, 1)]
-    members, seed = check_member_count(db, len(wanted)), _checked_seed(seed)
+    members, seed = check_member_count(db, len(wanted)), _check_seed(seed)
     return _divide(db, _dealt(_apportion(len(db), wanted), seed), "sized", seed, {"members": members})
 
 
@@ -135,7 +135,7 @@ def support_skew(
     get nothing gets the transaction that contains its itemsets most strongly (of those, the first) from a member
     that can spare it.
     """
-    members, seed = check_member_count(db, members), _checked_seed(seed)
+    members, seed = check_member_count(db, members), _check_seed(seed)
     min_size = _whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, members, dominant, min_size)
     scores = _scores(db, hands)
@@ -159,7 +159,7 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     The transactions choose one after another, the strongest first (equals by lot), the member that they are strongest
     in among those that have room.
     """
-    members, seed, alpha = check_member_count(db, members), _checked_seed(seed), _checked_alpha(alpha)
+    members, seed, alpha = check_member_count(db, members), _check_seed(seed), _check_alpha(alpha)
     min_size = _whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, members, dominant, min_size)
     room = np.array(_dirichlet_sizes(len(db), members, alpha, seed), np.int64)
@@ -409,7 +409,7 @@ def check_member_count(db: TransactionDatabase, members: Any) -> int:
     return wanted
 
 
-def _checked_seed(seed: Any) -> int:
+def _check_seed(seed: Any) -> int:
     checked = _whole("seed", seed, 0)
     if checked > _LARGEST_SEED:
         msg = f"seed is {checked}; give a whole number from 0 to {_LARGEST_SEED}"
@@ -417,7 +417,7 @@ def _checked_seed(seed: Any) -> int:
     return checked
 
 
-def _checked_alpha(alpha: Any) -> float:
+def _check_alpha(alpha: Any) -> float:
     """The parameter of a Dirichlet distribution: small for very uneven sizes, large for nearly equal ones."""
     number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
     if not number or not math.isfinite(alpha) or alpha <= 0:

@@ -141,7 +141,7 @@ def _tables(taken: Sequence[_Taken], names: Sequence[str]) -> tuple[list[Transac
             lacks, has = (name, names[0]) if odd in columns else (names[0], name)
             msg = f"the table of {lacks} has no column {odd!r}, that of {has} has; give tables with the same columns"
             raise DataError(msg)
-    pooled = EncodedTable([_pooled([these[label] for these in own], names) for label in columns], "data", "the tables")
+    pooled = EncodedTable([_pool([these[label] for these in own], names) for label in columns], "data", "the tables")
     whole, encoding = encode_table(pooled)
     return _split(whole, [_rows(table.columns[0]) for table in tables], names), encoding
 
@@ -150,7 +150,7 @@ def _rows(column: Column) -> int:
     return len(column.values if isinstance(column, NumberColumn) else column.codes)  # type: ignore[attr-defined]
 
 
-def _pooled(columns: Sequence[Any], names: Sequence[str]) -> Column:
+def _pool(columns: Sequence[Any], names: Sequence[str]) -> Column:
     """One column of several, the rows after each other."""
     kinds = [_what(column) for column in columns]
     if other := next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None):

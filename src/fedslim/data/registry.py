@@ -242,7 +242,7 @@ def verify(record: PublicSet, path: Path) -> None:
         return  # one checksum is enough
 
 
-def _unpacked(path: Path) -> Iterator[bytes]:
+def _unpack(path: Path) -> Iterator[bytes]:
     size = 0
     with open_bytes(path) as stream:
         while True:
@@ -259,15 +259,15 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    for chunk in _unpacked(path):
+    for chunk in _unpack(path):
         digest.update(chunk)
     return digest.hexdigest()
 
 
 def _git_blob(path: Path) -> str:
     """What `git hash-object` prints. Git puts the size in front, so the content is read once more to learn it."""
-    size = sum(map(len, _unpacked(path)))
+    size = sum(map(len, _unpack(path)))
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    for chunk in _unpacked(path):
+    for chunk in _unpack(path):
         digest.update(chunk)
     return digest.hexdigest()

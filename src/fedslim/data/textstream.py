@@ -159,7 +159,7 @@ def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-def decoded(path: str | os.PathLike[str], data: bytes, first_line: int) -> str:
+def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int) -> str:
     """Bytes as UTF-8 text; anything else names the line and says how to convert the file."""
     try:
         return data.decode("utf-8")
@@ -176,4 +176,4 @@ def text_lines(path: str | os.PathLike[str]) -> Iterator[str]:
     """The lines of a UTF-8 file, each with its newline."""
     for block in blocks(path):
         # Not splitlines(): that also breaks at form feeds and other characters which are content here.
-        yield from (line + "\n" for line in decoded(path, block.data, block.first_line)[:-1].split("\n"))
+        yield from (line + "\n" for line in explain_decoding(path, block.data, block.first_line)[:-1].split("\n"))

@@ -190,7 +190,7 @@ class SiteMember:
         trust: RosterSigner = Unsigned()
         if not policy.policy.unsigned_keys:
             trust = KitTrust.load(self._kit, federation, self.name)
-        database = load(own.data.source, **_reading(own))
+        database = load(own.data.source, **_reading_of(own))
         guard.admit(database)
         prepare(federation.federation.variant)
         self._site = MemberInput(
@@ -206,6 +206,6 @@ def _is_abort(frame: bytes) -> bool:
         return False
 
 
-def _reading(own: SiteFile) -> dict[str, Any]:
+def _reading_of(own: SiteFile) -> dict[str, Any]:
     chosen = {name: getattr(own.data, name) for name in ("format", "bins", "transaction_column", "item_column")}
     return {name: value for name, value in chosen.items() if value is not None}

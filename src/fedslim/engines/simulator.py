@@ -214,7 +214,7 @@ def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnP
     command = [sys.executable, "-m", SIMULATOR, str(folder / "job"), "-w", str(workspace)]
     command += ["-c", ",".join(members), "-t", str(len(members)), "-m", str(len(members))]
     for _ in range(ATTEMPTS):
-        with _running(command, log) as process:
+        with _run(command, log) as process:
             while process.poll() is None and (results.is_dir() or not _stillborn(log)):
                 time.sleep(LOOK_EVERY)
                 if results.is_dir():
@@ -229,7 +229,7 @@ def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnP
 
 
 @contextlib.contextmanager
-def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process and all that it starts, of which nobody is left behind."""
 
     def end(*_given: object) -> None:
@@ -260,7 +260,7 @@ def _stillborn(log: Path) -> bool:
 
 
 def _show(path: Path, stop: Stop, on_progress: OnProgress | None) -> None:
-    status = _read(path)
+    status = _read_json(path)
     if on_progress is None or status is None or status["L_percent"] is None or status["over"]:
         return
     said = Communication(rounds=status["rounds"])
@@ -271,14 +271,14 @@ def _show(path: Path, stop: Stop, on_progress: OnProgress | None) -> None:
 
 
 def _reason(status: Path, log: Path) -> str:
-    told = _read(status)
+    told = _read_json(status)
     if told is not None and told["reason"] is not None:
         return str(told["reason"])
     lines = log.read_text("utf-8", "replace").splitlines()
     return "NVFlare's simulator ended without a result; its last words: " + " / ".join(lines[-LAST_WORDS:])
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -241,7 +241,7 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Col
                 remarks.append(f"{name} is left out: it is not at hand (fedslim data get {name}, or --from FOLDER)")
                 continue
             names += [each for each in STAND_INS if each not in public or each in kept or _at_hand(each, folder)]
-        elif name in public or name in data_names() or _made(name):
+        elif name in public or name in data_names() or _make(name):
             names.append(name)
         else:
             msg = f"there are no data called {name!r:.80}; choose from `fedslim data list`"
@@ -249,7 +249,7 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Col
     return Resolved(tuple(dict.fromkeys(names)), tuple(remarks))
 
 
-def _made(name: str) -> bool:
+def _make(name: str) -> bool:
     """Whether such data are made, not read: a kind, or a kind and a size."""
     kind, colon, size = name.partition(":")
     if not colon:

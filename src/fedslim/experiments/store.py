@@ -99,7 +99,7 @@ class Store:
     def datasets(self, experiment: Experiment | None = None) -> set[str]:
         """The data of which there are records: of one experiment, or any."""
         files = self._files() if experiment is None else self.records(experiment)
-        return {_named(path.name.rsplit(".", _PARTS)[0]) for path in files}
+        return {_file_name(path.name.rsplit(".", _PARTS)[0]) for path in files}
 
     def _files(self) -> list[Path]:
         return [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
@@ -121,7 +121,7 @@ class Store:
         return self.folder / "centralised" / f"{data.replace(':', '-')}.{digest[:16]}.{__version__}.json"
 
 
-def _named(data: str) -> str:
+def _file_name(data: str) -> str:
     """What data are called whose name was written without a colon; see `Cell.key`."""
     kind, dash, size = data.rpartition("-")
     return f"{kind}:{size}" if dash and kind in KINDS and size.isdecimal() else data

@@ -126,11 +126,11 @@ def _add(
     ours: Mapping[str, float | None],
     papers: Mapping[str, float] | None,
 ) -> None:
-    table.rows.append([*name, OURS, *(_shown(column, ours.get(column.name)) for column in columns)])
+    table.rows.append([*name, OURS, *(_show(column, ours.get(column.name)) for column in columns)])
     if papers is None:
         return
     same = [""] * len(name)
-    table.rows.append([*same, PAPERS, *(_shown(column, papers.get(column.name)) for column in columns)])
+    table.rows.append([*same, PAPERS, *(_show(column, papers.get(column.name)) for column in columns)])
     table.rows.append([*same, DIFFERENCE, *(_difference(c, ours.get(c.name), papers.get(c.name)) for c in columns)])
 
 
@@ -202,7 +202,7 @@ def _setting(setting: Setting) -> str:
     return f"{setting.members} members" if setting.scheme == "iid" else setting.scheme
 
 
-def _shown(column: FigureColumn, value: float | None) -> str:
+def _show(column: FigureColumn, value: float | None) -> str:
     if value is None:
         return "–"
     return size(round(value)) if column.unit == "bytes" else f"{value:,.{column.digits}f}"

@@ -54,14 +54,14 @@ def run_cells(
             try:
                 tell(cell, "done", group.run(cell))
             except Exception:  # noqa: BLE001  # one cell does not stop the others
-                _failed(cell, store, tell)
+                _record_failure(cell, store, tell)
             left.pop(0)
     except Exception:  # noqa: BLE001  # nor does it end without a word about each
         for cell in left:
-            _failed(cell, store, tell)
+            _record_failure(cell, store, tell)
 
 
-def _failed(cell: Cell, store: Store, tell: Tell) -> None:
+def _record_failure(cell: Cell, store: Store, tell: Tell) -> None:
     error = sys.exception()
     store.fail(cell, traceback.format_exc())
     tell(cell, "failed", f"{type(error).__name__}: {error}")

@@ -25,13 +25,13 @@ from fedslim.network.journal_records import (
     furthest_in,
     heard_in,
     last_epoch,
+    messages_in,
     retreats_in,
     rounds_of,
-    told,
 )
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer, Patience
-from fedslim.network.status import ASKING, TAKING_PART, watched
+from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
@@ -107,7 +107,7 @@ class DeployedServer:
         """
         path = self.journal
         check_folder(path)
-        reopened = self._reopened() if resume else None
+        reopened = self._reopen() if resume else None
         if reopened is None and path.exists():
             msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
             raise JournalError(msg)
@@ -163,7 +163,7 @@ class DeployedServer:
         )
         lost: RunError | None = None
         try:
-            async with watched(file.metrics.host, file.metrics.port, self.network.status):
+            async with serve_status(file.metrics.host, file.metrics.port, self.network.status):
                 outcome = await self.network.run(
                     file.server.host if host is None else host, file.server.port if port is None else port
                 )
@@ -184,10 +184,10 @@ class DeployedServer:
     def _key(self) -> bytes:
         return self._identity.derived_key(SERVER_JOURNAL)
 
-    def _reopened(self) -> Reopened | None:
+    def _reopen(self) -> Reopened | None:
         """The journal to go on with; None if there is none, and the run is a new one."""
         path = self.journal
-        found = _reopened(path, self._key, self._tell)
+        found = _reopen(path, self._key, self._tell)
         if found is None:
             self._tell(f"{path}: there is no journal to resume; this is a new run")
             return None
@@ -212,7 +212,7 @@ class DeployedServer:
         return begin
 
 
-def _reopened(path: Path, key: bytes, tell: Tell) -> Reopened | None:
+def _reopen(path: Path, key: bytes, tell: Tell) -> Reopened | None:
     """The journal at a path, if there is one; what is missing in it is told."""
     if not path.exists():
         return None
@@ -353,7 +353,7 @@ class DeployedMember:
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
-        reopened = _reopened(path, key, self._tell)
+        reopened = _reopen(path, key, self._tell)
         if reopened is None:
             return Journal.create(
                 path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
@@ -366,7 +366,7 @@ class DeployedMember:
             raise JournalError(msg)
         if records:
             self._tell(f"coming back: {len(records)} messages of the run are played again")
-        self.session.replay(told(records, str(path)))
+        self.session.replay(messages_in(records, str(path)))
         if self.session.received is not None:
             self._tell("the run had ended; the server is not needed any more")
         return journal

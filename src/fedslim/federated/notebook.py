@@ -24,10 +24,10 @@ def run_html(
         "variant": variant,
         "members": f"{len(members):,}: "
         + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in members[:FEW]),
-        "rounds": _told(figures, "rounds", "{:,}".format),
-        "sent": _told(figures, "bytes_total", size),
-        "time": _told(figures, "seconds", duration),
-        "F1": _told(figures, "f1", "{:.3f}".format),
+        "rounds": _describe(figures, "rounds", "{:,}".format),
+        "sent": _describe(figures, "bytes_total", size),
+        "time": _describe(figures, "seconds", duration),
+        "F1": _describe(figures, "f1", "{:.3f}".format),
         "found by no member alone": _gap(figures),
     }
     if len(members) > FEW:
@@ -40,7 +40,7 @@ FEW = 10
 """Members that are named."""
 
 
-def _told(figures: Mapping[str, Any], name: str, how: Any) -> str:
+def _describe(figures: Mapping[str, Any], name: str, how: Any) -> str:
     value = figures.get(name)
     return "" if value is None else str(how(value))
 

@@ -203,7 +203,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         members=_members(simulation, compared),
         agreements=agreements,
         gap=None if compared is None else _gap(compared),
-        **_stamped(simulation.table),
+        **_stamp(simulation.table),
     )
 
 
@@ -244,11 +244,11 @@ def served_record(
         history=msgspec.convert(list(served.history), list[HistoryStep]),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
         members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
-        **_stamped(served.table),
+        **_stamp(served.table),
     )
 
 
-def _stamped(table: CodeTable) -> dict[str, Any]:
+def _stamp(table: CodeTable) -> dict[str, Any]:
     """What every record has, whoever makes it."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -278,11 +278,11 @@ def _agreement(name: str, figures: Mapping[str, float], reference: LabelledTable
         name,
         dict(figures),
         [there.get(labels) for labels in here],
-        [Missed(_ordered(labels, table.vocabulary), there[labels]) for labels in missed],
+        [Missed(_order(labels, table.vocabulary), there[labels]) for labels in missed],
     )
 
 
-def _ordered(labels: frozenset[str], vocabulary: Sequence[str]) -> Labels:
+def _order(labels: frozenset[str], vocabulary: Sequence[str]) -> Labels:
     place = {label: number for number, label in enumerate(vocabulary) if label in labels}
     return sorted(labels, key=lambda label: (place.get(label, len(vocabulary)), label))
 

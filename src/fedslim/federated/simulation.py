@@ -277,7 +277,7 @@ def _entropy(seed: int) -> Callable[[int], bytes]:
 def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
     """The databases by the names of their members, over one vocabulary; anything else raises `ParameterError`."""
     given = databases.parts if isinstance(databases, Partition) else databases
-    named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _numbered(given)
+    named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _number(given)
     if not 1 <= len(named) <= MAX_MEMBERS:
         msg = f"there are {len(named)} members; a federation has 1 to {MAX_MEMBERS}"
         raise ParameterError(msg)
@@ -302,7 +302,7 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
     return named
 
 
-def _numbered(databases: Sequence[TransactionDatabase]) -> dict[str, TransactionDatabase]:
+def _number(databases: Sequence[TransactionDatabase]) -> dict[str, TransactionDatabase]:
     """Names that are in the order of the members when sorted as texts."""
     width = len(str(len(databases)))
     return {f"member-{number:0{width}}": database for number, database in enumerate(databases, 1)}

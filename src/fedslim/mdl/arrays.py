@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-def lengthened(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
+def lengthen(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
     """A longer copy of an array, filled up with `fill`."""
     new = np.full((length, *array.shape[1:]), fill, array.dtype)
     new[: len(array)] = array

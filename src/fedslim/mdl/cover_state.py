@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.mdl.array_table import Book
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels import array_table as kernel
 from fedslim.mdl.kernels import counting
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
@@ -51,7 +51,7 @@ def lists_for(lists: Lists, table: WorkingTable) -> Lists:
     if table.item_count <= len(lists.slots):
         return lists
     by_occurrence = ("slots", "key_slots", "keys")
-    return lists._replace(**{f: lengthened(getattr(lists, f), table.item_count * 2) for f in by_occurrence})
+    return lists._replace(**{f: lengthen(getattr(lists, f), table.item_count * 2) for f in by_occurrence})
 
 
 def empty_work(capacity: int, database: TransactionDatabase) -> Work:
@@ -274,9 +274,9 @@ class CoverState:
     def _grow(self, capacity: int) -> None:
         covers, work = self._book.covers, self._book.work
         by_slot = ("tid_start", "usage", "room")
-        self._book.use_covers(covers._replace(**{f: lengthened(getattr(covers, f), capacity) for f in by_slot}))
+        self._book.use_covers(covers._replace(**{f: lengthen(getattr(covers, f), capacity) for f in by_slot}))
         scratch = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
-        self._book.use_work(work._replace(**{f: lengthened(getattr(work, f), capacity) for f in scratch}))
+        self._book.use_work(work._replace(**{f: lengthen(getattr(work, f), capacity) for f in scratch}))
 
     def compact(self, extra: int = 0) -> None:
         """Move all lists together, so that the holes they left in the pool can be used again."""

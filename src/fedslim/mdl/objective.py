@@ -184,7 +184,7 @@ def estimated_gain_of_union(pairs: Sequence[Joined], usage: int, total: int, in_
     return (data + codes) - spelling
 
 
-def bits_changed(
+def bits_after(
     before: NDArray[np.int64],
     net: NDArray[np.int64],
     standard: NDArray[np.float64],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels import ranking as kernel
 from fedslim.mdl.kernels.ranking import PairRows, Rejected, TableFacts, Totals
 from fedslim.mdl.objective import log2
@@ -285,13 +285,13 @@ class CandidateRanking:
         if capacity == old:
             return
 
-        self._facts = self._facts._replace(birth=lengthened(self._facts.birth, capacity))
+        self._facts = self._facts._replace(birth=lengthen(self._facts.birth, capacity))
         self._found = np.zeros(capacity, np.int32)
         rows = self._rows
         fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
         per_slot = [name for name in PairRows._fields if name not in {"partners", "counts"}]
         self._rows = rows._replace(
-            **{name: lengthened(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
+            **{name: lengthen(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
         )
 
     def compact(self, extra: int = 0) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.objective import (
     Bits,
-    bits_changed,
+    bits_after,
     description_length,
     log2_table,
     standard_length,
@@ -434,12 +434,12 @@ class SlimSearch:
     def _bits_changed(self, change: Change) -> float:
         """The change of L(D, CT) in bits."""
         slots = change.slots
-        return bits_changed(
+        return bits_after(
             self._usage[slots], change.won - change.lost, self._standard[slots], self._total, self._in_use, self._log2
         )
 
     def _reserve(self, slot: int) -> None:
         if slot >= len(self._usage):
-            self._usage = lengthened(self._usage, 2 * slot)
-            self._standard = lengthened(self._standard, 2 * slot)
+            self._usage = lengthen(self._usage, 2 * slot)
+            self._standard = lengthen(self._standard, 2 * slot)
             self.ranking.adopt(self._usage, self._standard)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.arrays import lengthened
+from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
 from fedslim.mdl.kernels.counting import move_down, move_up
@@ -146,7 +146,7 @@ class WorkingTable:
         self._fresh = max(self._fresh, slot + 1)
         n = len(self._keys)
         if n == len(self._order):
-            self._order = lengthened(self._order, 2 * n)
+            self._order = lengthen(self._order, 2 * n)
         move_up(self._order, self.elements.rank, position, n, slot)
         self._keys.insert(position, key)
         self.item_count += len(key[2])
@@ -172,10 +172,10 @@ class WorkingTable:
 
         e = self.elements
         self.elements = e._replace(
-            rank=lengthened(e.rank, capacity, DEAD_RANK),
-            size=lengthened(e.size, capacity),
-            start=lengthened(e.start, capacity),
-            mask=lengthened(e.mask, capacity),
+            rank=lengthen(e.rank, capacity, DEAD_RANK),
+            size=lengthen(e.size, capacity),
+            start=lengthen(e.start, capacity),
+            mask=lengthen(e.mask, capacity),
         )
 
     def _compact(self, least: int) -> None:

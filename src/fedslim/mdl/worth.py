@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.objective import bits_changed, log2_table, standard_length
+from fedslim.mdl.objective import bits_after, log2_table, standard_length
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
@@ -36,6 +36,6 @@ def worth(database: TransactionDatabase, table: CodeTable) -> list[float]:
     total, in_use = int(usages.sum()), int(np.count_nonzero(usages))
     logs = log2_table(total)
     return [
-        bits_changed(usages[change.slots], change.won - change.lost, standard[change.slots], total, in_use, logs)
+        bits_after(usages[change.slots], change.won - change.lost, standard[change.slots], total, in_use, logs)
         for change in state.try_removals(tuple(slots))
     ]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from fedslim.errors import FrameError, LineError, UntrustedError
 from fedslim.protocol import framing
-from fedslim.trust import explained
+from fedslim.trust import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -147,7 +147,7 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
 def _lost(error: asyncio.IncompleteReadError | OSError, too_slow: str) -> LineError | UntrustedError:
     """What happened to a connection, in words that say where to look."""
     if is_refusal(error):
-        return explained(error, "the peer")
+        return explain(error, "the peer")
     if isinstance(error, asyncio.IncompleteReadError):
         where = " in the middle of a message" if error.partial else ""
         return LineError(f"the connection was closed by the other side{where}")

@@ -110,7 +110,7 @@ class Journal:
         first = os.urandom(ID_BYTES) + json.dumps(header, sort_keys=True).encode()
         mac = chain.mac(first)
         with creating(path) as stream:
-            stream.write(MAGIC + _packed(mac, first))
+            stream.write(MAGIC + _pack(mac, first))
         file = path.open("r+b", buffering=0)
         file.seek(0, os.SEEK_END)
         return cls(path, file, chain.after(mac))
@@ -164,7 +164,7 @@ class Journal:
                 even where it would fit: there would be a record missing before it.
         """
         mac = self._chain.mac(record)
-        self._write(_packed(mac, record))
+        self._write(_pack(mac, record))
         self._chain = self._chain.after(mac)
         if time.monotonic() - self._synced >= SYNC_EVERY:
             self.sync()
@@ -207,7 +207,7 @@ class Journal:
             self._file.close()
 
 
-def _packed(mac: bytes, record: bytes) -> bytes:
+def _pack(mac: bytes, record: bytes) -> bytes:
     return len(record).to_bytes(LENGTH_BYTES, "big") + mac + record
 
 

@@ -123,24 +123,24 @@ def back_record(number: int) -> bytes:
 
 def last_epoch(records: Sequence[bytes], name: str) -> int:
     """The last epoch that a server's journal knows of; a journal begins in the first."""
-    kept = (_decoded(record, number, name) for number, record in enumerate(records))
+    kept = (_decode(record, number, name) for number, record in enumerate(records))
     return max((record.epoch for record in kept if isinstance(record, EpochRecord)), default=0)
 
 
 def furthest_in(records: Sequence[bytes], name: str) -> int:
     """How far members had been before they had to go back, as far as a server's journal knows."""
-    kept = (_decoded(record, number, name) for number, record in enumerate(records))
+    kept = (_decode(record, number, name) for number, record in enumerate(records))
     return max((record.furthest for record in kept if isinstance(record, EpochRecord)), default=0)
 
 
 def retreats_in(records: Sequence[bytes], name: str) -> int:
     """How often everybody went back."""
-    return sum(isinstance(_decoded(record, number, name), BackRecord) for number, record in enumerate(records))
+    return sum(isinstance(_decode(record, number, name), BackRecord) for number, record in enumerate(records))
 
 
 def endings_in(records: Sequence[bytes], name: str) -> dict[int, Ending]:
     """What was decided with which round, also where everybody went back and has not come there again."""
-    kept = (_decoded(record, number, name) for number, record in enumerate(records))
+    kept = (_decode(record, number, name) for number, record in enumerate(records))
     return {one.number: one.ending for one in kept if isinstance(one, RoundRecord) and one.ending is not None}
 
 
@@ -148,7 +148,7 @@ def heard_in(records: Sequence[bytes], name: str) -> set[str]:
     """Who had heard the end, as a server's journal has it after the last round."""
     heard = set()
     for back, record in enumerate(reversed(records), 1):
-        kept = _decoded(record, len(records) - back, name)
+        kept = _decode(record, len(records) - back, name)
         if isinstance(kept, RoundRecord):
             break
         if isinstance(kept, HeardRecord):
@@ -156,7 +156,7 @@ def heard_in(records: Sequence[bytes], name: str) -> set[str]:
     return heard
 
 
-def _decoded(record: bytes, number: int, name: str) -> Record:
+def _decode(record: bytes, number: int, name: str) -> Record:
     try:
         kept: Record = _kept.decode(record)
     except ValueError as error:  # msgspec's, and texts that are none
@@ -174,7 +174,7 @@ def rounds_of(records: Iterable[bytes], name: str) -> list[RoundRecord]:
     rounds: list[RoundRecord] = []
     over = False
     for number, record in enumerate(records):
-        kept = _decoded(record, number, name)
+        kept = _decode(record, number, name)
         if isinstance(kept, BackRecord):
             del rounds[kept.number :]
         over |= isinstance(kept, HeardRecord)
@@ -201,7 +201,7 @@ def told_record(message: m.FromServer) -> bytes:
     return _encoder.encode(message)
 
 
-def told(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
+def messages_in(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
     """What a member was told, in order."""
     for number, record in enumerate(records):
         try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import RunError
 from fedslim.network.connection import BUFFER, Reader
-from fedslim.trust import explained
+from fedslim.trust import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamWriter
@@ -58,7 +58,7 @@ def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
                 raise
             except ssl.SSLError as error:
                 self.failure = error
-                refused(str(explained(error, "somebody")))
+                refused(str(explain(error, "somebody")))
                 # As if there was more to come: what waits to be sent is sent then, which is the alert.
                 raise ssl.SSLWantReadError from error
 

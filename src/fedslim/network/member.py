@@ -26,7 +26,7 @@ from fedslim.network.telling import tell_nobody
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import farewell
-from fedslim.trust import explained
+from fedslim.trust import explain
 
 if TYPE_CHECKING:
     import ssl
@@ -85,7 +85,7 @@ class NetworkMember:
             except (OSError, TimeoutError) as error:
                 if is_refusal(error):
                     # Waiting does not make a certificate better.
-                    raise explained(error, f"the server at {host}:{port}") from error
+                    raise explain(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
                     msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
                     raise RunError(msg) from error

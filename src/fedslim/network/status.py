@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import LineError, RunError
 from fedslim.network.connection import hang_up, unreached_because, write_frame
-from fedslim.trust import explained
+from fedslim.trust import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -82,7 +82,7 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
             finally:
                 await hang_up(writer)
     except ssl.SSLError as error:
-        raise explained(error, where) from error
+        raise explain(error, where) from error
     except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
         why = unreached_because(error) if isinstance(error, OSError) else f"{error or type(error).__name__}"
         msg = f"{where} does not say how it is: {why}"
@@ -94,7 +94,7 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def watched(host: str, port: int | None, status: Status) -> AsyncIterator[int]:
+async def serve_status(host: str, port: int | None, status: Status) -> AsyncIterator[int]:
     """Answer HTTP on a local port while this lasts; without a port, do nothing."""
     if port is None:
         yield 0

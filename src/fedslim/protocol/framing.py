@@ -79,17 +79,17 @@ def length_of(prefix: bytes) -> int:
 
 def from_member(data: bytes | memoryview, most: int = MAX_PLAIN) -> FromMember:
     """The message of a member, of at most so many bytes decompressed, from what followed the prefix."""
-    message: FromMember = _decoded(data, _from_member, most)
+    message: FromMember = _decode(data, _from_member, most)
     return message
 
 
 def from_server(data: bytes | memoryview) -> FromServer:
     """The message of the server, from what followed the prefix."""
-    message: FromServer = _decoded(data, _from_server, MAX_PLAIN)
+    message: FromServer = _decode(data, _from_server, MAX_PLAIN)
     return message
 
 
-def _decoded(data: bytes | memoryview, decoder: Any, most: int) -> Any:
+def _decode(data: bytes | memoryview, decoder: Any, most: int) -> Any:
     unpacker = zlib.decompressobj()
     try:
         plain = unpacker.decompress(data, min(most, MAX_PLAIN))

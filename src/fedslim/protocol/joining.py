@@ -55,7 +55,7 @@ class JoinRules:
                     "give all members the same one, and its fingerprint into the federation's file"
                 )
                 raise ProtocolError(msg)
-            if _agreed(before) != _agreed(join):
+            if _check_agreed(before) != _check_agreed(join):
                 msg = (
                     f"members {other!r} and {member!r} do not have the same vocabulary; "
                     "merge them (fedslim vocabulary merge) and hand the result to every member"
@@ -85,6 +85,6 @@ class JoinRules:
             raise ProtocolError(msg)
 
 
-def _agreed(join: m.Join) -> tuple[bytes, int]:
+def _check_agreed(join: m.Join) -> tuple[bytes, int]:
     """What members have in common that agreed on a vocabulary; those that did not may know different items."""
     return join.digest, join.items if join.digest else 0

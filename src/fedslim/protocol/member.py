@@ -38,7 +38,7 @@ from fedslim.errors import (
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.roster import RosterSigner, Unsigned, roster_digest, updated
+from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
 from fedslim.protocol.variant import UnmaskedWords, member_side
@@ -329,7 +329,7 @@ class MemberSession:
     def _updated(self, update: m.RosterUpdate) -> m.Roster:
         assert self._roster is not None  # noqa: S101  # an update is not legal before a roster
         try:
-            return updated(self._roster, update)
+            return apply_update(self._roster, update)
         except IndexError:
             msg = f"the server replaced a key at a place that the roster of {len(self._roster.keys)} does not have"
             raise ProtocolError(msg) from None

@@ -63,7 +63,7 @@ def check_singletons(result: SearchResult, found: Found, item_supports: Sequence
         raise ProtocolError(DISAGREE)
 
 
-def packed_table(
+def pack_table(
     found: Found,
     item_supports: Sequence[int],
     transactions: int,
@@ -72,7 +72,7 @@ def packed_table(
 ) -> PackedTable:
     """The table as it is sent, with nothing in it that must not be published, such as items that are `withheld`."""
     supports = np.asarray(item_supports, np.int64)
-    shown = merge_rare(supports, _checked(found, supports, transactions), min_count, withheld)
+    shown = merge_rare(supports, _check(found, supports, transactions), min_count, withheld)
     elements = [
         PackedElement(list(items), usage, shown_support(usage, support, min_count), entry)
         for items, usage, support, entry in found
@@ -96,7 +96,7 @@ def code_table(table: PackedTable, labels: Sequence[str]) -> CodeTable:
         if len(items) == 1 or items[-1] >= len(labels) or not all(map(lt, items, items[1:])):
             msg = "a table came whose itemsets are not items of the vocabulary in ascending order; it is refused"
             raise ProtocolError(msg)
-    if not np.array_equal(usages, _checked(found, supports, table.transactions)):
+    if not np.array_equal(usages, _check(found, supports, table.transactions)):
         raise ProtocolError(DISAGREE)
     counts = np.concatenate((usages, supports, [table.other], [min(three) for _, *three in found]))
     if ((counts > 0) & (counts < table.min_count)).any():
@@ -105,7 +105,7 @@ def code_table(table: PackedTable, labels: Sequence[str]) -> CodeTable:
     return release(labels, table.transactions, Merged(supports, usages, table.other), found, min_count=table.min_count)
 
 
-def _checked(found: Found, supports: NDArray[np.int64], transactions: int) -> NDArray[np.int64]:
+def _check(found: Found, supports: NDArray[np.int64], transactions: int) -> NDArray[np.int64]:
     """How often single items are spelled out; counts that nobody comes to who covers every item once are refused."""
     spelled = spelled_out(supports, found)
     if (

@@ -36,7 +36,7 @@ def roster_digest(roster: m.Roster, *, vocabulary: bytes, fingerprint: bytes) ->
     return sha256(LABEL + msgspec.msgpack.encode((shown, vocabulary, fingerprint))).digest()
 
 
-def updated(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
+def apply_update(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
     """The roster of the next epoch. A place that is not in the roster raises IndexError."""
     keys, certificates = list(roster.keys), list(roster.certificates)
     for seat in update.seats:

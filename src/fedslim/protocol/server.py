@@ -26,7 +26,7 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
-from fedslim.protocol.outcome import Outcome, found_by, packed_table
+from fedslim.protocol.outcome import Outcome, found_by, pack_table
 from fedslim.protocol.state import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 
@@ -161,7 +161,7 @@ class ServerSession:
         result = self.variant.search.result()
         usages = [entry.usage for entry in result.entries if len(entry.items) > 1]
         found = found_by(result, usages)
-        table = packed_table(found, self.variant.supports, self.variant.transactions, self.settings.min_count)
+        table = pack_table(found, self.variant.supports, self.variant.transactions, self.settings.min_count)
         return Outcome(table, result.tally, "member lost", self.variant.member_usages())
 
     def elapsed(self, now: float) -> float:

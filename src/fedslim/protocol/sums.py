@@ -36,7 +36,7 @@ class VectorMasker:
         return Vector(len(words), WORD_BITS, self._masker.mask(words, label, about=about))
 
 
-def summed(replies: Mapping[str, Masked], length: int) -> Words:
+def add_up(replies: Mapping[str, Masked], length: int) -> Words:
     """The sum of the replies of exactly these members."""
     total = MaskedSum(replies, length=length)
     for member, reply in replies.items():

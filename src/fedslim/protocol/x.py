@@ -18,8 +18,8 @@ from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import Outcome, packed_table
-from fedslim.protocol.sums import summed
+from fedslim.protocol.outcome import Outcome, pack_table
+from fedslim.protocol.sums import add_up
 from fedslim.protocol.variant import Replies, Round
 from fedslim.protocol.x_member import XMember
 from fedslim.protocol.x_queries import (
@@ -122,7 +122,7 @@ class XServer:
             self._moves += [m.RemoveElement(found[k][0]) for k in np.flatnonzero(weak).tolist()]
             found = [pair for pair, gone in zip(found, weak.tolist(), strict=True) if not gone]
             counted = []
-        return packed_table(counted, self.supports, self.transactions, settings.min_count, withheld)
+        return pack_table(counted, self.supports, self.transactions, settings.min_count, withheld)
 
     def member_usages(self) -> None:
         """See `ServerSide`: the server sees sums only."""
@@ -237,7 +237,7 @@ class XServer:
         self._moves = []
         lengths = [want.words for want in wants]
         replies = yield Round(ask, m.Masked, _kind(wants), sum(lengths))
-        words = summed(replies, sum(lengths))
+        words = add_up(replies, sum(lengths))
         ends = np.cumsum(lengths)
         return [want.read(words[end - length : end]) for want, length, end in zip(wants, lengths, ends, strict=True)]
 

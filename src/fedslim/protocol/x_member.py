@@ -204,23 +204,23 @@ class XMember:
 
     def _supports(self, _want: m.WantSupports) -> Words:
         counts = np.append(self._state.supports(), self._state.database.transactions)
-        return _packed(counts, Ring.for_sums_up_to(self._settings.max_transactions).bits)
+        return _pack(counts, Ring.for_sums_up_to(self._settings.max_transactions).bits)
 
     def _union_support(self, want: m.WantUnionSupport) -> Words:
         if self._settings.min_support == 1 and self._settings.order == "usage":
             msg = "the server asked for the support of a candidate, which nothing that was agreed on needs; refused"
             raise ProtocolError(msg)
-        return _packed(np.array([self._state.support(self._joined(want.parents))], np.int64), want.bits)
+        return _pack(np.array([self._state.support(self._joined(want.parents))], np.int64), want.bits)
 
     def _final(self, want: m.WantFinal) -> Words:
         table = self._state.table
         usages = self._state.usages[table.order]
         supports = np.array([self._state.support(table.itemsets[s]) for s in table], np.int64)
-        words = _packed(np.concatenate((usages, supports)), want.bits)
+        words = _pack(np.concatenate((usages, supports)), want.bits)
         if self._settings.min_members_with == 1:
             return words
         has = np.concatenate((usages, self._state.supports())) > 0
-        return np.concatenate((words, _packed(has.astype(np.int64), Ring.for_sums_up_to(self._members).bits)))
+        return np.concatenate((words, _pack(has.astype(np.int64), Ring.for_sums_up_to(self._members).bits)))
 
     # A server that lies must not be able to make the kernels look where nothing is, nor ask about what it likes.
 
@@ -274,7 +274,7 @@ def _sketch(cells: int, universe: int, seed: int) -> Sketch:
     return Sketch(cells, universe, seed)
 
 
-def _packed(counts: NDArray[np.int64], bits: int) -> Words:
+def _pack(counts: NDArray[np.int64], bits: int) -> Words:
     if bits > MAX_BITS:
         msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
         raise ProtocolError(msg)

@@ -48,7 +48,7 @@ KINDS = {
     "Evaluate": "what if these pairs were joined?",
     "Evaluated": "what would change in the covers",
     "AskSupports": "how often does each itemset occur?",
-    "Supports": "how often each itemset occurs",
+    "SupportCounts": "how often each itemset occurs",
     "AskIndexedUsages": "how often does each item occur?",
     "AskStructure": "which pairs occur at your member? No counts",
     "Structure": "pairs that occur, without counts",
@@ -87,8 +87,8 @@ def cells(record: RunRecord, table: CodeTable) -> list[str]:
         _digits(figures.get("f1"), 3),
         "–" if record.gap is None else _of(sum(row.recovered for row in record.gap), len(record.gap)),
         _whole(figures.get("rounds")),
-        _told(figures.get("bytes_total"), size),
-        _told(figures.get("seconds"), duration),
+        _describe(figures.get("bytes_total"), size),
+        _describe(figures.get("seconds"), duration),
     ]
 
 
@@ -138,10 +138,10 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
     ]
     sent, up, down = (figures.get(name) for name in ("bytes_total", "bytes_up", "bytes_down"))
     if sent is not None:
-        ways = "" if up is None or down is None else f"{_told(up, size)} up, {_told(down, size)} down"
-        facts.append(Fact("sent", _told(sent, size), ways))
+        ways = "" if up is None or down is None else f"{_describe(up, size)} up, {_describe(down, size)} down"
+        facts.append(Fact("sent", _describe(sent, size), ways))
     if (rounds := figures.get("rounds")) is not None:
-        time = _told(figures.get("seconds"), duration)
+        time = _describe(figures.get("seconds"), duration)
         how = ("" if time == "–" else f"in {time}", str(figures.get("ending") or ""))
         facts.append(Fact("rounds", _whole(rounds), "; ".join(filter(None, how))))
     return facts
@@ -218,5 +218,5 @@ def _digits(value: object, digits: int) -> str:
     return f"{value:.{digits}f}" if known else "–"
 
 
-def _told(value: object, how: Any) -> str:
+def _describe(value: object, how: Any) -> str:
     return str(how(value)) if isinstance(value, int | float) else "–"

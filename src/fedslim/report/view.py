@@ -242,7 +242,7 @@ class _Labels:
 
 
 def _curve(history: Sequence[HistoryStep]) -> Curve:
-    steps = _thinned([step for step in history if math.isfinite(step.L_percent)])
+    steps = _thin_out([step for step in history if math.isfinite(step.L_percent)])
     return Curve(
         [step.round for step in steps],
         [step.bytes_total for step in steps],
@@ -252,7 +252,7 @@ def _curve(history: Sequence[HistoryStep]) -> Curve:
     )
 
 
-def _thinned(steps: list[HistoryStep]) -> list[HistoryStep]:
+def _thin_out(steps: list[HistoryStep]) -> list[HistoryStep]:
     """Steps at even distances, the first and the last among them."""
     last = len(steps) - 1
     if last < MAX_POINTS:

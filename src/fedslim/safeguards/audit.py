@@ -143,7 +143,7 @@ class AuditLog:
         )
         _check(self._header, _header_decoder)
         make_folder_for(self.path)
-        self._file: int | None = _opened(self.path)
+        self._file: int | None = _open(self.path)
         try:
             _lock(self._file, self.path)
             self._begin(self._file)
@@ -278,7 +278,7 @@ def _check(line: msgspec.Struct, decoder: Any) -> bytes:
     return data
 
 
-def _opened(path: Path) -> int:
+def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         file = os.open(path, flags, PRIVATE)
@@ -406,7 +406,7 @@ def summary(path: str | os.PathLike[str]) -> Summary:
     with told_as_data_errors(path):
         stream = path.open("rb")
     with stream:
-        return _summed(path, _lines(path, stream))
+        return _summarise(path, _lines(path, stream))
 
 
 def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
@@ -419,7 +419,7 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def _summed(path: Path, lines: Iterator[bytes]) -> Summary:
+def _summarise(path: Path, lines: Iterator[bytes]) -> Summary:
     header = _header_of(next(lines, b"").removesuffix(b"\n"), path)
     made = Summary(header.member, header.federation, header.federation_id)
     for number, data in enumerate(lines, 2):

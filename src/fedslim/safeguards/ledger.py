@@ -30,7 +30,7 @@ from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.messages import MAX_MEMBERS
 from fedslim.trust.keys import read_trusted
 from fedslim.trust.register import alone_with
-from fedslim.trust.times import shown, whole
+from fedslim.trust.times import format_time, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +162,7 @@ class AnswerLedger:
         if not any(frozenset(each.members) == members for each in entries.allowed):
             before = [each for each in entries.answers if each.snapshot == snapshot.digest]
             for each in before:
-                if (why := revealed(each.members, members)) is not None:
+                if (why := describe_difference(each.members, members)) is not None:
                     raise self._refusal(file, each, why)
             known = [frozenset(each.members) for each in before]
             if alone := singled_out([*known, members]) - singled_out(known):
@@ -228,13 +228,14 @@ class AnswerLedger:
         if self.path.parent != file.server.certificates:
             allow += f" --identity {self.path.parent}"
         return LedgerError(
-            f"{self.path}: this member answered {member_list(before.members)} on the same data on {shown(before.last)}"
-            f", and {file.path} has {member_list(file.federation.members)}: sums and differences of the results would "
-            f"be {why}, so it does not take part; if everybody agrees to that, allow it with `{allow}`"
+            f"{self.path}: this member answered {member_list(before.members)} on the same data on "
+            f"{format_time(before.last)}, and {file.path} has {member_list(file.federation.members)}: "
+            f"sums and differences of the results would be {why}, so it does not take part; if everybody "
+            f"agrees to that, allow it with `{allow}`"
         )
 
 
-def revealed(before: list[str] | frozenset[str], now: frozenset[str]) -> str | None:
+def describe_difference(before: list[str] | frozenset[str], now: frozenset[str]) -> str | None:
     """Whose counts the difference of two results would be, where that is too few; None where it is not."""
     new, gone = sorted(now - frozenset(before)), sorted(frozenset(before) - now)
     if not any(0 < len(side) < FEWEST_APART for side in (new, gone)):
@@ -292,15 +293,15 @@ def _warnings(entries: Entries, file: FederationFile, snapshot: Snapshot) -> lis
         if each.federation_id == file.federation.id or frozenset(each.members) == members:
             told.append(
                 f"this member answered {each.federation!r} on other data before ({each.transactions:,} transactions on "
-                f"{shown(each.last)}, {snapshot.transactions:,} now): whoever has both results can subtract them, and "
-                "sees the counts of the transactions that changed in between"
+                f"{format_time(each.last)}, {snapshot.transactions:,} now): whoever has both results can subtract them "
+                "and sees the counts of the transactions that changed in between"
             )
             break
     for each in reversed(others):
-        if (why := revealed(each.members, members)) is not None:
+        if (why := describe_difference(each.members, members)) is not None:
             told.append(
-                f"this member answered {member_list(each.members)} on other data on {shown(each.last)}: the difference "
-                f"to a new result would be {why}, but for what changed in between"
+                f"this member answered {member_list(each.members)} on other data on {format_time(each.last)}: the "
+                f"difference to a new result would be {why}, but for what changed in between"
             )
             break
     return told

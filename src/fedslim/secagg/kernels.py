@@ -76,7 +76,7 @@ def put_rows(
 
 
 @inlined
-def _mixed(value: np.uint64, seed: np.uint64) -> np.uint64:
+def _mix(value: np.uint64, seed: np.uint64) -> np.uint64:
     """A finaliser of a good hash (splitmix64): every bit of the result depends on every bit of the value."""
     z = (value + ONE) * np.uint64(0x9E3779B97F4A7C15) + seed * np.uint64(0xD1342543DE82EF95)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -87,7 +87,7 @@ def _mixed(value: np.uint64, seed: np.uint64) -> np.uint64:
 @inlined
 def _code(place: np.uint64, seed: np.uint64) -> np.uint64:
     """A place, readable in the low bits, with a hash above: so that sums of several are told from one."""
-    return (_mixed(place, seed ^ np.uint64(0xA5A5A5A5)) << ID_BITS) | place
+    return (_mix(place, seed ^ np.uint64(0xA5A5A5A5)) << ID_BITS) | place
 
 
 @inlined
@@ -99,15 +99,15 @@ def _cell(hashed: np.uint64, table: int, per_table: int) -> int:
 @inlined
 def _add(out: np.ndarray, per_table: int, seed: np.uint64, place: np.uint64, value: np.uint64) -> None:
     """Add (or, with the negative value modulo 2^64, take away) one entry."""
-    hashed = _mixed(place, seed)
+    hashed = _mix(place, seed)
     code = _code(place, seed) * value
     for table in range(TABLES):
         cell = _cell(hashed, table, per_table)
         out[2 * cell] += value
         out[2 * cell + 1] += code
     end = 2 * TABLES * per_table
-    out[end] += _mixed(place, seed ^ np.uint64(0x3C3C3C3C)) * value
-    out[end + 1] += _mixed(place, seed ^ np.uint64(0x5A5A5A5A)) * value
+    out[end] += _mix(place, seed ^ np.uint64(0x3C3C3C3C)) * value
+    out[end + 1] += _mix(place, seed ^ np.uint64(0x5A5A5A5A)) * value
 
 
 @njit
@@ -156,7 +156,7 @@ def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, univer
     if place >= universe or _code(place, seed) * value != coded:
         return np.int64(-1)
     table = cell // per_table
-    if _cell(_mixed(place, seed), table, per_table) != cell:
+    if _cell(_mix(place, seed), table, per_table) != cell:
         return np.int64(-1)
     return np.int64(place)
 

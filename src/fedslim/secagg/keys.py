@@ -54,9 +54,9 @@ class AgreementKey:
             raise KeyAgreementError(msg)
         shared = self._exchanged.get(peer_public)
         if shared is None:
-            shared = self._exchanged[peer_public] = _exchanged(self._private, peer, peer_public)
+            shared = self._exchanged[peer_public] = _exchange(self._private, peer, peer_public)
         parties = sorted([(own.encode(), self.public), (peer.encode(), peer_public)])
-        context = b"".join(_framed(part) for party in parties for part in party)
+        context = b"".join(_frame(part) for party in parties for part in party)
         derived = HKDF(hashes.SHA256(), KEY_BYTES, salt=run, info=LABEL + context).derive(shared)
         return PairSecret(derived)
 
@@ -68,10 +68,10 @@ def check_usable(name: str, public: bytes) -> None:
         KeyAgreementError: Nobody can: the message names the member.
     """
     # A point of low order gives nothing with any private key, so one that everybody knows will do.
-    _exchanged(X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES)), name, public)
+    _exchange(X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES)), name, public)
 
 
-def _exchanged(private: X25519PrivateKey, peer: str, public: bytes) -> bytes:
+def _exchange(private: X25519PrivateKey, peer: str, public: bytes) -> bytes:
     try:
         return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError as error:
@@ -80,6 +80,6 @@ def _exchanged(private: X25519PrivateKey, peer: str, public: bytes) -> bytes:
         raise KeyAgreementError(msg) from error
 
 
-def _framed(part: bytes) -> bytes:
+def _frame(part: bytes) -> bytes:
     """With its length in front: no two lists of parts are the same bytes."""
     return len(part).to_bytes(4, "little") + part

@@ -26,7 +26,7 @@ from fedslim.errors import ConfigurationError
 from fedslim.protocol.messages import MAX_MEMBERS, Settings
 from fedslim.protocol.variant import VARIANTS
 from fedslim.settings import toml_values as values
-from fedslim.settings.toml_schema import key, parsed, read, template, unknown
+from fedslim.settings.toml_schema import key, parse, read, template, unknown
 from fedslim.settings.toml_schema import value as value_of
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class FederationFile:
     @classmethod
     def parse(cls, data: bytes, path: Path) -> FederationFile:
         """The same for the content of a file that is, or will be, at `path`."""
-        return cls._made(path, parsed(data, path, SECTIONS, WHAT, BEGIN))
+        return cls._made(path, parse(data, path, SECTIONS, WHAT, BEGIN))
 
     @classmethod
     def _made(cls, path: Path, tables: dict[str, Any]) -> FederationFile:
@@ -317,7 +317,7 @@ class FederationFile:
             raise ConfigurationError(msg)
         for name, free in ONLY_X.items():
             if variant != "x" and getattr(self.limits, name) != free:
-                without = "leave it out" if free is None else f"write {name} = {values.spelled(free)}"
+                without = "leave it out" if free is None else f"write {name} = {values.spell(free)}"
                 msg = (
                     f"{self.path}: limits.{name}: {variant} does not know it, only x does; {without}, or change "
                     "federation.variant"
@@ -383,7 +383,7 @@ class FederationFile:
         if items.vocabulary_digest != ours:
             msg = (
                 f"{self.path}: items.vocabulary_digest is {items.vocabulary_digest or 'not set'}, and "
-                f"{f'the vocabulary of this own has {ours}' if ours else 'this own has named no vocabulary'}; "
+                f"{f'the vocabulary of this member has {ours}' if ours else 'this member has named no vocabulary'}; "
                 "all members and this file must have the same one, or none"
             )
             raise ConfigurationError(msg)

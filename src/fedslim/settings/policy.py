@@ -21,7 +21,7 @@ from fedslim.protocol.messages import MAX_MEMBERS
 from fedslim.protocol.variant import VARIANTS
 from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
-from fedslim.settings.toml_schema import key, parsed, template
+from fedslim.settings.toml_schema import key, parse, template
 from fedslim.settings.weaknesses import SAFE_MEMBERS
 from fedslim.trust.keys import read_trusted
 
@@ -40,7 +40,7 @@ ABOUT = (
 
 def _variants(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
-        raise values.wrong(value, f"write a list of {', '.join(map(values.spelled, VARIANTS))}")
+        raise values.wrong(value, f"write a list of {', '.join(map(values.spell, VARIANTS))}")
     return tuple(dict.fromkeys(value))
 
 
@@ -147,7 +147,7 @@ class MemberPolicy:
 
     @classmethod
     def _made(cls, data: bytes, path: Path, *, written: bool) -> MemberPolicy:
-        return cls(path=path, written=written, **parsed(data, path, SECTIONS, WHAT, BEGIN))
+        return cls(path=path, written=written, **parse(data, path, SECTIONS, WHAT, BEGIN))
 
     def reasons(self, file: FederationFile) -> list[str]:
         """Why this member does not take part in a federation, each with the keys of both files; empty if it does."""
@@ -207,7 +207,7 @@ def write_policy(path: str | os.PathLike[str], **chosen: Any) -> MemberPolicy:
     """
     path = real_path(path)
     text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in chosen.items()}, ABOUT).encode()
-    made = MemberPolicy(path=path, written=True, **parsed(text, path, SECTIONS, WHAT, BEGIN))
+    made = MemberPolicy(path=path, written=True, **parse(text, path, SECTIONS, WHAT, BEGIN))
     make_folder_for(path)
     with creating(path) as stream:
         stream.write(text)

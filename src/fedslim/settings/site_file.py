@@ -17,7 +17,7 @@ from fedslim.data.textstream import is_file, real_path
 from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import LARGEST
 from fedslim.settings.policy import MemberPolicy
-from fedslim.settings.toml_schema import key, parsed, read, template
+from fedslim.settings.toml_schema import key, parse, read, template
 
 if TYPE_CHECKING:
     import os
@@ -152,7 +152,7 @@ def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:
     """
     defaults = {"data_source": "visits.csv", "items_secret": "members.secret", "site_name": name}
     text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in (defaults | chosen).items()}, ABOUT)
-    made = SiteFile(path=path, **parsed(text.encode(), path, SECTIONS, WHAT, BEGIN))
+    made = SiteFile(path=path, **parse(text.encode(), path, SECTIONS, WHAT, BEGIN))
     make_folder_for(path)
     with creating(path, private=False) as stream:
         stream.write(text.encode())

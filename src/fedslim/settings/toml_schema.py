@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.textstream import told_as_data_errors
 from fedslim.errors import ConfigurationError
-from fedslim.settings.toml_values import Check, Wrong, described, spelled
+from fedslim.settings.toml_values import Check, Wrong, describe, spell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = No
 def read(
     path: Path, kinds: Mapping[str, Any], what: str, begin: str, gone: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """The same as `parsed`, of a file.
+    """The same as `parse`, of a file.
 
     Raises:
         DataError: There is no such file, or it cannot be read.
@@ -64,10 +64,10 @@ def read(
     """
     with told_as_data_errors(path), path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
-    return parsed(data, path, kinds, what, begin, gone)
+    return parse(data, path, kinds, what, begin, gone)
 
 
-def parsed(  # noqa: PLR0913, PLR0917  # what a kind of file is
+def parse(  # noqa: PLR0913, PLR0917  # what a kind of file is
     data: bytes,
     path: Path,
     kinds: Mapping[str, Any],
@@ -115,7 +115,7 @@ def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
 
 def _section(path: Path, name: str, kind: Any, given: Any) -> Any:
     if not isinstance(given, dict):
-        msg = f"{path}: {name}: {described(given)} cannot be used; write a table: [{name}] and its keys below"
+        msg = f"{path}: {name}: {describe(given)} cannot be used; write a table: [{name}] and its keys below"
         raise ConfigurationError(msg)
     known = {declared.name: declared for declared in fields(kind)}
     for each in given:
@@ -170,7 +170,7 @@ def template(kinds: Mapping[str, Any], chosen: Mapping[str, Any], about: str) ->
             value = chosen.get(f"{section}.{declared.name}", declared.default)
             example = declared.metadata["example"]
             given, off = (value, "") if value is not None else (example, "# ")
-            lines.append(f"{off}{declared.name} = {spelled(given)}")
+            lines.append(f"{off}{declared.name} = {spell(given)}")
     return "\n".join(lines) + "\n"
 
 

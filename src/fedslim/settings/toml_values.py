@@ -40,10 +40,10 @@ class Wrong(ValueError):  # noqa: N818  # never seen outside this room
 
 def wrong(value: object, allowed: str) -> Wrong:
     """The usual sentence."""
-    return Wrong(f"{described(value)} cannot be used; {allowed}")
+    return Wrong(f"{describe(value)} cannot be used; {allowed}")
 
 
-def described(value: object) -> str:  # noqa: PLR0911  # one for each kind of value that TOML has
+def describe(value: object) -> str:  # noqa: PLR0911  # one for each kind of value that TOML has
     """A value as the file has it, and short: of what is large or nested only the kind."""
     match value:
         case bool():
@@ -62,7 +62,7 @@ def described(value: object) -> str:  # noqa: PLR0911  # one for each kind of va
             return "a date or time"
 
 
-def spelled(value: Any) -> str:
+def spell(value: Any) -> str:
     """A value in TOML."""
     match value:
         case bool():
@@ -72,7 +72,7 @@ def spelled(value: Any) -> str:
         case float():
             return str(int(value)) if value.is_integer() else repr(value)
         case list() | tuple():
-            return f"[{', '.join(map(spelled, value))}]"
+            return f"[{', '.join(map(spell, value))}]"
         case _:
             return json.dumps(str(value), ensure_ascii=False)  # whose escapes TOML has as well
 
@@ -115,7 +115,7 @@ def one_of(*choices: str) -> Check:
 
     def check(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
-            raise wrong(value, f"write {' or '.join(map(spelled, choices))}")
+            raise wrong(value, f"write {' or '.join(map(spell, choices))}")
         return value
 
     return check

@@ -36,10 +36,10 @@ class Weakness:
 
 def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
     """Everything in the file that weakens the promise, in the order of its keys."""
-    return tuple(Weakness(key, text) for key, text in _found(file))
+    return tuple(Weakness(key, text) for key, text in _find(file))
 
 
-def _found(file: FederationFile) -> Iterator[tuple[str, str]]:
+def _find(file: FederationFile) -> Iterator[tuple[str, str]]:
     agreed, items, limits = file.federation, file.items, file.limits
     if agreed.variant == "sa":
         yield (

@@ -21,7 +21,7 @@ from fedslim.trust.identity import Files, Identity, read_trust
 from fedslim.trust.names import Role
 from fedslim.trust.revocation import RevocationWatch
 from fedslim.trust.statements import Statement
-from fedslim.trust.tls import client_context, explained, peer_name, refresh, server_context
+from fedslim.trust.tls import client_context, explain, peer_name, refresh, server_context
 
 __all__ = [
     "Authority",
@@ -35,7 +35,7 @@ __all__ = [
     "Statement",
     "TrustStore",
     "client_context",
-    "explained",
+    "explain",
     "install",
     "install_list",
     "make_demo_ca",

@@ -27,7 +27,7 @@ from fedslim.trust.certificates import (
     role_of,
 )
 from fedslim.trust.names import Role
-from fedslim.trust.times import shown, whole
+from fedslim.trust.times import format_time, whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -159,18 +159,20 @@ class TrustStore:
         moment = whole(now)
         if moment < certificate.not_valid_before_utc:
             msg = (
-                f"{what} is valid from {shown(certificate.not_valid_before_utc)} on, and here it is {shown(moment)}; "
-                "check the clocks"
+                f"{what} is valid from {format_time(certificate.not_valid_before_utc)} on, and here it is "
+                f"{format_time(moment)}; check the clocks"
             )
             raise UntrustedError(msg)
         if moment > certificate.not_valid_after_utc:
-            msg = f"{what} has expired on {shown(certificate.not_valid_after_utc)}; have it renewed"
+            msg = f"{what} has expired on {format_time(certificate.not_valid_after_utc)}; have it renewed"
             raise UntrustedError(msg)
 
     def _check_revocation(self, certificate: x509.Certificate, name: str, now: datetime) -> None:
         moment, last = whole(now), ends(self.revocations)
         if moment > last:
-            msg = f"the revocation list is too old: it ended on {shown(last)}; get a new crl.pem from {self.name!r}"
+            msg = (
+                f"the revocation list is too old: it ended on {format_time(last)}; get a new crl.pem from {self.name!r}"
+            )
             raise UntrustedError(msg)
         if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
             msg = f"the certificate of {name!r} was revoked by {self.name!r}; the run must not go on with its holder"

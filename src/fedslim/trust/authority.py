@@ -47,7 +47,7 @@ from fedslim.trust.keys import (
 )
 from fedslim.trust.names import Hosts, Role, checked_ca_name, checked_hosts, checked_name
 from fedslim.trust.register import Ledger, Record, alone_with
-from fedslim.trust.times import SLACK, lasting, shown, whole
+from fedslim.trust.times import SLACK, format_time, validity, whole
 
 if TYPE_CHECKING:
     import os
@@ -108,7 +108,7 @@ class Authority:
             DataError: There is one; nothing of it is changed.
         """
         folder, start = real_path(folder), whole(now)
-        name, lifetime = checked_ca_name(name), lasting(days, MAX_CA_DAYS)
+        name, lifetime = checked_ca_name(name), validity(days, MAX_CA_DAYS)
         for file in (CERTIFICATE, KEY, REVOCATIONS, LEDGER):
             if is_file(folder / file):
                 msg = f"{folder / file}: there is a CA in this folder already, and it is kept; name another folder"
@@ -181,9 +181,9 @@ class Authority:
             ParameterError: Hosts or days make no sense.
         """
         asked, moment = read_request(request, where), whole(now)
-        end = min(moment + lasting(days, MAX_DAYS), self.certificate.not_valid_after_utc)
+        end = min(moment + validity(days, MAX_DAYS), self.certificate.not_valid_after_utc)
         if moment >= end:
-            msg = f"{self.folder}: this CA has expired on {shown(end)}; make a new one and enrol everybody again"
+            msg = f"{self.folder}: this CA has expired on {format_time(end)}; make a new one and enrol everybody again"
             raise CertificateError(msg)
         purpose = role, _hosts(role, checked_hosts(hosts), asked)
         holder = fingerprint(asked.public)
@@ -202,7 +202,9 @@ class Authority:
                 certificate.not_valid_before_utc,
                 certificate.not_valid_after_utc,
             )
-            records = [_revoked(each, moment, superseded=True) if each in replaced else each for each in ledger.records]
+            records = [
+                _mark_revoked(each, moment, superseded=True) if each in replaced else each for each in ledger.records
+            ]
             newest = self._write(msgspec.structs.replace(ledger, records=[*records, record]), LIST_DAYS, moment)
         text = pem(certificate)
         return Signed(record, text, text + pem(self.certificate) + newest, tuple(replaced))
@@ -217,7 +219,7 @@ class Authority:
             if record.key != holder:
                 continue
             if record.revoked is not None:
-                msg = f"{where}: the key of this request was revoked on {shown(record.revoked)}; have a new key made"
+                msg = f"{where}: this key was revoked on {format_time(record.revoked)}; have a new one made"
                 raise CertificateError(msg)
             if record.name != name:
                 msg = f"{where}: {record.name!r} has the same key; every member makes its own with `fedslim enroll`"
@@ -232,8 +234,8 @@ class Authority:
         others = [record for record in valid if record.key != holder]
         if others and not renew:
             msg = (
-                f"{where}: {name!r} has a valid certificate with another key, until {shown(others[-1].end)}; make sure "
-                "that the request is really from there, and sign it with --renew, which revokes the other"
+                f"{where}: {name!r} has a valid certificate with another key, until {format_time(others[-1].end)}; "
+                "make sure that the request is really from there, and sign it with --renew, which revokes the other"
             )
             raise CertificateError(msg)
         if renew and all(record.name != name for record in ledger.records):
@@ -253,7 +255,9 @@ class Authority:
             valid = ledger.valid(checked_name(name), moment)
             if not valid:
                 raise CertificateError(self._nothing_to_revoke(ledger, name, moment))
-            records = [_revoked(each, moment, superseded=False) if each in valid else each for each in ledger.records]
+            records = [
+                _mark_revoked(each, moment, superseded=False) if each in valid else each for each in ledger.records
+            ]
             self._write(msgspec.structs.replace(ledger, records=records), LIST_DAYS, moment)
         return tuple(valid)
 
@@ -275,7 +279,7 @@ class Authority:
             start = ledger.listed + _TICK  # TLS takes the list that begins later, and so this one
         number = ledger.list_number + 1
         entries = filter(None, (record.revocation() for record in ledger.records))
-        end = now + lasting(days, MAX_DAYS)
+        end = now + validity(days, MAX_DAYS)
         newest = pem(make_list(self.certificate, self._key, number, entries, (start, end)))
         msgspec.structs.replace(ledger, list_number=number, listed=start).write(self.folder / LEDGER)
         write_public(self.folder / REVOCATIONS, newest)
@@ -304,7 +308,7 @@ def read_records(folder: str | os.PathLike[str]) -> list[Record]:
     return Ledger.read(real_path(folder) / LEDGER).records
 
 
-def _revoked(record: Record, now: datetime, *, superseded: bool) -> Record:
+def _mark_revoked(record: Record, now: datetime, *, superseded: bool) -> Record:
     return msgspec.structs.replace(record, revoked=now, superseded=superseded)
 
 

@@ -21,7 +21,7 @@ from fedslim.errors import CertificateError, ParameterError
 from fedslim.trust.anchor import TrustStore, ends, public_key, signed_by
 from fedslim.trust.certificates import hosts_of, name_of, read_certificate, read_list, role_of
 from fedslim.trust.keys import MAX_LIST, read_key, read_public, read_trusted
-from fedslim.trust.times import shown, whole
+from fedslim.trust.times import format_time, whole
 
 if TYPE_CHECKING:
     import os
@@ -72,7 +72,7 @@ class Identity:
     _passphrase: str | None
 
     def __repr__(self) -> str:
-        return f"Identity({self.name!r}, {self.role.value}, until {shown(self.expires)})"
+        return f"Identity({self.name!r}, {self.role.value}, until {format_time(self.expires)})"
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Files, passphrase: str | None = None) -> Identity:
@@ -146,7 +146,7 @@ class Identity:
                 "get the newest crl.pem from the CA and install it with `fedslim enroll install`",
             ),
         )
-        told = [sentence for span in spans if (sentence := ending(*span, now=now)) is not None]
+        told = [sentence for span in spans if (sentence := expiry_warning(*span, now=now)) is not None]
         if listed.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
             told.insert(
                 0, f"the certificate of {self.name!r} was revoked by {self.trust.name!r}; ask the CA's keeper why"
@@ -170,14 +170,14 @@ class Identity:
         return made.derive(self._key.private_bytes_raw())
 
 
-def ending(what: str, start: datetime, end: datetime, remedy: str, *, now: datetime) -> str | None:
+def expiry_warning(what: str, start: datetime, end: datetime, remedy: str, *, now: datetime) -> str | None:
     """A warning if something ends soon or has ended."""
     left = end - whole(now)
     if left < timedelta(0):
-        return f"{what} has ended on {shown(end)}; {remedy}"
+        return f"{what} has ended on {format_time(end)}; {remedy}"
     if left < min((end - start) / 3, EARLY):
         days = "today" if left.days == 0 else "in 1 day" if left.days == 1 else f"in {left.days} days"
-        return f"{what} ends {days}, on {shown(end)}; {remedy}"
+        return f"{what} ends {days}, on {format_time(end)}; {remedy}"
     return None
 
 

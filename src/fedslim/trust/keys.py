@@ -89,7 +89,7 @@ def write_key(key: Ed25519PrivateKey, path: Path, passphrase: str | None = None)
         data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     else:
         plain = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-        data = _encrypted(plain, _bytes(checked_passphrase(passphrase)))
+        data = _encrypt(plain, _bytes(checked_passphrase(passphrase)))
     with creating(path) as stream:
         stream.write(data)
 
@@ -153,7 +153,7 @@ def make_private_folder(folder: Path) -> None:
 
 def read_private(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """The content of a secret file, if nobody but its owner may read or change it."""
-    data, mode = _read(path, most)
+    data, mode = _read_file(path, most)
     if os.name == "posix" and mode & 0o077:
         msg = (
             f"{path}: others may read or change {what} (its permissions are {mode:03o}); if nobody has, keep it to "
@@ -165,7 +165,7 @@ def read_private(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
 
 def read_trusted(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """The content of a file that anybody may read, but only its owner change: whoever changes it decides on trust."""
-    data, mode = _read(path, most)
+    data, mode = _read_file(path, most)
     if os.name == "posix" and mode & 0o022:
         msg = (
             f"{path}: others may change {what} (its permissions are {mode:03o}); check that it is still what you "
@@ -177,7 +177,7 @@ def read_trusted(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
 
 def read_public(path: Path, most: int = MAX_BYTES) -> bytes:
     """The content of a file that came from elsewhere."""
-    return _read(path, most)[0]
+    return _read_file(path, most)[0]
 
 
 def write_public(path: Path, data: bytes) -> None:
@@ -188,7 +188,7 @@ def write_public(path: Path, data: bytes) -> None:
         partial.chmod(PUBLIC_MODE)  # whatever the umask: some let the whole group write
 
 
-def _read(path: Path, most: int) -> tuple[bytes, int]:
+def _read_file(path: Path, most: int) -> tuple[bytes, int]:
     path = real_path(path)
     with told_as_data_errors(path), path.open("rb") as stream:
         mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -202,7 +202,7 @@ def _read(path: Path, most: int) -> tuple[bytes, int]:
 # -- encryption -----------------------------------------------------------------------------------------------------
 
 
-def _encrypted(plain: bytes, passphrase: bytes) -> bytes:
+def _encrypt(plain: bytes, passphrase: bytes) -> bytes:
     """A key as EncryptedPrivateKeyInfo (RFC 5958, RFC 8018): PBES2 of PBKDF2 with SHA-256 and AES-256-CBC.
 
     By hand, because `cryptography` lets nobody choose the number of rounds. OpenSSL reads it, and so does everything

@@ -22,7 +22,7 @@ def whole(now: datetime) -> datetime:
     return now.astimezone(UTC).replace(microsecond=0)
 
 
-def lasting(days: int, most: int) -> timedelta:
+def validity(days: int, most: int) -> timedelta:
     """A lifetime that makes sense.
 
     Raises:
@@ -34,6 +34,6 @@ def lasting(days: int, most: int) -> timedelta:
     return timedelta(days=days)
 
 
-def shown(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A point in time for people."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

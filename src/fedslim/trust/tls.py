@@ -178,7 +178,7 @@ _REASONS = {
 }
 
 
-def explained(error: ssl.SSLError, peer: str) -> UntrustedError:
+def explain(error: ssl.SSLError, peer: str) -> UntrustedError:
     """What OpenSSL says of a failed handshake, as a sentence that says what to do."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = _VERIFYING.get(error.verify_code, f"its certificate is not acceptable ({error.verify_message})")

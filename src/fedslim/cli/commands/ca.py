@@ -126,7 +126,7 @@ def sign(
     chosen = Role(_role(role, request, list(map(str, asked.hosts))))
     target = request.parent / f"{asked.name}.pem" if out is None else out
     _check_target(target, request)
-    authority = _opened(ca, passphrase_file)
+    authority = _open(ca, passphrase_file)
     more = {} if days is None else {"days": days}
     signed = authority.sign(data, role=chosen, hosts=host or (), renew=renew, where=request, now=moment(), **more)
     write_public(target, signed.bundle)
@@ -176,7 +176,7 @@ def revoke(
 
     It counts for those who have the new list: give it to the server and to all members.
     """
-    authority = _opened(ca, passphrase_file)
+    authority = _open(ca, passphrase_file)
     revoked = authority.revoke(name, now=moment())
     told = f"{name}: revoked {count(len(revoked), 'certificate')}; give {ca / 'crl.pem'} to the server and all members"
     print_text(printable(told) + "\n")
@@ -194,7 +194,7 @@ def crl(
     passphrase_file: passphrases.File = None,
 ) -> None:
     """Write the revocation list anew, because the last one ends. Whoever has none that is valid lets nobody in."""
-    authority = _opened(ca, passphrase_file)
+    authority = _open(ca, passphrase_file)
     chosen = {} if days is None else {"days": days}
     authority.renew_list(now=moment(), **chosen)
     trust = authority.trust
@@ -223,7 +223,7 @@ def list_(
                 "name": name_of(certificate),
                 "fingerprint": fingerprint_of(certificate),
                 "valid_until": certificate.not_valid_after_utc.isoformat(),
-                "certificates": [_listed(record, now) for record in records],
+                "certificates": [_describe(record, now) for record in records],
             }
         )
         return
@@ -243,7 +243,7 @@ def list_(
         _warn(f"the certificate of {record.name!r}", (record.start, record.end), "have the member renew it")
 
 
-def _listed(record: "Record", now: datetime) -> dict[str, Any]:
+def _describe(record: "Record", now: datetime) -> dict[str, Any]:
     return {
         "name": record.name,
         "role": record.role.value,
@@ -289,12 +289,12 @@ def moment() -> datetime:
 
 def day(when: datetime) -> str:
     """A point in time for people."""
-    from fedslim.trust.times import shown
+    from fedslim.trust.times import format_time
 
-    return shown(when)
+    return format_time(when)
 
 
-def _opened(folder: Path, passphrase_file: Path | None) -> "Authority":
+def _open(folder: Path, passphrase_file: Path | None) -> "Authority":
     from fedslim.trust import Authority
     from fedslim.trust.authority import read_authority
 
@@ -309,7 +309,7 @@ def _warn_of(authority: "Authority") -> None:
 
 
 def _warn(what: str, span: tuple[datetime, datetime], remedy: str) -> None:
-    from fedslim.trust.identity import ending
+    from fedslim.trust.identity import expiry_warning
 
-    if (told := ending(what, *span, remedy, now=moment())) is not None:
+    if (told := expiry_warning(what, *span, remedy, now=moment())) is not None:
         say(f"fedslim: warning: {told}")

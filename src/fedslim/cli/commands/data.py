@@ -105,10 +105,10 @@ def make(
         raise ParameterError(msg)
     check_place(out)
     with reporter(quiet=quiet).stage(f"making {shown_label(kind)}"):
-        from fedslim.cli.console.datasets import made
+        from fedslim.cli.console.datasets import describe_generated
         from fedslim.data import write_fimi
 
-        database = made(kind, transactions, seed)
+        database = describe_generated(kind, transactions, seed)
         out.parent.mkdir(parents=True, exist_ok=True)
         write_fimi(database, out)
     if not quiet and not all(map(str.isdigit, database.vocabulary)):

@@ -12,7 +12,7 @@ from fedslim.cli.commands.simulate import CENTRALISED, RUN, Variant
 from fedslim.cli.console import options
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compiled
+from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.saving import check_place
 from fedslim.cli.console.simulated import found_items
 from fedslim.cli.console.stream import print_rich
@@ -83,7 +83,7 @@ def demo(
 
         databases = dict(builtin_members(DATA))
     for variant in MEANING:
-        compiled(report, lambda: prepare(variant))  # noqa: B023  # called at once
+        compile_with_progress(report, lambda: prepare(variant))  # noqa: B023  # called at once
     runs: Runs = []
     with report.stage("mining all data in one place"):
         whole = mine(TransactionDatabase.joined(list(databases.values())))
@@ -94,11 +94,11 @@ def demo(
             compared = compare(simulation, whole.table)
         assert compared is not None  # noqa: S101  # nobody could stop it
         runs.append((simulation, compared))
-    facts = [*_facts(whole, runs), ("report", str(_reported(runs, folder)))]
+    facts = [*_facts(whole, runs), ("report", str(_report(runs, folder)))]
     print_rich(_variants(whole, runs), _together(runs), summary(facts))
 
 
-def _reported(runs: "Runs", folder: Path) -> Path:
+def _report(runs: "Runs", folder: Path) -> Path:
     """Save the record of each run, and one page of all."""
     from fedslim.federated.records import save_run, simulation_record
     from fedslim.report.page import write_page

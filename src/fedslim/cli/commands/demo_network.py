@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedslim.cli.console.output import grid, summary
-from fedslim.cli.console.running import compiled
+from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.stream import print_rich
 from fedslim.cli.console.text import count, duration, shown_items, size
 from fedslim.errors import RunError
@@ -44,7 +44,7 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
         parts = dict(zip(MEMBERS, iid(load(data), len(MEMBERS), seed=0).parts, strict=True))
     runs: Runs = []
     for variant in variants:
-        compiled(report, lambda: prepare(variant))  # noqa: B023  # called at once
+        compile_with_progress(report, lambda: prepare(variant))  # noqa: B023  # called at once
         with report.stage(f"mining in one process: {variant}"):
             # As a network has them by default; sa and so know no smallest count.
             limits = {"min_count": 5, "min_members_with": 2} if variant == "x" else NOTHING_LEFT_OUT

@@ -104,11 +104,11 @@ def run(
     if references is not None and not references.is_dir():
         msg = f"--references {references}: there is no such folder; name the one with the tables, or leave it out"
         raise ParameterError(msg)
-    experiment, cells, remarks, store = _chosen(name, datasets, variants, seeds, results, from_)
+    experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_)
     for data in {cell.data for cell in cells}:
         reference_tables(references, data)  # one that cannot be read is said before hours of work
     _make_room(results)
-    with _telling(experiment.name, quiet=quiet) as tell:
+    with _reporting(experiment.name, quiet=quiet) as tell:
         state = Runner(store, from_, references).run(cells, jobs=jobs, tell=tell)
     _print(experiment, cells, store, remarks)
     if state.failed:
@@ -131,12 +131,12 @@ def show(
     """Show what there is of an experiment beside the paper's figures, cell by cell, with the difference."""
     from fedslim.experiments.tables import as_markdown, tabulate
 
-    experiment, cells, remarks, store = _chosen(name, datasets, variants, seeds, results, from_, shown=True)
+    experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_, shown=True)
     remarks = (*remarks, *_elsewhere(experiment, cells, store))
     table = tabulate(experiment, cells, store)
     said = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
-        told = [_told(experiment, cell, store) for cell in cells]
+        told = [_describe(experiment, cell, store) for cell in cells]
         print_json({"experiment": name.value, "cells": told, "remarks": said})
     elif markdown:
         print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in said) + "\n")
@@ -169,7 +169,7 @@ def document(
 # -- what is chosen --------------------------------------------------------------------------------------------------
 
 
-def _chosen(  # noqa: PLR0917  # what three commands have in common
+def _choose(  # noqa: PLR0917  # what three commands have in common
     name: Name,
     datasets: str | None,
     variants: str | None,
@@ -254,7 +254,7 @@ def _grid(table: "ResultTable") -> Any:
     return grid(tuple(table.head), [tuple(row) for row in table.rows], left=table.labels, right=last)
 
 
-def _told(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
+def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
     found = store.look(cell)
     failure = found if isinstance(found, str) else None
     beside = experiment.paper(cell)
@@ -268,7 +268,7 @@ def _told(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, A
 
 
 @contextmanager
-def _telling(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str | None], None] | None"]:
+def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str | None], None] | None"]:
     """Progress: on a terminal a view that changes, in a log a line for each cell and one now and then."""
     import sys
 

@@ -164,7 +164,7 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
         ("labels", "told to the server" if items.share_vocabulary else "stay with the members"),
         ("transactions", f"up to {limits.max_transactions:,}"),
         ("budgets", _budgets(limits)),
-        *([("itemsets", _itemsets(limits)), ("published", _published(limits))] if agreed.variant == "x" else []),
+        *([("itemsets", _itemsets(limits)), ("published", _describe_limits(limits))] if agreed.variant == "x" else []),
         ("time-outs", _waits(timeouts)),
         ("lost member", f"{file.lost_member.action}, grace {duration(timeouts.grace) if timeouts.grace else 'none'}"),
         ("log", "off" if log.file is None else f"{log.file}, from {log.level} on"),
@@ -193,6 +193,6 @@ def _itemsets(limits: Any) -> str:
     return f"{size}, in at least {count(limits.min_support, 'transaction')}, {pruning}"
 
 
-def _published(limits: Any) -> str:
+def _describe_limits(limits: Any) -> str:
     counts = "any count" if limits.min_count == 1 else f"no count below {limits.min_count:,}"
     return f"{counts}, itemsets of at least {count(limits.min_members_with, 'member')}"

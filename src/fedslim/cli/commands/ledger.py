@@ -98,15 +98,15 @@ def _record(entries: "Entries") -> dict[str, Any]:
 
 
 def _answers(entries: "Entries") -> Any:
-    from fedslim.trust.times import shown
+    from fedslim.trust.times import format_time
 
     rows = (
         (
             f"{each.transactions:,}",
             f"{each.runs:,}",
             each.snapshot[:8],
-            shown(each.first),
-            shown(each.last),
+            format_time(each.first),
+            format_time(each.last),
             printable(each.federation),
             ", ".join(each.members),
         )
@@ -116,7 +116,7 @@ def _answers(entries: "Entries") -> Any:
 
 
 def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
-    from fedslim.trust.times import shown
+    from fedslim.trust.times import format_time
 
     versions = len({each.snapshot for each in entries.answers})
     answered = f"{count(len(entries.answers), 'set')} of members, on {count(versions, 'version')} of the data"
@@ -124,7 +124,7 @@ def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
         ("file", str(path)),
         ("answered", answered if entries.answers else "nothing yet"),
         *(
-            ("allowed", f"{', '.join(each.members)}, on {shown(each.time)}: {each.reason or 'no reason given'}")
+            ("allowed", f"{', '.join(each.members)}, on {format_time(each.time)}: {each.reason or 'no reason given'}")
             for each in entries.allowed
         ),
         *_reveals(entries),
@@ -133,7 +133,7 @@ def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
 
 def _reveals(entries: "Entries") -> list[tuple[str, str]]:
     """What results reveal together: those that are to come, and those that there are."""
-    from fedslim.safeguards.ledger import revealed
+    from fedslim.safeguards.ledger import describe_difference
 
     if not entries.answers:
         return []
@@ -146,7 +146,7 @@ def _reveals(entries: "Entries") -> list[tuple[str, str]]:
     for place, one in enumerate(answers):
         for other in reversed(answers[:place]):
             if one.snapshot == other.snapshot:
-                why = revealed(other.members, frozenset(one.members))
+                why = describe_difference(other.members, frozenset(one.members))
             elif one.members == other.members:
                 why = f"the counts of what changed between {other.transactions:,} and {one.transactions:,} transactions"
             else:

@@ -11,7 +11,7 @@ from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import ENDINGS, mined_with_progress, prepared
+from fedslim.cli.console.running import ENDINGS, mined_with_progress, read_and_prepare
 from fedslim.cli.console.saving import Saved, check_place, save
 from fedslim.cli.console.stream import print_json
 from fedslim.cli.console.text import count, duration, shown_label
@@ -84,7 +84,7 @@ def mine(
         check_place(out, besides=data)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
     report = reporter(quiet=quiet)
-    database = prepared(reading, report)
+    database = read_and_prepare(reading, report)
     mined = mined_with_progress(
         database,
         data,

@@ -77,7 +77,7 @@ def check(
 def show(file: FileArgument = FILE, json: options.Json = False) -> None:
     """Say what a policy allows, and where that is not the default; without a file, the defaults."""
     from fedslim.settings.policy import MemberPolicy
-    from fedslim.settings.toml_values import spelled
+    from fedslim.settings.toml_values import spell
 
     own = MemberPolicy.find(file.parent) if file.name == FILE.name else MemberPolicy.read(file)
     rows = _keys(own)
@@ -90,7 +90,7 @@ def show(file: FileArgument = FILE, json: options.Json = False) -> None:
         )
         return
     facts = [
-        (key, spelled(value) + ("" if value == strict else f" (by default {spelled(strict)})"))
+        (key, spell(value) + ("" if value == strict else f" (by default {spell(strict)})"))
         for key, value, strict in rows
     ]
     print_rich(summary([("file", _where(own)), *facts]))

@@ -16,7 +16,7 @@ from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compiled, prepared
+from fedslim.cli.console.running import compile_with_progress, read_and_prepare
 from fedslim.cli.console.stream import print_json, print_text, say
 from fedslim.cli.console.text import count, printable, size
 from fedslim.errors import ParameterError, RunError, WriteError
@@ -73,13 +73,13 @@ def server(
             run.forget()
             _show_finished(finished, out, federation.federation.name)
             return
-        compiled(reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
         served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
         save_served(served, federation, out)
         if served.lost is None:
             # Not before everything is saved: whoever is killed before that can resume.
-            folder.finish(_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
+            folder.finish(_check_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
         _show(served.table, federation.federation.name, out)
         said = served.communication
@@ -147,7 +147,7 @@ def member(  # one parameter for each option
             _show_finished(finished, out, federation.federation.name)
             return
         reading = Reading(data, format, bins, transaction_column, item_column, None, None)
-        database = prepared(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
             member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
             received = _until_over(member.run(host=host, port=port), None)
@@ -158,7 +158,7 @@ def member(  # one parameter for each option
         if kept is not None:
             kept.save(out / CODE_TABLE, private=True)
         # Not before everything is saved: until then the same command needs no server.
-        place.finish(_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
+        place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
         if kept is not None:
             _show(kept, federation.federation.name, out)
@@ -231,7 +231,7 @@ def _folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
     return RunFolder.held(path, program)
 
 
-def _finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
+def _check_finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
     from datetime import UTC, datetime
 
     from fedslim.federated.folder import Finished

@@ -13,8 +13,8 @@ from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
-from fedslim.cli.console.repeating import typed
-from fedslim.cli.console.running import compiled, mined_with_progress, prepared
+from fedslim.cli.console.repeating import typed_command
+from fedslim.cli.console.running import compile_with_progress, mined_with_progress, read_and_prepare
 from fedslim.cli.console.saving import check_place, save
 from fedslim.cli.console.simulated import facts, tables
 from fedslim.cli.console.stream import print_json, say
@@ -147,9 +147,9 @@ def simulate(
     if out is not None:
         _check_folder(out, data, reference)
     report = reporter(quiet=quiet)
-    given = None if reference is None else _loaded(reference)
+    given = None if reference is None else _load(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
-    run = _Run(data, prepared(reading, report), report, variant=variant, engine=engine, min_count=min_count)
+    run = _Run(data, read_and_prepare(reading, report), report, variant=variant, engine=engine, min_count=min_count)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
         run.divide(partition, how),
@@ -162,7 +162,7 @@ def simulate(
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed(context))
+    kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed_command(context))
     kept.save(None)
     compared = None if no_compare or early is not None else run.compare(simulation, given)
     if compared is not None:
@@ -210,7 +210,7 @@ def _check_folder(out: Path, data: str, reference: Path | None) -> None:
         check_place(out / name, besides=reference, what="the reference")
 
 
-def _loaded(reference: Path) -> "ReferenceTable | CodeTable":
+def _load(reference: Path) -> "ReferenceTable | CodeTable":
     from fedslim.metrics import load_reference
 
     return load_reference(reference)
@@ -265,7 +265,7 @@ class _Run:
         from fedslim.federated import simulation as room
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
-        compiled(self._report, lambda: room.prepare(self._variant))
+        compile_with_progress(self._report, lambda: room.prepare(self._variant))
         stop = Stop(max_time)
         doing = f"{self._variant} over {count(len(partition.parts), 'member')} of"
         with stopping_on_interrupt(stop), self._report.mining(self._name, stop, doing) as show:

@@ -155,7 +155,7 @@ def print_description(record: dict[str, Any]) -> None:
     print_rich(summary(facts), *frequent)
 
 
-def made(kind: str, transactions: int | None, seed: int | None) -> TransactionDatabase:
+def describe_generated(kind: str, transactions: int | None, seed: int | None) -> TransactionDatabase:
     """Built-in or generated data, by the name of its kind alone: a file of that name is not meant here."""
     chosen = {} if seed is None else {"seed": seed}
     if kind in KINDS:

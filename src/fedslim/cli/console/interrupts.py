@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
+def keep_interrupts() -> Iterator[None]:
     """Let no Ctrl-C get lost in the block.
 
     Where the compiler calls back into Python, an exception is printed and dropped, a KeyboardInterrupt too. It is

@@ -88,13 +88,13 @@ def print_code_table(
         ("found", f"{count(len(table), 'itemset')}{shown}"),
         ("L%", f"{c.L_percent:.2f} total, {c.L_data_percent:.2f} data alone"),
         ("bits", f"{total} (data {data}, model {model})"),
-        *([("merged", _merged(table))] if table.min_count > 1 or table.other else []),
+        *([("merged", _merge(table))] if table.min_count > 1 or table.other else []),
         *more,
     ]
     print_rich(*parts, *between, summary(facts))
 
 
-def _merged(table: CodeTable) -> str:
+def _merge(table: CodeTable) -> str:
     told = [f"no count below {table.min_count:,} is shown"] if table.min_count > 1 else []
     if table.other:
         told.append(f"{count(table.other, 'occurrence')} of items that may not be shown are merged")

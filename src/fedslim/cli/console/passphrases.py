@@ -36,13 +36,13 @@ def for_new_key(file: Path | None, *, ask: bool) -> str | None:
     """
     from fedslim.trust.keys import checked_passphrase
 
-    given = _given(file)
+    given = _read_given(file)
     if given is not None:
         return checked_passphrase(given)
     if not ask:
         return None
-    found = checked_passphrase(_asked("Passphrase for the new key: "))
-    if _asked("The same again: ") != found:
+    found = checked_passphrase(_ask("Passphrase for the new key: "))
+    if _ask("The same again: ") != found:
         msg = "the two passphrases are different; nothing was made, so try again"
         raise InputError(msg)
     return found
@@ -54,11 +54,11 @@ def for_key(key: Path, file: Path | None) -> str | None:
 
     if not has_passphrase(key):
         return None
-    found = _given(file)
-    return _asked(f"Passphrase of {key}: ") if found is None else found
+    found = _read_given(file)
+    return _ask(f"Passphrase of {key}: ") if found is None else found
 
 
-def _given(file: Path | None) -> str | None:
+def _read_given(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(VARIABLE) or None
     from fedslim.trust.keys import read_private
@@ -75,7 +75,7 @@ def _given(file: Path | None) -> str | None:
     return found
 
 
-def _asked(prompt: str) -> str:
+def _ask(prompt: str) -> str:
     if not is_terminal(sys.stdin):
         msg = f"a passphrase is needed, and there is no terminal to ask for it; set {VARIABLE} or use --passphrase-file"
         raise InputError(msg)

@@ -132,7 +132,7 @@ class Lively:
         """Show what is done, with something that turns."""
         from rich.text import Text
 
-        return _entered(self._console.status(Text(doing)))
+        return _describe_entry(self._console.status(Text(doing)))
 
     def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
         """Show what is done: it goes away by itself."""
@@ -157,7 +157,7 @@ class Lively:
 
 
 @contextmanager
-def _entered(shown: AbstractContextManager[object]) -> Iterator[None]:
+def _describe_entry(shown: AbstractContextManager[object]) -> Iterator[None]:
     with shown:
         yield
 
@@ -182,10 +182,10 @@ class ProgressView:
         self._spinner.update(text=Text(" · ".join(head)))
         hint = Text(STOPPING, style="yellow") if self._stop.asked else Text(HINT, style="dim")
         lines = [Text(" · ".join(part)) for part in self.facts.lines()]
-        return Group(self._spinner, *(_indented(line) for line in (*lines, hint)))
+        return Group(self._spinner, *(_indent(line) for line in (*lines, hint)))
 
 
-def _indented(line: RenderableType) -> RenderableType:
+def _indent(line: RenderableType) -> RenderableType:
     from rich.padding import Padding
 
     # Lines end where their words end: were they filled up, the ^C that terminals echo would go to a line of its

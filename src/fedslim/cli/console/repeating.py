@@ -13,7 +13,7 @@ ONLY_SHOWN = {"json", "quiet", "top", "out"}
 """Options that change what is seen and where it goes, not what comes out."""
 
 
-def typed(context: typer.Context) -> str:
+def typed_command(context: typer.Context) -> str:
     """A running command with everything that was chosen and does matter; what was left out is left out."""
     words = context.command_path.split()
     for parameter in context.command.params:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from fedslim.cli.console.interrupts import interrupts_kept
+from fedslim.cli.console.interrupts import keep_interrupts
 from fedslim.cli.console.stream import say
 from fedslim.cli.console.text import shown_label
 
@@ -36,13 +36,15 @@ NOT_KEPT = (
 PAIR = 2
 
 
-def prepared(reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None) -> TransactionDatabase:
+def read_and_prepare(
+    reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None
+) -> TransactionDatabase:
     """The data read and the kernels compiled: all that takes time before mining, or before what `prepare` is for."""
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
     if hint := _looks_long(reading, database):
         say(hint)
-    compiled(report, prepare or _engine)
+    compile_with_progress(report, prepare or _engine)
     return database
 
 
@@ -60,7 +62,7 @@ def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
     )
 
 
-def compiled(report: Reporter, prepare: Callable[[], None]) -> None:
+def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None:
     """Compile kernels, and say so where there are any to compile: a busy machine is no reason to.
 
     Where others were compiled before, whoever sits at a terminal sees it, and nobody is told again.
@@ -73,7 +75,7 @@ def compiled(report: Reporter, prepare: Callable[[], None]) -> None:
             told = FIRST_USE if kernels_are_kept() else NOT_KEPT
             shown.enter_context(report.step(told if first else PREPARING, worth_a_line=first))
 
-        with interrupts_kept(), at_first_compilation(tell):
+        with keep_interrupts(), at_first_compilation(tell):
             prepare()
 
 
