@@ -298,9 +298,10 @@ def links(check: Check) -> str:
     del check
     targets = _Targets()
     targets.feed((WORK / "README.body.html").read_text("utf-8"))
-    relative = [target for target in targets.found if not target.startswith(("https://", "http://", "mailto:"))]
+    written = [target for target in targets.found if target.removeprefix("#") not in targets.places]
+    relative = [target for target in written if not target.startswith(("https://", "http://", "mailto:"))]
     demand(not relative, f"README.md has {len(relative)} links that are not absolute: {listed(relative)}")
-    return f"{len(targets.found)} links, all absolute"
+    return f"{len(written)} links, all absolute"
 
 
 def citation(check: Check) -> str:
@@ -378,15 +379,17 @@ BUILT = ("tools", "source", "build", "contents")
 
 
 class _Targets(HTMLParser):
-    """Where the links and images of a page lead to."""
+    """Where the links and images of a page lead to, and which places of its own it has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
+        self.places: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         del tag
         self.found += [value for name, value in attrs if name in {"href", "src"} and value is not None]
+        self.places |= {value for name, value in attrs if name == "id" and value is not None}
 
 
 def _shipped() -> list[str]:
