@@ -124,7 +124,7 @@ class Check:
         try:
             with path.open("a", encoding="utf-8", errors="replace") as file:
                 start = file.tell()
-                file.write(f"$ {' '.join(map(str, command))}\n")
+                file.write(f"$ {' '.join(map(str, command)).replace(chr(10), '; ')}\n")
                 file.flush()
                 done = subprocess.run(
                     list(map(str, command)),
