@@ -55,6 +55,13 @@ lint: $(READY) ## ruff, formatting, mypy strict, import direction
 format: $(READY) ## put the code in shape
 	@$(BIN)/ruff check --fix && $(BIN)/ruff format
 
+.PHONY: release-check lint-workflows
+release-check: $(READY) ## is this ready to publish? Build, install and test it (CHECK=--skip-nvflare for less)
+	@$(BIN)/python tools/release_check.py $(CHECK)
+
+lint-workflows: $(READY) ## the workflows in .github
+	@$(BIN)/python tools/release_check.py --only workflows
+
 bench: $(READY) ## the engine beside scikit-mine and the published figures
 	@$(BIN)/python bench/run.py
 
