@@ -12,7 +12,7 @@ import zlib
 
 import msgspec
 import pytest
-from loopback import UNLIMITED, Loopback, heard, into, process, said, say, serving
+from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
 
 from fedslim.errors import RunError
 from fedslim.federated.simulation import prepare
@@ -458,10 +458,9 @@ def test_whoever_says_what_it_may_not_is_told_why(loopback, data, reason):
     assert reason in within(20, main())
 
 
-def test_one_byte_at_a_time_is_not_waited_for(loopback):
+def test_one_byte_at_a_time_is_not_waited_for(loopback, logged):
     async def main():
-        lines = []
-        server = loopback.server(patience=Patience(frame=0.6), tell=into(lines))
+        server = loopback.server(patience=Patience(frame=0.6))
         async with serving(server) as (port, _):
             _, writer = await loopback.line(BAD, port)
             began = time.monotonic()
@@ -472,7 +471,7 @@ def test_one_byte_at_a_time_is_not_waited_for(loopback):
                 if began and not server._lines and time.monotonic() - began > 0.3:
                     break
             assert 0.5 < time.monotonic() - began < 3
-            assert f"{BAD} is away: a message did not end within 0.6 s" in lines
+            assert f"{BAD} is away: a message did not end within 0.6 s" in logged.messages
             writer.transport.abort()
             await hang_up(writer)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from logging import WARNING
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
@@ -20,7 +20,7 @@ from fedslim.network.connection import Connection, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.network.journal_records import NOTHING, Figures, Sum, back_record, epoch_record, heard_record, round_record
 from fedslim.network.listener import HANDSHAKE, MAX_STRANGERS, Door
-from fedslim.network.telling import RefusedConnections, tell_nobody
+from fedslim.network.refused import RefusedConnections
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from fedslim.network.connection import Reader
     from fedslim.network.in_process import Trace
     from fedslim.network.journal import Journal
-    from fedslim.network.telling import Tell
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
     from fedslim.trust import RevocationWatch
+
+logger = logging.getLogger(__name__)
 
 MAX_WAITING = 16
 """Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
@@ -91,7 +92,6 @@ class NetworkServer:
         journal: Journal | None = None,
         begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
-        tell: Tell = tell_nobody,
         strangers: int = MAX_STRANGERS,
         returns: int = RETURNS,
         so_far: Figures = NOTHING,
@@ -105,7 +105,7 @@ class NetworkServer:
         self._journal = journal
         self._begin_journal = begin_journal
         self._trace = trace
-        self._tell, self._refusals = tell, RefusedConnections(tell)
+        self._refusals = RefusedConnections()
         self._lines: dict[str, MemberConnection] = {}
         self._began = time.monotonic() - so_far.seconds
         self._since = time.monotonic()  # when the session last went on
@@ -151,7 +151,8 @@ class NetworkServer:
             async with self._door:
                 self.port = self._door.port
                 self.listening.set()
-                self._tell(f"listening on {host}:{self.port}; waiting for {', '.join(self.session.members)}")
+                members = ", ".join(self.session.members)
+                logger.info("listening on %s:%s; waiting for %s", host, self.port, members)
                 await asyncio.wait([self._over])  # whoever is cancelled here says no farewell: it can be resumed
                 if not self._broken:
                     await self._say_farewell()
@@ -235,14 +236,14 @@ class NetworkServer:
         name = new.name
         if old is None:
             self._lines[name] = new
-            self._tell(f"{name} is here")
+            logger.info("%s is here", name)
             return
         self._replaced[name] += 1
         times = self._replaced[name]
         if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
             hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
             told = "a new connection" if times == 1 else f"a new connection ({times} times now)"
-            self._tell(f"{name} has {told}, and the old one had not ended{hint}", WARNING)
+            logger.warning("%s has %s, and the old one had not ended%s", name, told, hint)
         self._lines[name] = new
         self._act(self.session.disconnect(name))
         old.connection.abort()
@@ -279,7 +280,7 @@ class NetworkServer:
                 return str(error)
             except ProtocolError as error:
                 # Whoever says what it may not say is not listened to any longer; it may come back and behave.
-                self._tell(f"{line.name}: {error}", WARNING)
+                logger.warning("%s: %s", line.name, error)
                 await self._refuse(line, str(error))
                 return "it said what it may not say"
             except FedslimError as error:
@@ -315,7 +316,7 @@ class NetworkServer:
         if self._lines.get(line.name) is line:
             del self._lines[line.name]
             if not self.session.over:
-                self._tell(f"{line.name} is away: {why}", WARNING)
+                logger.warning("%s is away: %s", line.name, why)
             self._act(self.session.disconnect(line.name))
 
     # -- what the session says ----------------------------------------------------------------------------------
@@ -330,12 +331,12 @@ class NetworkServer:
                 case Send(to, message):
                     self._send(to, message)
                 case Began(_, items):
-                    self._tell("everybody is here")
+                    logger.info("everybody is here")
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
                         self._keep(NewEpoch(self.session.gathering.epoch))
                 case Resumed(number):
-                    self._tell(f"everybody is back; round {number} is asked again")
+                    logger.info("everybody is back; round %s is asked again", number)
                 case Waiting():
                     self._since = time.monotonic()
                 case Ended() | Failed():
@@ -351,8 +352,7 @@ class NetworkServer:
     def _keep(self, ended: NewEpoch | RoundEnded | WentBack) -> None:
         """Write a round, that a new epoch begins or that all go back down, before anything follows from it."""
         if isinstance(ended, WentBack):
-            went = f"{ended.member} has lost its last records: everybody goes back to round {ended.number}"
-            self._tell(went, WARNING)
+            logger.warning("%s has lost its last records: everybody goes back to round %s", ended.member, ended.number)
         if not isinstance(ended, RoundEnded):
             if self._journal is not None:
                 went_back = isinstance(ended, WentBack)
@@ -457,7 +457,7 @@ class NetworkServer:
             try:
                 self._listed.check(line.connection.writer.get_extra_info("ssl_object"))
             except UntrustedError as error:
-                self._tell(f"refused {line.name!r}: {error}", WARNING)
+                logger.warning("refused %r: %s", line.name, error)
                 self._drop(line, "its line was cut")
                 line.connection.abort()
 
@@ -485,7 +485,8 @@ class NetworkServer:
                 return
             if result and passed > SAY_AFTER and not said:
                 said = True
-                self._tell(f"waiting for {', '.join(self.untold())} to hear the end, for {patience:g} s at most")
+                names = ", ".join(self.untold())
+                logger.info("waiting for %s to hear the end, for %g s at most", names, patience)
             await asyncio.sleep(0.02)
         if result and (untold := self.untold()):
-            self._tell(f"{', '.join(untold)} may not know that the run has ended: nothing was heard of it", WARNING)
+            logger.warning("%s may not know that the run has ended: nothing was heard of it", ", ".join(untold))
