@@ -26,7 +26,7 @@ from fedslim.federated.deployment import (
 )
 from fedslim.federated.records import load_run
 from fedslim.network.journal import Journal
-from fedslim.network.server import Patience
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession

@@ -29,7 +29,8 @@ from fedslim.federated.deployment import KeyTrust, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.network.connection import hang_up, read_frame
 from fedslim.network.member import NetworkMember
-from fedslim.network.server import NetworkServer, Patience
+from fedslim.network.server import NetworkServer
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table

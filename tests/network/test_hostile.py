@@ -20,7 +20,7 @@ from fedslim.mdl.mining import mine
 from fedslim.network import listener as door
 from fedslim.network import server as serving_module
 from fedslim.network.connection import hang_up
-from fedslim.network.server import Patience
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received

@@ -11,7 +11,7 @@ from loopback import Loopback, serving
 from fedslim.errors import RunError
 from fedslim.network import refused
 from fedslim.network.refused import SUMMARY_EVERY, RefusedConnections
-from fedslim.network.server import Patience
+from fedslim.network.timeouts import Patience
 
 
 class Told:

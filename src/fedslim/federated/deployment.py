@@ -30,8 +30,9 @@ from fedslim.network.journal_records import (
     rounds_of,
 )
 from fedslim.network.member import NetworkMember
-from fedslim.network.server import NetworkServer, Patience
+from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession

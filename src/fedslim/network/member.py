@@ -21,7 +21,7 @@ from fedslim.errors import (
 )
 from fedslim.network.connection import Connection, connect, is_refusal, unreached_because
 from fedslim.network.journal_records import told_record
-from fedslim.network.server import Patience
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import farewell

@@ -19,8 +19,9 @@ from fedslim.network import status
 from fedslim.network.connection import Connection, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.network.journal_records import NOTHING, Figures, Sum, back_record, epoch_record, heard_record, round_record
-from fedslim.network.listener import HANDSHAKE, MAX_STRANGERS, Door
+from fedslim.network.listener import MAX_STRANGERS, Door
 from fedslim.network.refused import RefusedConnections
+from fedslim.network.timeouts import HANDSHAKE, Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -55,19 +56,6 @@ SUSPICIOUS = 2
 
 RETURNS, RETURNS_WITHIN = 20, 10.0
 """So many lines of one member are taken in so many seconds; what comes on top is closed, and may try again later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long the server waits, in seconds."""
-
-    answer: float = 3600.0  # for an answer of a member that is there
-    grace: float = 600.0  # for a member that is away
-    frame: float = 60.0  # for a frame that has begun to come, or to go
-    farewell: float = 5.0  # after the end, for everybody to say that it has heard the result
-    connect: float = HANDSHAKE  # for a connection, each time it is tried
-    keepalive: float = 10.0  # between two signs of life
-    handshake: float = HANDSHAKE  # for a stranger to show its certificate
 
 
 @dataclass(slots=True)
