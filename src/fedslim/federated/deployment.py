@@ -20,7 +20,6 @@ from fedslim.federated.accounting import Account, served_by
 from fedslim.network.journal import Journal, check_folder
 from fedslim.network.journal_records import (
     NOTHING,
-    Figures,
     endings_in,
     furthest_in,
     heard_in,
@@ -130,7 +129,7 @@ class DeployedServer:
             history=lambda: rounds_of(Journal.read(path, key=self._key), str(path)),
         )
         self.account = account = Account(session, on_round)
-        so_far, heard = NOTHING, set[str]()
+        heard = set[str]()
         if journal is not None:
             rounds = rounds_of(records, str(path))
             session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
@@ -149,7 +148,6 @@ class DeployedServer:
             so_far = rounds[-1].figures if rounds else NOTHING
             heard = heard_in(records, str(path))
             account.carry_over(so_far.seconds, so_far.traffic)
-        so_far = Figures(account.seconds, so_far.traffic)
         self.network = NetworkServer(
             session,
             context,
@@ -157,8 +155,9 @@ class DeployedServer:
             patience=patience(file),
             journal=journal,
             begin_journal=self._begin_journal(run, path),
-            trace=account,
-            so_far=so_far,
+            trace=account.follow,
+            communication=account.communication,
+            seconds=account.seconds,
             heard=heard,
             listed=listed,
         )

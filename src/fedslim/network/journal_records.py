@@ -8,18 +8,20 @@ the sum and the others nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fedslim.errors import JournalError
+from fedslim.network.traffic import Direction  # noqa: TC001  # msgspec reads it when the program runs
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec reads it when the program runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from fedslim.network.traffic import Communication
     from fedslim.protocol.variant import Replies
 
 
@@ -27,7 +29,7 @@ class Sum(NamedTuple):
     """All messages of one kind in one direction."""
 
     kind: str
-    direction: Literal["up", "down"]
+    direction: Direction
     messages: int
     sent: int
     plain: int
@@ -82,6 +84,12 @@ _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
 NOTHING = Figures()
+
+
+def figures_of(seconds: float, communication: Communication) -> Figures:
+    """What a run has cost so far."""
+    traffic = communication.traffic.items()
+    return Figures(seconds, [Sum(*key, one.messages, one.sent, one.plain) for key, one in traffic])
 
 
 def round_record(

@@ -12,16 +12,17 @@ import logging
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import status
 from fedslim.network.connection import Connection, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
-from fedslim.network.journal_records import NOTHING, Figures, Sum, back_record, epoch_record, heard_record, round_record
+from fedslim.network.journal_records import back_record, epoch_record, figures_of, heard_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door
 from fedslim.network.refused import RefusedConnections
 from fedslim.network.timeouts import HANDSHAKE, Patience
+from fedslim.network.traffic import Communication
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fedslim.network.connection import Reader
     from fedslim.network.in_process import Trace
     from fedslim.network.journal import Journal
+    from fedslim.network.traffic import Direction
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
@@ -82,7 +84,8 @@ class NetworkServer:
         trace: Callable[[Trace], None] | None = None,
         strangers: int = MAX_STRANGERS,
         returns: int = RETURNS,
-        so_far: Figures = NOTHING,
+        communication: Communication | None = None,
+        seconds: float = 0.0,
         heard: Iterable[str] = (),
         listed: RevocationWatch | None = None,
     ) -> None:
@@ -95,7 +98,8 @@ class NetworkServer:
         self._trace = trace
         self._refusals = RefusedConnections()
         self._lines: dict[str, MemberConnection] = {}
-        self._began = time.monotonic() - so_far.seconds
+        self.communication = communication or Communication()
+        self._began = time.monotonic() - seconds  # with those of earlier lives
         self._since = time.monotonic()  # when the session last went on
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
         self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
@@ -105,7 +109,6 @@ class NetworkServer:
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
-        self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
         self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
         self._broken = False  # whether the run was broken off: nothing is said or heard any more
         self._told: set[str] = set()  # whom the end was sent to
@@ -159,8 +162,8 @@ class NetworkServer:
             },
             "members_here": len(self._lines),
             "members_awaited": len(session.waiting_for()),
-            "bytes_up": sum(one.sent for one in self._traffic.values() if one.direction == "up"),
-            "bytes_down": sum(one.sent for one in self._traffic.values() if one.direction == "down"),
+            "bytes_up": self.communication.bytes_up,
+            "bytes_down": self.communication.bytes_down,
             "seconds": time.monotonic() - self._began,
         }
 
@@ -353,12 +356,13 @@ class NetworkServer:
         self._returned.clear()
         if self._journal is not None:
             now = time.monotonic()
-            figures = Figures(now - self._began, list(self._traffic.values()))
+            figures = figures_of(now - self._began, self.communication)
             elapsed = self.session.elapsed(now)
             self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members remember what they were asked at the end, and may be gone after it.
                 self._journal.sync()
+        self.communication.end_round()
         if self._trace is not None:
             self._trace(RoundPassed(ended.number, ended.kind))
 
@@ -386,14 +390,9 @@ class NetworkServer:
         else:
             self._over.set_result(output.outcome)
 
-    def _account(
-        self, kind: str, direction: Literal["up", "down"], name: str, data: bytes, plain: int | None = None
-    ) -> None:
+    def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
         sent, plain = len(data), len(data) if plain is None else plain
-        before = self._traffic.get((kind, direction), Sum(kind, direction, 0, 0, 0))
-        self._traffic[kind, direction] = Sum(
-            kind, direction, before.messages + 1, before.sent + sent, before.plain + plain
-        )
+        self.communication.add(kind, direction, plain=plain, sent=sent)
         if self._trace is not None:
             self._trace(FrameSent(kind, direction, name, sent, plain, data))
 
