@@ -23,11 +23,12 @@ from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import KitTrust
 from fedslim.errors import FedslimError, FrameError, ProtocolError
+from fedslim.federated.sessions import make_member_session
 from fedslim.federated.simulation import prepare
 from fedslim.format import printable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import MemberInput, MemberSession, farewell
+from fedslim.protocol.member import farewell
 from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.audit import AuditLog
 from fedslim.safeguards.guard import Guard
@@ -37,6 +38,8 @@ from fedslim.settings.site_file import SiteFile
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.member import MemberSession
     from fedslim.protocol.roster import RosterSigner
 
 logger = logging.getLogger(__name__)
@@ -57,7 +60,7 @@ class SiteMember:
         self.name = name
         self._folder, self._kit, self._job = folder, kit, job
         self._results: Path | None = None
-        self._site: MemberInput | None = None
+        self._own: tuple[TransactionDatabase, ItemSecret] | None = None
         self._guard: Guard | None = None
         self._session: MemberSession | None = None
         self._audit: AuditLog | None = None
@@ -148,16 +151,16 @@ class SiteMember:
         return reply
 
     def _keep(self, session: MemberSession, guard: Guard) -> None:
-        received, site = session.received, self._site
+        received, own = session.received, self._own
         assert received is not None  # noqa: S101  # it was just looked at
-        assert site is not None  # noqa: S101  # as old as the session
+        assert own is not None  # noqa: S101  # as old as the session
         logger.info("the run is over: %s", received.ending)
         if received.table is None or not session.position:
             if session.run and not session.position:
                 guard.refused()  # a server that ends it here may have wanted to know no more than that we were ready
             return
         guard.finished()
-        table = guard.kept(received.table, site.database, site.secret)
+        table = guard.kept(received.table, *own)
         if table is None:
             kept_none = "%s itemsets were found; this site's policy keeps none (results.table)"
             logger.info(kept_none, len(received.table))
@@ -197,10 +200,8 @@ class SiteMember:
         for warning in guard.admit(database):
             self._log(f"warning: {warning}")
         prepare(federation.federation.variant)
-        self._site = MemberInput(
-            database, federation.federation.members, federation.settings(), secret, vocabulary, trust=trust
-        )
-        return MemberSession(self.name, self._site)
+        self._own = database, secret
+        return make_member_session(federation, self.name, database, secret=secret, vocabulary=vocabulary, trust=trust)
 
 
 def _is_abort(frame: bytes) -> bool:

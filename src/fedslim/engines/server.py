@@ -19,11 +19,11 @@ from fedslim.data.atomic import make_folder_for
 from fedslim.engines.exchange import Exchange
 from fedslim.errors import FedslimError, RunError
 from fedslim.federated.accounting import Account, save_served, served_by, table_at_server, write_record
+from fedslim.federated.sessions import make_server_session
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import RoundPassed
 from fedslim.network.status import of_session
-from fedslim.protocol.server import ServerSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,14 +50,7 @@ class Serving:
     def __init__(self, file: FederationFile, folder: Path, *, keys: KeyCheck | None = None) -> None:
         self._file, self._folder = file, folder
         self._stop = Stop()
-        self._session = ServerSession(
-            file.federation.members,
-            file.settings(),
-            run=os.urandom(16),
-            max_time=file.limits.max_time,
-            keys=keys,
-            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
-        )
+        self._session = make_server_session(file, run=os.urandom(16), keys=keys)
         self._account = Account(self._session)
         self._first: float | None = None  # when the first round ended
         self._last = 0.0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from fedslim import __version__
 from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
+from fedslim.federated.sessions import make_member_session, make_server_session
 from fedslim.network.journal import Journal, check_folder
 from fedslim.network.journal_records import (
     NOTHING,
@@ -33,8 +34,6 @@ from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.server import ServerSession
 from fedslim.trust import RevocationWatch, Statement, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from fedslim.network.journal import Reopened
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
+    from fedslim.protocol.server import ServerSession
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
@@ -119,13 +119,10 @@ class DeployedServer:
         context.set_alpn_protocols([TAKING_PART, ASKING])
         listed = RevocationWatch(self._identity, context)
         self.run_id = run.hex()
-        self.session = session = ServerSession(
-            file.federation.members,
-            file.settings(),
+        self.session = session = make_server_session(
+            file,
             run=run,
-            max_time=file.limits.max_time,
             keys=KeyTrust(file, lambda: listed.trust),
-            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
             history=lambda: rounds_of(Journal.read(path, key=self._key), str(path)),
         )
         self.account = account = Account(session, on_round)
@@ -291,10 +288,10 @@ class DeployedMember:
         if guard is not None:
             for warning in guard.admit(database):
                 logger.warning("warning: %s", warning)
-        self._input = MemberInput(
-            database, file.federation.members, file.settings(), secret, vocabulary, trust=MemberTrust(file, identity)
+        trust = MemberTrust(file, identity)
+        self.session = make_member_session(
+            file, identity.name, database, secret=secret, vocabulary=vocabulary, trust=trust
         )
-        self.session = MemberSession(identity.name, self._input)
 
     async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
         """Take part until the run is over.
