@@ -19,16 +19,7 @@ from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
 from fedslim.federated.sessions import make_member_session, make_server_session
 from fedslim.network.journal import Journal, check_folder
-from fedslim.network.journal_records import (
-    NOTHING,
-    endings_in,
-    furthest_in,
-    heard_in,
-    last_epoch,
-    messages_in,
-    retreats_in,
-    rounds_of,
-)
+from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
@@ -123,12 +114,12 @@ class DeployedServer:
             file,
             run=run,
             keys=KeyTrust(file, lambda: listed.trust),
-            history=lambda: rounds_of(Journal.read(path, key=self._key), str(path)),
+            history=lambda: read_server_records(Journal.read(path, key=self._key), str(path)).rounds,
         )
         self.account = account = Account(session, on_round)
-        heard = set[str]()
+        kept = read_server_records(records, str(path))
         if journal is not None:
-            rounds = rounds_of(records, str(path))
+            rounds = kept.rounds
             session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
             session.replay(
@@ -136,14 +127,13 @@ class DeployedServer:
                 int(header["items"]),
                 time.monotonic() - elapsed,
                 account.passed_before,
-                epoch=last_epoch(records, str(path)),
-                furthest=furthest_in(records, str(path)),
-                endings=endings_in(records, str(path)),
-                retreats=retreats_in(records, str(path)),
+                epoch=kept.epoch,
+                furthest=kept.furthest,
+                endings=kept.endings,
+                retreats=kept.retreats,
             )
             logger.info("resumed after %s rounds", len(rounds))
             so_far = rounds[-1].figures if rounds else NOTHING
-            heard = heard_in(records, str(path))
             account.carry_over(so_far.seconds, so_far.traffic)
         self.network = NetworkServer(
             session,
@@ -155,7 +145,7 @@ class DeployedServer:
             trace=account.follow,
             communication=account.communication,
             seconds=account.seconds,
-            heard=heard,
+            heard=kept.heard,
             listed=listed,
         )
         lost: RunError | None = None
