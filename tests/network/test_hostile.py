@@ -18,7 +18,7 @@ from fedslim.errors import RunError
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
 from fedslim.network import listener as door
-from fedslim.network import server as serving_module
+from fedslim.network import member_connection
 from fedslim.network.connection import hang_up
 from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
@@ -565,7 +565,7 @@ def test_whoever_comes_and_goes_is_named(loopback):
 @pytest.mark.parametrize("lines", [400, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, lines):
     """Old ones are closed when a new one comes, and too many are not taken at all; the run then goes on."""
-    monkeypatch.setattr(serving_module, "RETURNS_WITHIN", 2.0)
+    monkeypatch.setattr(member_connection, "RETURNS_WITHIN", 2.0)
 
     async def main():
         server = loopback.server(returns=20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from logging import INFO, WARNING
 
 import pytest
@@ -10,6 +11,7 @@ from loopback import Loopback, serving
 
 from fedslim.errors import RunError
 from fedslim.network import refused
+from fedslim.network.connection import unreached_because
 from fedslim.network.refused import SUMMARY_EVERY, RefusedConnections
 from fedslim.network.timeouts import Patience
 
@@ -131,3 +133,18 @@ def test_a_member_is_warned_where_there_is_no_server(loopback, logged):
         asyncio.run(member.run("127.0.0.1", 1))
     told = "the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s"
     assert logged.record_tuples == [("fedslim.network.member", WARNING, told)]
+
+
+def test_a_member_says_how_long_it_had_no_answer(loopback):
+    member = loopback.member("hathaway-clinic", patience=Patience(grace=0.2, connect=0.1))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,  # which never says anything
+        pytest.raises(RunError, match=r"cannot be reached: no answer within 0\.1 s; is there a firewall"),
+    ):
+        asyncio.run(asyncio.wait_for(member.run(*listener.getsockname()), 30))
+
+
+def test_there_is_always_a_reason_why_nobody_was_reached():
+    assert unreached_because(TimeoutError(), 5.0).startswith("no answer within 5 s; ")
+    # As asyncio raises it where the other side hangs up during the handshake.
+    assert unreached_because(ConnectionResetError(), 5.0) == "the other side closed the connection before it was set up"

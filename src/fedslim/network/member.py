@@ -85,7 +85,8 @@ class NetworkMember:
                     # Waiting does not make a certificate better.
                     raise explain(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
-                    msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
+                    why = unreached_because(error, self._patience.connect)
+                    msg = f"the server at {host}:{port} cannot be reached: {why}"
                     raise RunError(msg) from error
                 if reached:
                     told = "the server at %s:%s cannot be reached; trying for %g s"

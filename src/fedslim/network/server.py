@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
@@ -20,6 +18,7 @@ from fedslim.network.connection import Connection, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.network.journal_records import back_record, epoch_record, figures_of, heard_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door
+from fedslim.network.member_connection import MAX_RETURNS, MemberConnection, Returns
 from fedslim.network.refused import RefusedConnections
 from fedslim.network.timeouts import HANDSHAKE, Patience
 from fedslim.network.traffic import Communication
@@ -44,29 +43,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_WAITING = 16
-"""Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
-
 PARTING = 30.0
 """Seconds at most for members to take leave of a run that has no result; one that has is waited with for longer."""
 
 SAY_AFTER = 2.0
 """Seconds after which it is said for whom the end waits."""
-
-SUSPICIOUS = 2
-"""New connections of a member whose old one had not ended, after which there may be two of it."""
-
-RETURNS, RETURNS_WITHIN = 20, 10.0
-"""So many lines of one member are taken in so many seconds; what comes on top is closed, and may try again later."""
-
-
-@dataclass(slots=True)
-class MemberConnection:
-    """A member's line, with what is still to be sent on it."""
-
-    name: str
-    connection: Connection
-    outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MAX_WAITING))
 
 
 class NetworkServer:
@@ -83,7 +64,7 @@ class NetworkServer:
         begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
         strangers: int = MAX_STRANGERS,
-        returns: int = RETURNS,
+        returns: int = MAX_RETURNS,
         communication: Communication | None = None,
         seconds: float = 0.0,
         heard: Iterable[str] = (),
@@ -102,10 +83,8 @@ class NetworkServer:
         self._began = time.monotonic() - seconds  # with those of earlier lives
         self._since = time.monotonic()  # when the session last went on
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
-        self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
-        self._returned: Counter[str] = Counter()  # how often it did since the last round ended
-        self._replaced: Counter[str] = Counter()  # how often it had a new one before the old one had ended
-        self._max_strangers, self._max_returns = strangers, returns
+        self._returns = Returns(returns)
+        self._max_strangers = strangers
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
@@ -204,7 +183,7 @@ class NetworkServer:
                 await status.tell(writer, self.status())
             await hang_up(writer)
             return
-        if not self._may_return(name):
+        if not self._returns.admit(name):
             self._refusals.add(f"{name!r} comes back too often")
             await hang_up(writer)
             return
@@ -213,7 +192,7 @@ class NetworkServer:
         patience = self._patience
         line = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
         self._replace(self._lines.get(name), line)
-        sender = asyncio.create_task(self._send_all(line))
+        sender = asyncio.create_task(line.send_all())
         why = "its connection ended"
         try:
             why = await self._listen(line)
@@ -229,25 +208,10 @@ class NetworkServer:
             self._lines[name] = new
             logger.info("%s is here", name)
             return
-        self._replaced[name] += 1
-        times = self._replaced[name]
-        if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
-            hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
-            told = "a new connection" if times == 1 else f"a new connection ({times} times now)"
-            logger.warning("%s has %s, and the old one had not ended%s", name, told, hint)
+        self._returns.replace(name)
         self._lines[name] = new
         self._act(self.session.disconnect(name))
         old.connection.abort()
-
-    def _may_return(self, name: str) -> bool:
-        """Whether a member may have a new line: each costs everybody a new roster, so not all the time."""
-        now = time.monotonic()
-        times = self._returns.setdefault(name, deque(maxlen=self._max_returns))
-        if len(times) == self._max_returns and now - times[0] < RETURNS_WITHIN:
-            return False
-        times.append(now)
-        self._returned[name] += 1
-        return True
 
     async def _listen(self, line: MemberConnection) -> str:
         """Take in what a member says, for as long as this is its line; why it is not any more."""
@@ -272,7 +236,7 @@ class NetworkServer:
             except ProtocolError as error:
                 # Whoever says what it may not say is not listened to any longer; it may come back and behave.
                 logger.warning("%s: %s", line.name, error)
-                await self._refuse(line, str(error))
+                await line.refuse(str(error))
                 return "it said what it may not say"
             except FedslimError as error:
                 # The journal cannot be written, or the like: what was kept so far can be resumed.
@@ -284,24 +248,12 @@ class NetworkServer:
                 raise
         return "it has another connection"
 
-    async def _refuse(self, line: MemberConnection, reason: str) -> None:
-        """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
-        with contextlib.suppress(LineError, UntrustedError, TimeoutError):
-            async with asyncio.timeout(HANDSHAKE):
-                await line.connection.send(framing.to_bytes(m.Abort(reason[:2000])).data)
-
     def _break_off(self, error: FedslimError) -> None:
         """End here, as if killed. Who comes back meets a server that resumes, never one whose journal stands still."""
         assert self._over is not None  # noqa: S101
         if not self._over.done():
             self._broken = True
             self._over.set_exception(error)
-
-    async def _send_all(self, line: MemberConnection) -> None:
-        with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
-            while True:
-                await line.connection.send(await line.outbox.get())
-        line.connection.abort()
 
     def _drop(self, line: MemberConnection, why: str) -> None:
         if self._lines.get(line.name) is line:
@@ -353,7 +305,7 @@ class NetworkServer:
                 self._journal.sync()  # whoever comes back must know how far members had been
             return
         self._round_since = time.monotonic()
-        self._returned.clear()
+        self._returns.end_round()
         if self._journal is not None:
             now = time.monotonic()
             figures = figures_of(now - self._began, self.communication)
@@ -452,10 +404,10 @@ class NetworkServer:
         """End the run if a member that comes and goes keeps a round from ending."""
         assert self._round_since is not None  # noqa: S101
         passed = time.monotonic() - self._round_since
-        often = self._returned.most_common(1)
-        if self.session.over or not often or passed <= self._patience.answer + self._patience.grace:
+        often = self._returns.most_frequent()
+        if self.session.over or often is None or passed <= self._patience.answer + self._patience.grace:
             return False
-        name, times = often[0]
+        name, times = often
         reason = f"no round has ended for {passed:.0f} s; member {name!r} came back {times} times meanwhile"
         self._act(self.session.lose(name, reason))
         return True
