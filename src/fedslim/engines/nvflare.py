@@ -54,8 +54,9 @@ class EscapedRelay(logging.Handler):
 
 def _set_up_logs() -> None:
     """Log what we tell, and less of NVFlare: it writes several lines for each call, and there are thousands."""
-    ours = logging.getLogger("fedslim")
-    ours.handlers, ours.propagate = [EscapedRelay()], False
+    ours, relay = logging.getLogger("fedslim"), EscapedRelay()
+    relay.addFilter(logging.Filter("fedslim.engines"))  # others may name data, and NVFlare's logs go to the server
+    ours.handlers, ours.propagate = [relay], False
     for name in ("nvflare.collab.api.group", "nvflare.collab.runtime.cell_dispatcher"):
         logging.getLogger(name).setLevel(logging.WARNING)
 

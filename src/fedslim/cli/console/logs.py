@@ -33,7 +33,7 @@ class PrivateFile(RotatingFileHandler):
 
 
 class OneLine(logging.Formatter):
-    """A record in one line, escaped. This is the one place where texts that may quote a peer are."""
+    """A record in one line. This is the one place where texts that may quote a peer are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """A record as a line."""
