@@ -83,11 +83,13 @@ class Members:
         """One run over TLS; the clock starts with the first question and ends when everybody has the table."""
         clock = Clock()
 
-        def tell(text: str, _level: int = 0) -> None:
-            if text == "everybody is here":
+        def began(event: Trace) -> None:
+            if isinstance(event, FrameSent) and event.kind == "Ask" and not asked:
+                asked.append(event)
                 clock.restart()
 
-        server = NetworkServer(self.session(), self.server, peer_name, tell=tell)
+        asked: list[Trace] = []
+        server = NetworkServer(self.session(), self.server, peer_name, trace=began)
         running = asyncio.create_task(server.run(HOST, 0))
         while not server.port:  # noqa: ASYNC110  # it is up in no time
             await asyncio.sleep(0.001)

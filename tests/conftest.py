@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -31,6 +32,25 @@ WAITING = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that wait: at the end there would be nothing left to run beside them."""
     items.sort(key=lambda item: item.path.stem not in WAITING)
+
+
+@pytest.fixture(autouse=True)
+def _logger_as_before():
+    """Leave the package's logger as it was: commands that run in this process set up handlers of their own."""
+    logger = logging.getLogger("fedslim")
+    handlers, logger_level, propagate = logger.handlers, logger.level, logger.propagate
+    yield
+    for handler in logger.handlers:
+        handler.close()
+    logger.handlers, logger.propagate = handlers, propagate
+    logger.setLevel(logger_level)
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What the package logs during a test, whatever its level."""
+    caplog.set_level(logging.DEBUG, "fedslim")
+    return caplog
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # a library leaves it to the program what to show
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase

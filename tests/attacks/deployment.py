@@ -75,13 +75,13 @@ class Deployment:
         file = self.file
         for who in ("server", *MEMBERS):
             self.files.out(who).mkdir(mode=0o700, exist_ok=True)
-        server = DeployedServer(file, self.identity("server"), self.files.out("server"), tell=lambda *_: None)
+        server = DeployedServer(file, self.identity("server"), self.files.out("server"))
         tasks = [asyncio.create_task(server.run(host=HOST))]
         while not tasks[0].done() and (server.network is None or not server.network.port):  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # it is made within the task
         for name in MEMBERS:
             mine = (self.identity(name), self.files.databases[name], self.secret, self.vocabulary, self.files.out(name))
-            member = DeployedMember(file, *mine, audit=None, tell=lambda *_: None)
+            member = DeployedMember(file, *mine, audit=None)
             tasks.append(asyncio.create_task(member.run(host=HOST)))
         try:
             yield server, tasks

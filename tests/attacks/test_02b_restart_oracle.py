@@ -118,11 +118,11 @@ def probed(place, folder, clock, monkeypatch, choose):
             for number in range(PROBES):
                 server.most = choose(number)
                 # A process of its own: nothing but its files is left of the one before.
-                guard = Guard(MemberPolicy.find(folder), file, tell=lambda _text: None, now=lambda: clock.now)
+                guard = Guard(MemberPolicy.find(folder), file, now=lambda: clock.now)
                 out = folder / f"out-{number}"  # what counts is beside the ledger, wherever results go
                 out.mkdir()
                 mine = (identity(place, "north"), place.inputs["north"], SECRET, AGREED, out)
-                member = DeployedMember(file, *mine, audit=None, tell=lambda _text: None, guard=guard)
+                member = DeployedMember(file, *mine, audit=None, guard=guard)
                 with pytest.raises(FedslimError):
                     await member.run(host="localhost", port=port)
                 when.append(clock.passed)
@@ -151,7 +151,7 @@ def test_restarts_do_not_bring_a_member_back_at_once(place, tmp_path, monkeypatc
 def test_what_is_left_of_it_is_a_file_beside_the_ledger(place, tmp_path, monkeypatch):
     clock = Clock()
     probed(place, tmp_path, clock, monkeypatch, lambda _: 1)
-    guard = Guard(MemberPolicy.find(tmp_path), place.file, tell=lambda _text: None, now=lambda: clock.now)
+    guard = Guard(MemberPolicy.find(tmp_path), place.file, now=lambda: clock.now)
     assert guard.refusals.count == PROBES
     assert guard.wait() == 3600 - RESTART.total_seconds()
     assert guard.refusals.path == tmp_path / "refusals.json"

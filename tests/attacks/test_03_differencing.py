@@ -61,14 +61,13 @@ def test_the_difference_of_two_results_is_one_patient_and_that_is_warned_of(inpu
     assert {after.vocabulary[item] for item in changed} == set(patient)
 
     chosen = {"items.vocabulary_digest": "0" * 64}
-    file, told = write_template(tmp_path / "f.toml", "study", FOUR, chosen=chosen), []
-    guard = Guard(MemberPolicy.find(tmp_path), file, tell=told.append)
-    guard.admit(inputs["a"])
+    file = write_template(tmp_path / "f.toml", "study", FOUR, chosen=chosen)
+    guard = Guard(MemberPolicy.find(tmp_path), file)
+    assert guard.admit(inputs["a"]) == []
     guard.answering(bytes(16))
-    guard.admit(added(inputs, patient)["a"])
-    assert len(told) == 1
-    assert "(200 transactions on " in told[0]
-    assert ", 201 now): whoever has both results can subtract them" in told[0]
+    (warning,) = guard.admit(added(inputs, patient)["a"])
+    assert "(200 transactions on " in warning
+    assert ", 201 now): whoever has both results can subtract them" in warning
 
 
 # -- real processes ---------------------------------------------------------------------------------------------------
@@ -112,11 +111,9 @@ def test_so_does_a_member_in_a_program_of_its_own(answered, inputs, tmp_path):
     secret = ItemSecret.read(answered.folder / "secret.txt")
     vocabulary = Vocabulary.read(answered.folder / "vocabulary.json")
     own = identity_of(answered, "a")
-    guard = Guard(MemberPolicy.find(answered.folder / "trust" / "a"), file, tell=lambda _text: None)
+    guard = Guard(MemberPolicy.find(answered.folder / "trust" / "a"), file)
     with pytest.raises(LedgerError, match="the counts of 'd' alone"):
-        DeployedMember(
-            file, own, inputs["a"], secret, vocabulary, tmp_path, audit=None, tell=lambda _text: None, guard=guard
-        )
+        DeployedMember(file, own, inputs["a"], secret, vocabulary, tmp_path, audit=None, guard=guard)
 
 
 def test_another_order_of_the_rows_is_no_way_around_it(inputs):

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from deployment import PATIENCE, Deployment
 
-from fedslim.cli.console.logs import teller
+from fedslim.cli.console.logs import set_up_logs
 from fedslim.errors import FrameError
 from fedslim.federated.loopback import HOST
 from fedslim.network.status import ASKING, PREFIX_BYTES
@@ -79,14 +79,10 @@ def test_a_version_is_letters_digits_dots_and_signs(deployment, software):
 
 def test_whatever_is_told_is_one_harmless_line(tmp_path, capsys):
     """Whichever field a peer finds that is quoted."""
-    tell = teller(Log(file=tmp_path / "run.log"))
-    try:
-        tell(f"west: {HARMFUL}", logging.WARNING)
-        tell("done")
-    finally:
-        for handler in logging.getLogger("fedslim").handlers:
-            handler.close()
-        logging.getLogger("fedslim").handlers = []
+    set_up_logs(Log(file=tmp_path / "run.log"))
+    logger = logging.getLogger("fedslim.network.server")
+    logger.warning("%s: %s", "west", HARMFUL)
+    logger.info("done")
     log, shown = (tmp_path / "run.log").read_bytes().decode(), capsys.readouterr().err
     for text in (log, shown):
         first, second, rest = text.split("\n")

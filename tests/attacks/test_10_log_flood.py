@@ -14,7 +14,7 @@ import pytest
 from deployment import PATIENCE, Deployment
 
 from fedslim.federated.loopback import HOST
-from fedslim.network import server as serving
+from fedslim.network.member_connection import MAX_RETURNS
 
 SECONDS = 2.0
 GARBAGE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -75,7 +75,7 @@ def test_strangers_cannot_fill_the_log(deployment, tmp_path):
 
 def test_nor_can_a_member_that_comes_back_all_the_time(deployment, tmp_path):
     server = deployment.listening()
-    times = serving.RETURNS + 50
+    times = MAX_RETURNS + 50
     asyncio.run(asyncio.wait_for(returns(deployment.files.port, deployment.context("west"), times), PATIENCE))
     server.terminate()
     server.wait(PATIENCE)

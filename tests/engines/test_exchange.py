@@ -34,11 +34,8 @@ class Sites:
         self.file = prepare_folder(folder, sites, variant, given)
         self.folder, self.labels = folder, next(iter(sites.values())).vocabulary
         local = folder / "workspace" / "local"
-        self.members = {n: SiteMember(local, n, kit=folder, job="j1", tell=self.say) for n in sites}
-        self.told, self.calls, self.meddle = [], 0, {}
-
-    def say(self, text):
-        self.told.append(text)
+        self.members = {n: SiteMember(local, n, kit=folder, job="j1") for n in sites}
+        self.calls, self.meddle = 0, {}
 
     def call(self, frames, within):
         assert within > 0
@@ -55,7 +52,7 @@ class Sites:
         return Collected(replies, failures)
 
     def run(self):
-        self.serving = Serving(self.file, self.folder / "out", tell=self.say)
+        self.serving = Serving(self.file, self.folder / "out")
         try:
             return self.serving.serve(self.call)
         finally:
@@ -151,7 +148,7 @@ def test_a_site_that_is_sent_away_when_it_was_ready_comes_back_later(tmp_path, h
 
 
 @pytest.mark.parametrize("kept", ["ids", "none"])
-def test_a_site_keeps_of_the_table_what_its_policy_says(tmp_path, hospitals, kept):
+def test_a_site_keeps_of_the_table_what_its_policy_says(tmp_path, hospitals, kept, logged):
     sites = Sites(tmp_path, hospitals, limits_max_rounds=20)
     path = tmp_path / "sites" / "west" / "policy.toml"
     path.write_text(path.read_text("utf-8").replace('table = "labels"', f'table = "{kept}"'), "utf-8")
@@ -161,7 +158,7 @@ def test_a_site_keeps_of_the_table_what_its_policy_says(tmp_path, hospitals, kep
     if kept == "ids":
         assert all(re.fullmatch(r"#[0-9a-f]{32}", label) for label in CodeTable.load(saved).vocabulary)
     else:
-        assert any("this site's policy keeps none" in told for told in sites.told)
+        assert any("this site's policy keeps none" in told for told in logged.messages)
 
 
 def test_sites_that_all_refuse_end_the_run(tmp_path, hospitals):
@@ -199,7 +196,7 @@ def test_a_file_called_stop_ends_the_run_with_the_best_so_far(tmp_path, hospital
     assert 0 < sites.record()["itemsets"] < 99
 
 
-def test_a_site_that_dies_is_named_and_the_best_so_far_is_kept(tmp_path, hospitals):
+def test_a_site_that_dies_is_named_and_the_best_so_far_is_kept(tmp_path, hospitals, logged):
     sites = Sites(tmp_path, hospitals)
     sites.meddle["west"] = after(30, gone)
     with pytest.raises(RunError, match="member 'west' stayed away for 0 s: it is gone"):
@@ -209,10 +206,10 @@ def test_a_site_that_dies_is_named_and_the_best_so_far_is_kept(tmp_path, hospita
     assert "'west'" in record["reason"]
     assert len(sites.table()) == record["itemsets"] > 0
     assert load_run(tmp_path / "out").settings["not_told"] == ["west"]
-    assert any("'west' stayed away" in told for told in sites.told if told.startswith("the run is over"))
+    assert any("'west' stayed away" in told for told in logged.messages if told.startswith("the run is over"))
 
 
-def test_a_site_that_was_out_of_reach_comes_back_and_nothing_is_lost(tmp_path, hospitals, native):
+def test_a_site_that_was_out_of_reach_comes_back_and_nothing_is_lost(tmp_path, hospitals, native, logged):
     sites = Sites(tmp_path, hospitals, timeouts_grace=60)
     sites.meddle["west"] = after(30, lambda frame, answer, late: gone() if late <= 2 else answer(frame))
     sites.meddle["south"] = after(
@@ -220,7 +217,7 @@ def test_a_site_that_was_out_of_reach_comes_back_and_nothing_is_lost(tmp_path, h
     )
     sites.run()
     assert sites.table() == native["x"].table
-    assert sum("is asked again" in told for told in sites.told) == 2
+    assert sum("is asked again" in told for told in logged.messages) == 2
 
 
 def test_a_site_may_work_for_longer_than_a_call_lasts(tmp_path, hospitals, native):

@@ -35,7 +35,6 @@ def place(tmp_path, hospitals):
         file = local / "fedslim-site.north.toml"
         policy = tmp_path / "sites" / "north" / "policy.toml"
         federation = prepare_folder(tmp_path, hospitals, "x", {})
-        told = []  # noqa: RUF012
 
         def change(self, **keys):
             """Change keys of the site's file or of its policy, in whichever they are."""
@@ -48,7 +47,7 @@ def place(tmp_path, hospitals):
                 assert found == 1
 
         def member(self, name="north", kit=None):
-            return SiteMember(self.local, name, kit=kit or tmp_path, job="job 1", tell=self.told.append)
+            return SiteMember(self.local, name, kit=kit or tmp_path, job="job 1")
 
         def joined(self, **more):
             member = self.member(**more)
@@ -57,9 +56,7 @@ def place(tmp_path, hospitals):
             finally:
                 member.close()
 
-    made = Place()
-    made.told = []
-    return made
+    return Place()
 
 
 def test_a_site_joins_and_its_log_says_so(place):
@@ -98,13 +95,13 @@ def test_what_a_site_does_not_allow_it_refuses_and_the_server_is_told_why(place,
         {"policy": '"no-policy.toml"'},
     ],
 )
-def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, keys):
+def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, keys, logged):
     place.change(**keys)
     said = place.joined()
     assert isinstance(said, m.Abort)
     assert said.reason == "it cannot go on; its own log says why"
     # NVFlare's logs may be sent to the server, so they only say where the reason is.
-    assert place.told == [f"this site cannot go on; {place.local / 'fedslim-site.log'} says why"]
+    assert logged.messages == [f"this site cannot go on; {place.local / 'fedslim-site.log'} says why"]
     reason = (place.local / "fedslim-site.log").read_text("utf-8")
     assert re.search(
         r"secret-data.csv|gone|rootCA.pem|policy.variants|min_transactions is 10000|no-policy.toml", reason
@@ -179,12 +176,12 @@ def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
     assert isinstance(place.joined(), m.Join)
 
 
-def test_what_a_site_warns_of_stays_with_it(place):
+def test_what_a_site_warns_of_stays_with_it(place, logged):
     """NVFlare's logs go to the server, and how many transactions a site has is nobody's business."""
     ledger = AnswerLedger(place.policy.parent / "ledger.json")
     ledger.record(place.federation, Snapshot("ab" * 32, 123), bytes(16), now=datetime.now(UTC))
     assert isinstance(place.joined(), m.Join)
-    assert place.told == []
+    assert logged.messages == []
     assert "(123 transactions" in (place.local / "fedslim-site.log").read_text("utf-8")
 
 

@@ -26,8 +26,7 @@ from fedslim.federated.deployment import (
 )
 from fedslim.federated.records import load_run
 from fedslim.network.journal import Journal
-from fedslim.network.server import Patience
-from fedslim.network.telling import tell_nobody
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
@@ -57,10 +56,6 @@ def file(tmp_path):
     return write_template(tmp_path / "federation.toml", "a try", MEMBERS, "x", host="localhost", chosen=chosen)
 
 
-def into(lines):
-    return lambda text, _level=0: lines.append(text)
-
-
 def of_variant(file, variant):
     return replace(file, federation=replace(file.federation, variant=variant))
 
@@ -72,7 +67,7 @@ def identity(trial, name):
 async def listening(file, trial, folder, *, resume=False, port=0):
     """A server in a folder, once it listens, and its run as a task."""
     folder.mkdir(exist_ok=True)
-    server = DeployedServer(file, trial.server, folder, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, folder)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:  # it is made within the task
         await asyncio.sleep(0.005)
@@ -84,7 +79,7 @@ def taking_part(file, trial, databases, folder, port, *, vocabulary=None, audit=
     """The run of the member that a folder is named after, as a task."""
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, folder.name), databases[folder.name], SECRET, vocabulary, folder)
-    member = DeployedMember(file, *mine, audit=audit, tell=tell_nobody)
+    member = DeployedMember(file, *mine, audit=audit)
     return asyncio.create_task(member.run(host="localhost", port=port))
 
 
@@ -292,7 +287,7 @@ def test_figures_go_on_after_a_resume(file, trial, databases, tmp_path):
 
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
-    server = DeployedServer(file, trial.server, tmp_path, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, tmp_path)
     with pytest.raises(JournalError, match="there is a journal of another run"):
         asyncio.run(server.run())
     with pytest.raises(JournalError, match="no journal of ours"):
@@ -302,7 +297,7 @@ def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
 def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, trial, tmp_path):
     """It says so before anybody comes, not after hours of work that cannot be resumed."""
     tmp_path.chmod(0o777)
-    server = DeployedServer(file, trial.server, tmp_path, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, tmp_path)
     for resume in (False, True):
         with pytest.raises(JournalError, match=f"run `chmod go-w {tmp_path}`"):
             asyncio.run(asyncio.wait_for(server.run(resume=resume, port=0), 10))
@@ -311,9 +306,7 @@ def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, tr
 
 def test_who_is_not_in_the_file_does_not_take_part(file, trial, databases, tmp_path):
     with pytest.raises(FedslimError, match="stranger"):
-        DeployedMember(
-            file, identity(trial, "stranger"), databases["north"], SECRET, None, tmp_path, audit=None, tell=tell_nobody
-        )
+        DeployedMember(file, identity(trial, "stranger"), databases["north"], SECRET, None, tmp_path, audit=None)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -323,11 +316,9 @@ class Killed(Exception):  # noqa: N818  # nothing of ours: nobody catches it
     pass
 
 
-def member_of(file, trial, databases, out, name, *, killed=False, tell=tell_nobody):
+def member_of(file, trial, databases, out, name, *, killed=False):
     (out / name).mkdir(exist_ok=True)
-    member = DeployedMember(
-        file, identity(trial, name), databases[name], SECRET, None, out / name, audit=None, tell=tell
-    )
+    member = DeployedMember(file, identity(trial, name), databases[name], SECRET, None, out / name, audit=None)
     receive = member.session.receive
 
     def die(message):
@@ -340,10 +331,9 @@ def member_of(file, trial, databases, out, name, *, killed=False, tell=tell_nobo
     return member
 
 
-async def served_to(file, trial, out, *, lines=None, resume=False, port=0):
+async def served_to(file, trial, out, *, resume=False, port=0):
     (out / "server").mkdir(exist_ok=True)
-    tell = tell_nobody if lines is None else into(lines)
-    server = DeployedServer(file, trial.server, out / "server", tell=tell)
+    server = DeployedServer(file, trial.server, out / "server")
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
     while server.network is None or not server.network.port:
         await asyncio.sleep(0.005)
@@ -379,31 +369,30 @@ def test_a_member_killed_with_the_end_on_its_line_comes_back_for_it(variant, fil
     assert variant != "so" or len(west.table) > 0
 
 
-def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, databases, tmp_path, monkeypatch):
+def test_a_member_that_does_not_come_back_for_the_end_is_named(file, trial, databases, tmp_path, monkeypatch, logged):
     monkeypatch.setattr("fedslim.federated.deployment.patience", lambda _file: Patience(farewell=0.5))
-    lines = []
 
     async def act():
-        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        server, serving = await served_to(file, trial, tmp_path)
         await all_but_west_hear(file, trial, databases, tmp_path, server.network.port)
         return await serving
 
     served = asyncio.run(act())
     assert served.lost is None
     assert served.as_dict(file)["not_told"] == ["west"]
-    assert "west may not know that the run has ended: nothing was heard of it" in lines
+    assert "west may not know that the run has ended: nothing was heard of it" in logged.messages
 
 
-def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(file, trial, databases, tmp_path):
+def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(file, trial, databases, tmp_path, logged):
     for variant in ("x", "sa", "so"):
         out = tmp_path / variant
         out.mkdir()
         ours = of_variant(file, variant)
         _, told = asyncio.run(played(ours, trial, databases, out))
-        lines = []
-        again = member_of(ours, trial, databases, out, "north", tell=into(lines))
+        logged.clear()
+        again = member_of(ours, trial, databases, out, "north")
         assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
-        assert "the run had ended; the server is not needed any more" in lines
+        assert "the run had ended; the server is not needed any more" in logged.messages
 
 
 def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard(file, trial, databases, tmp_path):
@@ -428,9 +417,8 @@ def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard
 # -- revocation -------------------------------------------------------------------------------------------------------
 
 
-def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases, tmp_path):
+def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases, tmp_path, logged):
     trial = make_demo_ca(tmp_path / "own", (*MEMBERS, "stranger"), now=datetime.now(UTC))
-    lines = []
     crl = trial.folder / "server" / "crl.pem"
 
     def west():
@@ -438,12 +426,12 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases
 
     async def act():
         nonlocal port
-        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        server, serving = await served_to(file, trial, tmp_path)
         port = server.network.port
         north = asyncio.create_task(
             member_of(file, trial, databases, tmp_path, "north").run(host="localhost", port=port)
         )
-        while "north is here" not in lines:  # noqa: ASYNC110
+        while "north is here" not in logged.messages:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         good = crl.read_bytes()
         for number in range(2):  # what is no list is said once, and the old one stays
@@ -452,7 +440,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases
             south = asyncio.create_task(
                 member_of(file, trial, databases, tmp_path, "south").run(host="localhost", port=port)
             )
-            while sum(line == "south is here" for line in lines) <= number:  # noqa: ASYNC110
+            while sum(line == "south is here" for line in logged.messages) <= number:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             south.cancel()
             await asyncio.gather(south, return_exceptions=True)
@@ -469,19 +457,19 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases
 
     port = 0
     asyncio.run(asyncio.wait_for(act(), 60))
-    assert sum("the new revocation list is not used" in line for line in lines) == 1
+    unused = [record for record in logged.records if "the new revocation list is not used" in record.getMessage()]
+    assert [record.levelname for record in unused] == ["WARNING"]
     number = trial.authority.trust.number
-    assert f"revocation list {number} counts from now on" in lines
-    assert any("its certificate was revoked" in line for line in lines)
+    assert f"revocation list {number} counts from now on" in logged.messages
+    assert any("its certificate was revoked" in line for line in logged.messages)
 
 
-def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, databases, tmp_path):
+def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, databases, tmp_path, logged):
     trial = make_demo_ca(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
     file = replace(file, timeouts=replace(file.timeouts, grace=0.6))
-    lines = []
 
     async def act():
-        server, serving = await served_to(file, trial, tmp_path, lines=lines)
+        server, serving = await served_to(file, trial, tmp_path)
         port = server.network.port
         north, west = (
             asyncio.create_task(member_of(file, trial, databases, tmp_path, name).run(host="localhost", port=port))
@@ -500,8 +488,8 @@ def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, databases,
         await asyncio.gather(north, serving, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(act(), 60))
-    assert sum("refused 'west': the certificate of 'west' was revoked" in line for line in lines) == 1
-    assert "west is away: its line was cut" in lines
+    assert sum("refused 'west': the certificate of 'west' was revoked" in line for line in logged.messages) == 1
+    assert "west is away: its line was cut" in logged.messages
 
 
 def test_a_key_of_a_revoked_member_is_not_passed_on(file, databases, tmp_path):

@@ -17,7 +17,6 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import JournalError, ProtocolError
 from fedslim.federated.deployment import SERVER_JOURNAL, DeployedMember, DeployedServer
-from fedslim.network.telling import tell_nobody
 from fedslim.settings.federation_file import write_template
 from fedslim.trust import client_context, install_list, make_demo_ca
 
@@ -48,7 +47,7 @@ def identity(trial, name):
 def member_of(file, trial, databases, folder, name="north", data=None):
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, name), databases[data or name], SECRET, None, folder)
-    return DeployedMember(file, *mine, audit=None, tell=tell_nobody)
+    return DeployedMember(file, *mine, audit=None)
 
 
 def at_once(run):
@@ -57,10 +56,10 @@ def at_once(run):
 
 
 @asynccontextmanager
-async def serving(file, trial, folder, *, resume=False, tell=tell_nobody):
+async def serving(file, trial, folder, *, resume=False):
     """A server that listens; it is broken off at the end."""
     folder.mkdir(exist_ok=True)
-    server = DeployedServer(file, trial.server, folder, tell=tell)
+    server = DeployedServer(file, trial.server, folder)
     task = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=0))
     try:
         while (server.network is None or not server.network.port) and not task.done():  # noqa: ASYNC110
@@ -71,20 +70,15 @@ async def serving(file, trial, folder, *, resume=False, tell=tell_nobody):
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, trial, databases, tmp_path):
-    told = []
-
+def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, trial, databases, tmp_path, logged):
     async def main():
         join = member_of(file, trial, databases, tmp_path / "west", "west").session.join(os.urandom(32))
-        async with serving(file, trial, tmp_path / "server", tell=lambda text, _level=0: told.append(text)) as (
-            server,
-            _,
-        ):
+        async with serving(file, trial, tmp_path / "server") as (server, _):
             trial.authority.revoke("west", now=datetime.now(UTC))
             install_list(trial.folder / "server", (trial.folder / "ca" / "crl.pem").read_bytes())
             context = client_context(identity(trial, "north"), now=datetime.now(UTC))
             _, writer = await asyncio.open_connection("localhost", server.network.port, ssl=context)
-            while not any("counts from now on" in line for line in told):  # noqa: ASYNC110  # it looks at new lines
+            while not any("counts from now on" in line for line in logged.messages):  # noqa: ASYNC110  # it looks at new lines
                 await asyncio.sleep(0.005)
             writer.transport.abort()
             with pytest.raises(ProtocolError, match="'west'"):
@@ -143,7 +137,7 @@ def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, 
 def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_path):
     folder = tmp_path / "server"
     folder.mkdir()
-    server = DeployedServer(file, trial.server, folder, tell=tell_nobody)
+    server = DeployedServer(file, trial.server, folder)
 
     class Session:
         gathering = type("Items", (), {"ids": (), "labels": ()})()
@@ -152,5 +146,5 @@ def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_pa
     server._begin_journal(bytes(16), folder / SERVER_JOURNAL)(3).close()
     other = replace(file, limits=replace(file.limits, min_support=7))
     with pytest.raises(JournalError, match=r"server\.journal"):
-        at_once(DeployedServer(other, trial.server, folder, tell=tell_nobody).run(resume=True, port=0))
+        at_once(DeployedServer(other, trial.server, folder).run(resume=True, port=0))
     gc.collect()

@@ -55,7 +55,7 @@ class Run:
 
     def __init__(self, file, trial, databases, folder):
         self.file, self.trial, self.databases, self.folder = file, trial, databases, folder
-        self.told, self.server = [], None
+        self.server = None
 
     def impatient(self):
         self.file = replace(self.file, timeouts=replace(self.file.timeouts, grace=0.2))
@@ -63,10 +63,10 @@ class Run:
     def member(self, name):
         out = self.folder / name
         out.mkdir(exist_ok=True)
-        guard = Guard(MemberPolicy.find(out), self.file, tell=self.told.append, first_wait=1.0)
+        guard = Guard(MemberPolicy.find(out), self.file, first_wait=1.0)
         identity = next(one for one in self.trial.members if one.name == name)
         mine = (identity, self.databases[name], SECRET, AGREED, out)
-        return DeployedMember(self.file, *mine, audit=None, tell=self.told.append, guard=guard)
+        return DeployedMember(self.file, *mine, audit=None, guard=guard)
 
     def ledger(self, name):
         return AnswerLedger(self.folder / name / "ledger.json")
@@ -74,7 +74,7 @@ class Run:
     async def play(self, *members):
         out = self.folder / "server"
         out.mkdir(exist_ok=True)
-        self.server = server = DeployedServer(self.file, self.trial.server, out, tell=lambda _text: None)
+        self.server = server = DeployedServer(self.file, self.trial.server, out)
         serving = asyncio.create_task(server.run(host="127.0.0.1", port=0))
         while server.network is None or not server.network.port:  # it is made within the task
             await asyncio.sleep(0.005)
@@ -168,12 +168,12 @@ def test_a_member_that_refuses_writes_that_down_before_the_server_hears_of_it(ru
     assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [1, 1, 1]
 
 
-def test_after_a_refusal_a_member_waits_and_a_run_that_ends_well_is_a_new_beginning(run):
+def test_after_a_refusal_a_member_waits_and_a_run_that_ends_well_is_a_new_beginning(run, logged):
     asyncio.run(run.play(refusing(run.member("north")), run.member("south"), run.member("west")))
-    run.told.clear()
+    logged.clear()
     ended = asyncio.run(run.play(*map(run.member, MEMBERS)))
     assert [one.ending for one in ended] == ["out of rounds"] * 3
-    assert sum("refused each other (1 time); it comes back in " in told for told in run.told) == 3
+    assert sum("refused each other (1 time); it comes back in " in told for told in logged.messages) == 3
     assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [0, 0, 0]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import os
 import resource
 import sys
@@ -28,7 +29,8 @@ from fedslim.federated.deployment import KeyTrust, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.network.connection import hang_up, read_frame
 from fedslim.network.member import NetworkMember
-from fedslim.network.server import NetworkServer, Patience
+from fedslim.network.server import NetworkServer
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
@@ -136,9 +138,15 @@ async def said(loopback, name, port, data, *, listen=2.0):
     return getattr(answer, "reason", None)
 
 
-def into(lines):
-    """A way to tell, into a list."""
-    return lambda text, _level=0: lines.append(text)
+class Lines(logging.Handler):
+    """The texts that were logged last, in a process without pytest."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = deque(maxlen=20)
+
+    def emit(self, record):
+        self.texts.append(record.getMessage())
 
 
 def peak():
@@ -177,9 +185,11 @@ async def _serve(folder, returns, grace, members):
     file = FederationFile.read(Path(folder) / "federation.toml")
     session = ServerSession(members, file.settings(), run=os.urandom(16), keys=KeyTrust(file, lambda: identity.trust))
     context = server_context(identity, now=datetime.now(UTC))
-    lines = deque(maxlen=20)  # what it said last: why a run ended that should not have
+    lines = Lines()  # what it said last: why a run ended that should not have
+    logging.getLogger("fedslim").addHandler(lines)
+    logging.getLogger("fedslim").setLevel(logging.INFO)
     patience = replace(BRISK, answer=600.0, grace=grace)
-    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns, tell=into(lines))
+    server = NetworkServer(session, context, peer_name, patience=patience, returns=returns)
     gc.freeze()  # as `fedslim server` does
     before = peak()
     told = {"before": before, "reason": None, "table": None}
@@ -190,7 +200,7 @@ async def _serve(folder, returns, grace, members):
             told["itemsets"] = len(outcome.table.itemsets)
         except FedslimError as error:
             told["reason"] = str(error)
-    told |= {"after": peak(), "files": files(), "lines": list(lines)}
+    told |= {"after": peak(), "files": files(), "lines": list(lines.texts)}
     print(json.dumps(told), flush=True)  # noqa: T201
 
 

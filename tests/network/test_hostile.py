@@ -12,15 +12,15 @@ import zlib
 
 import msgspec
 import pytest
-from loopback import UNLIMITED, Loopback, heard, into, process, said, say, serving
+from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
 
 from fedslim.errors import RunError
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
 from fedslim.network import listener as door
-from fedslim.network import server as serving_module
+from fedslim.network import member_connection
 from fedslim.network.connection import hang_up
-from fedslim.network.server import Patience
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
@@ -458,10 +458,9 @@ def test_whoever_says_what_it_may_not_is_told_why(loopback, data, reason):
     assert reason in within(20, main())
 
 
-def test_one_byte_at_a_time_is_not_waited_for(loopback):
+def test_one_byte_at_a_time_is_not_waited_for(loopback, logged):
     async def main():
-        lines = []
-        server = loopback.server(patience=Patience(frame=0.6), tell=into(lines))
+        server = loopback.server(patience=Patience(frame=0.6))
         async with serving(server) as (port, _):
             _, writer = await loopback.line(BAD, port)
             began = time.monotonic()
@@ -472,7 +471,7 @@ def test_one_byte_at_a_time_is_not_waited_for(loopback):
                 if began and not server._lines and time.monotonic() - began > 0.3:
                     break
             assert 0.5 < time.monotonic() - began < 3
-            assert f"{BAD} is away: a message did not end within 0.6 s" in lines
+            assert f"{BAD} is away: a message did not end within 0.6 s" in logged.messages
             writer.transport.abort()
             await hang_up(writer)
 
@@ -566,7 +565,7 @@ def test_whoever_comes_and_goes_is_named(loopback):
 @pytest.mark.parametrize("lines", [400, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, lines):
     """Old ones are closed when a new one comes, and too many are not taken at all; the run then goes on."""
-    monkeypatch.setattr(serving_module, "RETURNS_WITHIN", 2.0)
+    monkeypatch.setattr(member_connection, "RETURNS_WITHIN", 2.0)
 
     async def main():
         server = loopback.server(returns=20)

@@ -17,13 +17,14 @@ from fedslim.network import journal as journals
 from fedslim.network.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC, Journal, _Chain
 from fedslim.network.journal_records import (
     Figures,
+    ServerRecords,
     Sum,
     back_record,
-    heard_in,
+    epoch_record,
     heard_record,
     messages_in,
+    read_server_records,
     round_record,
-    rounds_of,
     told_record,
 )
 from fedslim.protocol import messages as m
@@ -404,6 +405,10 @@ def masked(number, words):
     return m.Masked(number, 0, m.Vector(len(words), 64, np.array(words, "<u8").tobytes()))
 
 
+def rounds_of(records, name):
+    return read_server_records(records, name).rounds
+
+
 def test_of_masked_answers_only_the_sum_is_kept():
     replies = {"a": masked(0, [2**64 - 1, 7]), "b": masked(0, [3, 1]), "c": masked(0, [0, 5])}
     record = round_record(0, 1.5, replies)
@@ -455,8 +460,9 @@ def test_bytes_that_are_no_record_are_refused_by_name(read, data):
 def test_who_has_heard_the_end_comes_after_the_rounds():
     records = [round_record(k, 0.0, {"a": masked(k, [1])}) for k in range(2)]
     told_so = [heard_record("a"), heard_record("b")]
-    assert heard_in([*records, *told_so], "run.journal") == {"a", "b"}
-    assert heard_in(records, "run.journal") == heard_in([], "run.journal") == set()
+    assert read_server_records([*records, *told_so], "run.journal").heard == {"a", "b"}
+    assert read_server_records(records, "run.journal").heard == set()
+    assert read_server_records([], "run.journal") == ServerRecords()
     assert [kept.number for kept in rounds_of([*records, *told_so], "run.journal")] == [0, 1]
     with pytest.raises(JournalError, match="expected the end, found round 1"):
         list(rounds_of([records[0], told_so[0], records[1]], "run.journal"))
@@ -465,8 +471,11 @@ def test_who_has_heard_the_end_comes_after_the_rounds():
 def test_rounds_that_were_played_again_count_once():
     first, second, third = (round_record(k, float(k), {"a": masked(k, [k])}) for k in range(3))
     again = round_record(1, 9.0, {"a": masked(1, [1])})
-    kept = rounds_of([first, second, third, back_record(1), again], "run.journal")
-    assert [(one.number, one.elapsed) for one in kept] == [(0, 0.0), (1, 9.0)]
+    last = round_record(2, 2.0, {"a": masked(2, [2])}, "out of time")
+    epochs = epoch_record(1, 3), epoch_record(2)
+    kept = read_server_records([first, second, last, epochs[0], back_record(1), epochs[1], again], "run.journal")
+    assert [(one.number, one.elapsed) for one in kept.rounds] == [(0, 0.0), (1, 9.0)]
+    assert (kept.retreats, kept.epoch, kept.furthest, kept.endings) == (1, 2, 3, {2: "out of time"})
     with pytest.raises(JournalError, match="expected round 1, found round 2"):
         rounds_of([first, second, back_record(1), third], "run.journal")
 

@@ -162,8 +162,10 @@ def test_a_middlebox_that_forwards_nothing_does_not_end_the_run(federate, calm):
 
 
 def test_a_member_does_not_wait_for_a_server_that_is_gone_behind_a_middlebox(federate):
-    federation = federate(grace=1.0, keepalive=BEATS)
-    federation.start()
+    federation = federate(grace=5.0, keepalive=BEATS)
+    federation.serve()
+    federation.until(lambda: "listening on" in federation.said("server"))  # nobody gives up before it has begun
+    federation.join(*MEMBERS)
     federation.until_round(10)
     federation.relay.mute()
     federation.kill("server")

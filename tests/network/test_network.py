@@ -11,9 +11,9 @@ from loopback import Loopback, serving
 from fedslim.data import load
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
-from fedslim.metrics import Communication
 from fedslim.network.connection import hang_up
 from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.traffic import Communication
 
 RECORD = 22  # bytes that TLS 1.3 adds to a record: a header, the kind, and the tag
 MAX_RECORD = 1 << 14

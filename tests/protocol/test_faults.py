@@ -15,13 +15,10 @@ from fedslim.errors import ProtocolError, RingError
 from fedslim.network.journal import Journal
 from fedslim.network.journal_records import (
     back_record,
-    endings_in,
     epoch_record,
-    furthest_in,
-    last_epoch,
     messages_in,
+    read_server_records,
     round_record,
-    rounds_of,
     told_record,
 )
 from fedslim.protocol import messages as m
@@ -68,7 +65,7 @@ class Weather:
         return ServerSession(MEMBERS, self.settings, run=run, max_time=self.max_time, history=self.history)
 
     def history(self):
-        return rounds_of(self.journal or (), "journal")
+        return read_server_records(self.journal or (), "journal").rounds
 
     def join(self, name):
         self.up.append((name, self.members[name].join(self.rng.randbytes(32))))
@@ -112,10 +109,9 @@ class Weather:
             self.server = self.new_server()
             return
         self.server = self.new_server()
-        records, name = self.journal, "journal"
-        known = {"furthest": furthest_in(records, name), "endings": endings_in(records, name)}
-        rounds, epoch = rounds_of(records, name), last_epoch(records, name)
-        self.server.replay(rounds, len(self.vocabulary), self.now, epoch=epoch, **known)
+        kept = read_server_records(self.journal, "journal")
+        known = {"epoch": kept.epoch, "furthest": kept.furthest, "endings": kept.endings}
+        self.server.replay(kept.rounds, len(self.vocabulary), self.now, **known)
 
     def step(self):
         queue = self.down if self.down and (not self.up or self.rng.random() < 0.5) else self.up
@@ -330,7 +326,7 @@ def test_a_server_that_is_killed_while_members_confirm_is_taken_up_by_all_of_the
     federation.fault("line", "a")
     federation.until(lambda f: f.server.gathering.epoch == 1).until(PHASES["confirmed"])
     federation.kill_server()
-    assert last_epoch(federation.journal, "journal") == federation.server.gathering.epoch == 1
+    assert read_server_records(federation.journal, "journal").epoch == federation.server.gathering.epoch == 1
     for name in MEMBERS:
         federation.join(name)
     federation.until(lambda f: f.down)
@@ -394,7 +390,7 @@ def restarted():
         federation.until(lambda f, rounds=rounds: f.server.rounds > rounds)
         federation.fault("line", name)
     federation.until(lambda f: f.server.gathering.epoch == 3).until(PHASES["answered"])
-    assert last_epoch(federation.journal, "journal") == 3
+    assert read_server_records(federation.journal, "journal").epoch == 3
     federation.kill_server()
     assert federation.server.gathering.epoch == 3
     return federation

@@ -109,26 +109,25 @@ def test_a_damaged_file_is_said(refusals):
 def test_a_guard_checks_the_policy_before_anything_else(tmp_path):
     two = write_template(tmp_path / "f.toml", "two", ["a", "b"], chosen={"items.vocabulary_digest": "0" * 64})
     with pytest.raises(PolicyError):
-        Guard(MemberPolicy.find(tmp_path), two, tell=print)
+        Guard(MemberPolicy.find(tmp_path), two)
 
 
-def test_a_member_waits_and_says_so(file, tmp_path):
-    told = []
-    guard = Guard(MemberPolicy.find(tmp_path), file, tell=told.append, first_wait=0.05)
+def test_a_member_waits_and_says_so(file, tmp_path, logged):
+    guard = Guard(MemberPolicy.find(tmp_path), file, first_wait=0.05)
     asyncio.run(guard.waited())
-    assert told == []
+    assert logged.messages == []
     guard.refused()
     asyncio.run(guard.waited())
-    assert len(told) == 1
-    assert told[0].startswith("this member and the server refused each other (1 time); it comes back in 0.0")
-    assert f"remove {tmp_path / 'refusals.json'} to come back at once" in told[0]
+    (told,) = logged.messages
+    assert told.startswith("this member and the server refused each other (1 time); it comes back in 0.0")
+    assert f"remove {tmp_path / 'refusals.json'} to come back at once" in told
     assert guard.wait() == 0.0
     guard.finished()
     assert guard.refusals.count == 0
 
 
 def test_what_is_answered_is_written_down_once(file, tmp_path):
-    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
+    guard = Guard(MemberPolicy.find(tmp_path), file, now=lambda: NOW)
     guard.admit(TransactionDatabase.from_transactions([["x"]]))
     assert not guard.ledger.path.exists()
     for _ in range(3):
@@ -138,7 +137,7 @@ def test_what_is_answered_is_written_down_once(file, tmp_path):
 
 
 def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path, monkeypatch):
-    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print, now=lambda: NOW)
+    guard = Guard(MemberPolicy.find(tmp_path), file, now=lambda: NOW)
     guard.admit(TransactionDatabase.from_transactions([["x"]]))
 
     def full(*_given, **_how):
@@ -155,7 +154,7 @@ def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path,
 
 
 def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, monkeypatch):
-    guard = Guard(MemberPolicy.find(tmp_path / "new"), file, tell=print)
+    guard = Guard(MemberPolicy.find(tmp_path / "new"), file)
     monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path / "new")
     with pytest.raises(WriteError, match=r"ledger\.json: this member's ledger cannot be written, so nothing could be"):
         guard.admit(TransactionDatabase.from_transactions([["x"]]))
@@ -163,7 +162,7 @@ def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, m
 
 def test_too_few_transactions_are_not_admitted(file, tmp_path):
     write_policy(tmp_path / "policy.toml", policy_min_transactions=2)
-    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print)
+    guard = Guard(MemberPolicy.find(tmp_path), file)
     with pytest.raises(PolicyError, match="min_transactions"):
         guard.admit(TransactionDatabase.from_transactions([["x"]]))
 
@@ -171,7 +170,7 @@ def test_too_few_transactions_are_not_admitted(file, tmp_path):
 @pytest.mark.parametrize("kept", ["labels", "ids", "none"])
 def test_what_is_kept_of_a_table(file, tmp_path, kept):
     write_policy(tmp_path / "policy.toml", results_table=kept)
-    guard = Guard(MemberPolicy.find(tmp_path), file, tell=print)
+    guard = Guard(MemberPolicy.find(tmp_path), file)
     secret = ItemSecret.from_random(bytes(32))
     theirs = "#" + secret.id_of("z").hex()  # an item that another member has
     ours = TransactionDatabase.from_transactions([["x", "y"]] * 9)

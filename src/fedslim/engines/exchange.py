@@ -1,6 +1,6 @@
 """The server's session over an engine that calls its sites and collects one reply from each.
 
-    exchange = Exchange(session, call, tell=print, …)
+    exchange = Exchange(session, call, …)
     outcome = exchange.run()
 
 `call` delivers a frame to each of some members and brings back their replies, and why there is none. Nothing about the
@@ -13,6 +13,7 @@ it is asked to join again until the grace is over, as a line that breaks may be 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
+
+logger = logging.getLogger(__name__)
 
 JOIN = b""
 """Delivered in place of a frame: begin, or begin again, by joining."""
@@ -73,14 +76,13 @@ class Exchange:
         answer: float,
         grace: float,
         trace: Callable[[Trace], None],
-        tell: Callable[[str], None],
         stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.session = session
         self._call, self._answer, self._grace = call, answer, grace
-        self._trace, self._tell, self._clock, self._sleep = trace, tell, clock, sleep
+        self._trace, self._clock, self._sleep = trace, clock, sleep
         self._stopping = stopping
         self._outbox: dict[str, deque[bytes]] = {name: deque([JOIN]) for name in session.members}
         self._asked = dict.fromkeys(session.members, clock())  # when each was last told something new
@@ -159,7 +161,7 @@ class Exchange:
             self.untold.add(name)
             return
         if name not in self._away:
-            self._tell(f"{name} is away: {why}")
+            logger.warning("%s is away: %s", name, why)
             self._away[name] = (self._clock(), why)
         self._outbox[name].clear()
         self._act(self.session.disconnect(name))
@@ -191,9 +193,9 @@ class Exchange:
                 case RoundEnded(number, kind):
                     self._trace(RoundPassed(number, kind))
                 case Began():
-                    self._tell("everybody is here")
+                    logger.info("everybody is here")
                 case Resumed(number):
-                    self._tell(f"everybody is back; round {number} is asked again")
+                    logger.info("everybody is back; round %s is asked again", number)
                 case Failed():
                     self._failed = output
                 case Ended(outcome):

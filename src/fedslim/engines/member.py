@@ -1,6 +1,6 @@
 """A member at a site of an engine: what it brings and what it allows is in a file at the site, never in the job.
 
-    member = SiteMember(local_folder, "north", kit=startup_folder, job="…", tell=log)
+    member = SiteMember(local_folder, "north", kit=startup_folder, job="…")
     frame = member.answer(JOIN)
     reply = member.answer(frame)
 
@@ -11,6 +11,7 @@ reviews jobs need not trust them: nothing that a job says changes what leaves th
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,11 +23,12 @@ from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import KitTrust
 from fedslim.errors import FedslimError, FrameError, ProtocolError
+from fedslim.federated.sessions import make_member_session
 from fedslim.federated.simulation import prepare
 from fedslim.format import printable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import MemberInput, MemberSession, farewell
+from fedslim.protocol.member import farewell
 from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.audit import AuditLog
 from fedslim.safeguards.guard import Guard
@@ -34,10 +36,13 @@ from fedslim.settings.federation_file import FederationFile
 from fedslim.settings.site_file import SiteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.member import MemberSession
     from fedslim.protocol.roster import RosterSigner
+
+logger = logging.getLogger(__name__)
 
 CODE_TABLE = "codetable.json"
 LOG = "fedslim-site.log"
@@ -51,11 +56,11 @@ class Refused(ProtocolError):  # noqa: N818  # what it says, the others may know
 class SiteMember:
     """A site's part in one run: it answers the server, and nobody else."""
 
-    def __init__(self, folder: Path, name: str, *, kit: Path, job: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, name: str, *, kit: Path, job: str) -> None:
         self.name = name
-        self._folder, self._kit, self._job, self._tell = folder, kit, job, tell
+        self._folder, self._kit, self._job = folder, kit, job
         self._results: Path | None = None
-        self._site: MemberInput | None = None
+        self._own: tuple[TransactionDatabase, ItemSecret] | None = None
         self._guard: Guard | None = None
         self._session: MemberSession | None = None
         self._audit: AuditLog | None = None
@@ -80,7 +85,7 @@ class SiteMember:
         """Write down why this site cannot go on, where only the site can read it."""
         path, wrong = self._folder / LOG, self._log(text)
         told = f", and {path} cannot be written: {wrong}" if wrong else f"; {path} says why"
-        self._tell(f"this site cannot go on{told}")
+        logger.warning("this site cannot go on%s", told)
 
     def _log(self, text: str) -> str | None:
         """Write what may name data to the site's own log, NVFlare's may go to the server; what is wrong if it fails."""
@@ -146,23 +151,24 @@ class SiteMember:
         return reply
 
     def _keep(self, session: MemberSession, guard: Guard) -> None:
-        received, site = session.received, self._site
+        received, own = session.received, self._own
         assert received is not None  # noqa: S101  # it was just looked at
-        assert site is not None  # noqa: S101  # as old as the session
-        self._tell(f"the run is over: {received.ending}")
+        assert own is not None  # noqa: S101  # as old as the session
+        logger.info("the run is over: %s", received.ending)
         if received.table is None or not session.position:
             if session.run and not session.position:
                 guard.refused()  # a server that ends it here may have wanted to know no more than that we were ready
             return
         guard.finished()
-        table = guard.kept(received.table, site.database, site.secret)
+        table = guard.kept(received.table, *own)
         if table is None:
-            self._tell(f"{len(received.table)} itemsets were found; this site's policy keeps none (results.table)")
+            kept_none = "%s itemsets were found; this site's policy keeps none (results.table)"
+            logger.info(kept_none, len(received.table))
         elif self._results is not None:
             path = self._results / self._job / CODE_TABLE
             make_folder_for(path)
             table.save(path, private=True)
-            self._tell(f"the table is saved as {path}")
+            logger.info("the table is saved as %s", path)
 
     # -- what the site allows -----------------------------------------------------------------------------------
 
@@ -178,7 +184,7 @@ class SiteMember:
         if why := policy.reasons(federation):
             msg = f"this site does not take part: {'; '.join(why)}"
             raise Refused(msg)
-        self._guard = guard = Guard(policy, federation, tell=self._log)
+        self._guard = guard = Guard(policy, federation)
         if (seconds := guard.wait()) > 0:
             self._log(f"remove {guard.refusals.path} to take part at once")
             raise Refused(guard.why(seconds))
@@ -191,12 +197,11 @@ class SiteMember:
         if not policy.policy.unsigned_keys:
             trust = KitTrust.load(self._kit, federation, self.name)
         database = load(own.data.source, **_reading_of(own))
-        guard.admit(database)
+        for warning in guard.admit(database):
+            self._log(f"warning: {warning}")
         prepare(federation.federation.variant)
-        self._site = MemberInput(
-            database, federation.federation.members, federation.settings(), secret, vocabulary, trust=trust
-        )
-        return MemberSession(self.name, self._site)
+        self._own = database, secret
+        return make_member_session(federation, self.name, database, secret=secret, vocabulary=vocabulary, trust=trust)
 
 
 def _is_abort(frame: bytes) -> bool:

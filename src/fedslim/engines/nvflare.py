@@ -10,6 +10,7 @@ This is the only module that imports nvflare: `pip install 'fedslim[nvflare]'`.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import sys
 import traceback
@@ -39,16 +40,23 @@ STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
 """Commands to a running job, for `fedslim nvflare stop` and `status`."""
 
 ABORTED = "the job was aborted"
-log = logging.getLogger("fedslim")
 
 
-def _tell(text: str) -> None:
-    """Log a sentence, which may quote a peer."""
-    log.info(printable(text))
+class EscapedRelay(logging.Handler):
+    """Passes our log records on to NVFlare's handlers, escaped: they may quote a peer."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass on a record."""
+        escaped = copy.copy(record)
+        escaped.msg, escaped.args = printable(record.getMessage()), ()
+        logging.getLogger().handle(escaped)
 
 
-def _quiet() -> None:
-    """NVFlare writes several lines for each call, and there are thousands."""
+def _set_up_logs() -> None:
+    """Log what we tell, and less of NVFlare: it writes several lines for each call, and there are thousands."""
+    ours, relay = logging.getLogger("fedslim"), EscapedRelay()
+    relay.addFilter(logging.Filter("fedslim.engines"))  # others may name data, and NVFlare's logs go to the server
+    ours.handlers, ours.propagate = [relay], False
     for name in ("nvflare.collab.api.group", "nvflare.collab.runtime.cell_dispatcher"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -59,12 +67,12 @@ class FedslimServer:
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
         """Serve one run. What ends it early is raised, so that NVFlare shows the job as failed, with the reason."""
-        _quiet()
+        _set_up_logs()
         context, workspace = collab.fl_ctx, collab.workspace
         job = context.get_job_id()
         file = FederationFile.read(Path(workspace.get_app_config_dir(job)) / FEDERATION)
         keys = KitCheck.read(Path(workspace.get_startup_kit_dir()), file)
-        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, tell=_tell, keys=keys)
+        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, keys=keys)
         _commands(context.get_engine(), serving)
         serving.serve(_call)
 
@@ -119,13 +127,13 @@ class FedslimMember:
     @collab.init  # type: ignore[untyped-decorator]
     def begin(self) -> None:
         """Where the site's own files are; they are read when the server asks the site to join."""
+        _set_up_logs()
         workspace = collab.workspace
         self._member = SiteMember(
             Path(workspace.get_site_config_dir()),
             collab.site_name,
             kit=Path(workspace.get_startup_kit_dir()),
             job=collab.fl_ctx.get_job_id(),
-            tell=_tell,
         )
 
     @collab.publish  # type: ignore[untyped-decorator]

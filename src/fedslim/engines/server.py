@@ -1,6 +1,6 @@
 """A run at an engine's server, from the federation's file to what is left in a folder.
 
-    serving = Serving(file, folder, tell=log)
+    serving = Serving(file, folder)
     served = serving.serve(call)                  # raises what ended it early, once the best so far is saved
 
 While it runs, `status.json` says how far it is and `best.json` has the best table so far; a file called `stop` ends it
@@ -9,6 +9,7 @@ after its round. At the end there are codetable.json and run.json, as `fedslim s
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from dataclasses import asdict
@@ -18,11 +19,11 @@ from fedslim.data.atomic import make_folder_for
 from fedslim.engines.exchange import Exchange
 from fedslim.errors import FedslimError, RunError
 from fedslim.federated.accounting import Account, save_served, served_by, table_at_server, write_record
+from fedslim.federated.sessions import make_server_session
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import RoundPassed
 from fedslim.network.status import of_session
-from fedslim.protocol.server import ServerSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from fedslim.protocol.roster import KeyCheck
     from fedslim.settings.federation_file import FederationFile
 
+logger = logging.getLogger(__name__)
+
 AGAIN = "fedslim nvflare export FEDERATION.toml --out JOB, and submit that"
 STATUS, BEST, STOP = "status.json", "best.json", "stop"
 STATUS_EVERY, SAY_EVERY = 0.5, 5.0
@@ -44,19 +47,10 @@ STATUS_EVERY, SAY_EVERY = 0.5, 5.0
 class Serving:
     """Serves one run of a federation over the calls of an engine."""
 
-    def __init__(
-        self, file: FederationFile, folder: Path, *, tell: Callable[[str], None], keys: KeyCheck | None = None
-    ) -> None:
-        self._file, self._folder, self._tell = file, folder, tell
+    def __init__(self, file: FederationFile, folder: Path, *, keys: KeyCheck | None = None) -> None:
+        self._file, self._folder = file, folder
         self._stop = Stop()
-        self._session = ServerSession(
-            file.federation.members,
-            file.settings(),
-            run=os.urandom(16),
-            max_time=file.limits.max_time,
-            keys=keys,
-            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
-        )
+        self._session = make_server_session(file, run=os.urandom(16), keys=keys)
         self._account = Account(self._session)
         self._first: float | None = None  # when the first round ended
         self._last = 0.0
@@ -97,10 +91,9 @@ class Serving:
             answer=waits.answer,
             grace=waits.grace,
             trace=self._trace,
-            tell=self._tell,
             stopping=self._stopping,
         )
-        self._tell(f"waiting for {', '.join(self._session.members)}")
+        logger.info("waiting for %s", ", ".join(self._session.members))
         try:
             outcome, lost = exchange.run(), None
         except RunError as error:
@@ -121,9 +114,14 @@ class Serving:
         save_served(served, self._file, self._folder, more, command=AGAIN)
         (self._folder / BEST).unlink(missing_ok=True)
         self._write_status(None if lost is None else str(lost))
-        self._tell(
-            f"{outcome.ending}: {len(served.table)} itemsets, L% {served.table.compression.L_percent:.2f}, "
-            f"{served.communication.rounds} rounds, {served.communication.bytes_total} bytes; saved in {self._folder}"
+        logger.info(
+            "%s: %s itemsets, L%% %.2f, %s rounds, %s bytes; saved in %s",
+            outcome.ending,
+            len(served.table),
+            served.table.compression.L_percent,
+            served.communication.rounds,
+            served.communication.bytes_total,
+            self._folder,
         )
         return served
 
@@ -150,12 +148,15 @@ class Serving:
                 self._next_line = self._last + SAY_EVERY
                 table_at_server(self._session, best).save(self._folder / BEST, private=True)
                 status = self.status()
-                self._tell(
-                    f"round {status['rounds']}: {status['itemsets']} itemsets, L% {status['L_percent']:.2f}, "
-                    f"{status['bytes_up'] + status['bytes_down']} bytes"
+                logger.info(
+                    "round %s: %s itemsets, L%% %.2f, %s bytes",
+                    status["rounds"],
+                    status["itemsets"],
+                    status["L_percent"],
+                    status["bytes_up"] + status["bytes_down"],
                 )
         except FedslimError as error:
-            self._tell(f"how far the run is cannot be written down: {error}")  # which is no reason to end it
+            logger.warning("how far the run is cannot be written down: %s", error)  # which is no reason to end it
 
     def _write_status(self, reason: str | None) -> None:
         write_record(self.status() | {"reason": reason}, self._folder / STATUS)

@@ -36,7 +36,7 @@ from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
-from fedslim.metrics import Communication
+from fedslim.network.traffic import Communication
 from fedslim.settings.federation_file import LARGEST, write_template
 from fedslim.settings.policy import FILE as POLICY
 from fedslim.settings.policy import write_policy

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.records import save_run, served_record
-from fedslim.metrics import Communication
 from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.traffic import Communication
 from fedslim.protocol.outcome import code_table
 
 if TYPE_CHECKING:
@@ -84,6 +84,11 @@ class Account:
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
         elif isinstance(event, RoundPassed):
             self.communication.end_round()
+        self.follow(event)
+
+    def follow(self, event: Trace) -> None:
+        """Take a trace of a carrier that enters traffic and rounds into `communication` itself."""
+        if isinstance(event, RoundPassed):
             self.note(event.number)
             if self._on_round is not None:
                 self._on_round()

@@ -8,33 +8,23 @@ What was reached survives a kill: both keep a journal in their folder, and go on
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from datetime import UTC, datetime
-from logging import WARNING
 from typing import TYPE_CHECKING
 
 from fedslim import __version__
 from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
+from fedslim.federated.sessions import make_member_session, make_server_session
 from fedslim.network.journal import Journal, check_folder
-from fedslim.network.journal_records import (
-    NOTHING,
-    Figures,
-    endings_in,
-    furthest_in,
-    heard_in,
-    last_epoch,
-    messages_in,
-    retreats_in,
-    rounds_of,
-)
+from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
-from fedslim.network.server import NetworkServer, Patience
+from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.server import ServerSession
 from fedslim.trust import RevocationWatch, Statement, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
@@ -45,13 +35,15 @@ if TYPE_CHECKING:
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
     from fedslim.federated.accounting import Served
     from fedslim.network.journal import Reopened
-    from fedslim.network.telling import Tell
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
+    from fedslim.protocol.server import ServerSession
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity, TrustStore
+
+logger = logging.getLogger(__name__)
 
 SAY_EVERY = 5.0
 """Seconds between two lines about how far the run is."""
@@ -79,8 +71,8 @@ def patience(file: FederationFile) -> Patience:
 class DeployedServer:
     """Serves one run of a federation."""
 
-    def __init__(self, file: FederationFile, identity: Identity, out: Path, *, tell: Tell) -> None:
-        self._file, self._identity, self._out, self._tell = file, identity, out, tell
+    def __init__(self, file: FederationFile, identity: Identity, out: Path) -> None:
+        self._file, self._identity, self._out = file, identity, out
         self.run_id = ""
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
@@ -116,21 +108,18 @@ class DeployedServer:
         file = self._file
         context = server_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART, ASKING])
-        listed = RevocationWatch(self._identity, context, tell=self._tell)
+        listed = RevocationWatch(self._identity, context)
         self.run_id = run.hex()
-        self.session = session = ServerSession(
-            file.federation.members,
-            file.settings(),
+        self.session = session = make_server_session(
+            file,
             run=run,
-            max_time=file.limits.max_time,
             keys=KeyTrust(file, lambda: listed.trust),
-            vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
-            history=lambda: rounds_of(Journal.read(path, key=self._key), str(path)),
+            history=lambda: read_server_records(Journal.read(path, key=self._key), str(path)).rounds,
         )
         self.account = account = Account(session, on_round)
-        so_far, heard = NOTHING, set[str]()
+        kept = read_server_records(records, str(path))
         if journal is not None:
-            rounds = rounds_of(records, str(path))
+            rounds = kept.rounds
             session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
             session.replay(
@@ -138,16 +127,14 @@ class DeployedServer:
                 int(header["items"]),
                 time.monotonic() - elapsed,
                 account.passed_before,
-                epoch=last_epoch(records, str(path)),
-                furthest=furthest_in(records, str(path)),
-                endings=endings_in(records, str(path)),
-                retreats=retreats_in(records, str(path)),
+                epoch=kept.epoch,
+                furthest=kept.furthest,
+                endings=kept.endings,
+                retreats=kept.retreats,
             )
-            self._tell(f"resumed after {len(rounds)} rounds")
+            logger.info("resumed after %s rounds", len(rounds))
             so_far = rounds[-1].figures if rounds else NOTHING
-            heard = heard_in(records, str(path))
             account.carry_over(so_far.seconds, so_far.traffic)
-        so_far = Figures(account.seconds, so_far.traffic)
         self.network = NetworkServer(
             session,
             context,
@@ -155,10 +142,10 @@ class DeployedServer:
             patience=patience(file),
             journal=journal,
             begin_journal=self._begin_journal(run, path),
-            trace=account,
-            tell=self._tell,
-            so_far=so_far,
-            heard=heard,
+            trace=account.follow,
+            communication=account.communication,
+            seconds=account.seconds,
+            heard=kept.heard,
             listed=listed,
         )
         lost: RunError | None = None
@@ -187,9 +174,9 @@ class DeployedServer:
     def _reopen(self) -> Reopened | None:
         """The journal to go on with; None if there is none, and the run is a new one."""
         path = self.journal
-        found = _reopen(path, self._key, self._tell)
+        found = _reopen(path, self._key)
         if found is None:
-            self._tell(f"{path}: there is no journal to resume; this is a new run")
+            logger.info("%s: there is no journal to resume; this is a new run", path)
             return None
         wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
         for name, value in wanted.items():
@@ -212,16 +199,16 @@ class DeployedServer:
         return begin
 
 
-def _reopen(path: Path, key: bytes, tell: Tell) -> Reopened | None:
-    """The journal at a path, if there is one; what is missing in it is told."""
+def _reopen(path: Path, key: bytes) -> Reopened | None:
+    """The journal at a path, if there is one; what is missing in it is logged."""
     if not path.exists():
         return None
     found = Journal.reopen(path, key=key)
     if found is None:
-        tell(f"{path}: this journal was damaged from the beginning, and is {path.name}.old now", WARNING)
+        logger.warning("%s: this journal was damaged from the beginning, and is %s.old now", path, path.name)
     elif found.cut:
-        lost = f"{path}: its last {found.cut} bytes were damaged and were cut off"
-        tell(f"{lost}; everybody goes back to where it ends", WARNING)
+        cut = "%s: its last %s bytes were damaged and were cut off; everybody goes back to where it ends"
+        logger.warning(cut, path, found.cut)
     return found
 
 
@@ -283,19 +270,18 @@ class DeployedMember:
         out: Path,
         *,
         audit: AuditLog | None,
-        tell: Tell,
         guard: Guard | None = None,  # without it (in tests) nothing is remembered of earlier runs
     ) -> None:
-        self._file, self._identity, self._out, self._tell, self._audit = file, identity, out, tell, audit
-        self._guard = guard
+        self._file, self._identity, self._out, self._audit, self._guard = file, identity, out, audit, guard
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
         if guard is not None:
-            guard.admit(database)
-        self._input = MemberInput(
-            database, file.federation.members, file.settings(), secret, vocabulary, trust=MemberTrust(file, identity)
+            for warning in guard.admit(database):
+                logger.warning("warning: %s", warning)
+        trust = MemberTrust(file, identity)
+        self.session = make_member_session(
+            file, identity.name, database, secret=secret, vocabulary=vocabulary, trust=trust
         )
-        self.session = MemberSession(identity.name, self._input)
 
     async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
         """Take part until the run is over.
@@ -317,7 +303,6 @@ class DeployedMember:
             journal=journal,
             leaving=self._recorder(f"{host}:{port}"),
             refusing=None if self._guard is None else self._guard.refused,
-            tell=self._tell,
         )
         try:
             if self._guard is not None and self.session.received is None:
@@ -353,7 +338,7 @@ class DeployedMember:
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
-        reopened = _reopen(path, key, self._tell)
+        reopened = _reopen(path, key)
         if reopened is None:
             return Journal.create(
                 path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
@@ -365,10 +350,10 @@ class DeployedMember:
             msg = f"{path}: the journal is of another federation, member or version; move it away"
             raise JournalError(msg)
         if records:
-            self._tell(f"coming back: {len(records)} messages of the run are played again")
+            logger.info("coming back: %s messages of the run are played again", len(records))
         self.session.replay(messages_in(records, str(path)))
         if self.session.received is not None:
-            self._tell("the run had ended; the server is not needed any more")
+            logger.info("the run had ended; the server is not needed any more")
         return journal
 
     def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
@@ -381,7 +366,7 @@ class DeployedMember:
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()
-                self._tell(f"{self.session.position} rounds answered, {sent / 1e6:.1f} MB sent")
+                logger.info("%s rounds answered, %.1f MB sent", self.session.position, sent / 1e6)
             if self._audit is not None:
                 run = self.session.run or None
                 self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from fedslim.federated.simulation import Simulation
-    from fedslim.metrics import Communication
+    from fedslim.network.traffic import Communication
 
 
 class FedSlim(CodeTableEstimator):

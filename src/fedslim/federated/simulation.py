@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.driver import Progress
     from fedslim.mdl.steps import Tally
-    from fedslim.metrics import Communication
+    from fedslim.network.traffic import Communication
     from fedslim.protocol.outcome import Ending
 
     Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]

@@ -1,4 +1,4 @@
-"""The metrics room: how true to a reference a code table is, what no member finds alone, what it costs to say so.
+"""The metrics room: how true to a reference a code table is, and what no member finds alone.
 
 Every formula of the paper's section 4.3 is here once, except for compression, which `CodeTable.compression` has.
 A ratio of which the whole is empty is 1: nothing was missed, nothing was wrong.
@@ -6,7 +6,6 @@ A ratio of which the whole is empty is 1: nothing was missed, nothing was wrong.
 
 from __future__ import annotations
 
-from fedslim.metrics.communication import Communication, Direction, Traffic
 from fedslim.metrics.fidelity import Fidelity, fidelity, spearman, weighted_recall
 from fedslim.metrics.gap import (
     DiscoveryGap,
@@ -22,8 +21,6 @@ from fedslim.metrics.gap import (
 from fedslim.metrics.reference import ReferenceItemset, ReferenceTable, load_reference
 
 __all__ = [
-    "Communication",
-    "Direction",
     "DiscoveryGap",
     "Fidelity",
     "GapItemset",
@@ -32,7 +29,6 @@ __all__ = [
     "ReferenceItemset",
     "ReferenceTable",
     "Spread",
-    "Traffic",
     "discovery_gap",
     "fidelity",
     "gap_recovery",

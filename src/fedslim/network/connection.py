@@ -200,10 +200,11 @@ def _set_up(writer: StreamWriter, beat: float) -> None:
         line.setsockopt(socket.IPPROTO_TCP, number, max(1000, round(1000 * MISSED_BEATS * beat)))
 
 
-def unreached_because(error: OSError) -> str:
-    """Why nobody was reached, in words that say what to look at."""
+def unreached_because(error: OSError, within: float) -> str:
+    """Why nobody was reached within so many seconds, in words that say what to look at."""
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens there; is the server running, and past its preparations?"
     if isinstance(error, TimeoutError):
-        return "no answer; is there a firewall between, or another machine at this address?"
-    return error.strerror or str(error)
+        return f"no answer within {within:g} s; is there a firewall between, or another machine at this address?"
+    # asyncio's error has no text where the other side hangs up during the handshake.
+    return error.strerror or str(error) or "the other side closed the connection before it was set up"

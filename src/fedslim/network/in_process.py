@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedslim.errors import FedslimError, RunError
 from fedslim.protocol import framing
@@ -21,6 +21,7 @@ from fedslim.protocol.member import MemberSession, farewell
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fedslim.network.traffic import Direction
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.member import MemberInput
     from fedslim.protocol.outcome import Outcome
@@ -31,7 +32,7 @@ class FrameSent(NamedTuple):
     """Trace: a frame crossed the line; `sent` and `plain` are its bytes after and before compression."""
 
     kind: str
-    direction: Literal["up", "down"]
+    direction: Direction
     member: str
     sent: int
     plain: int

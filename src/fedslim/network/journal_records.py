@@ -8,18 +8,21 @@ the sum and the others nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fedslim.errors import JournalError
+from fedslim.network.traffic import Direction  # noqa: TC001  # msgspec reads it when the program runs
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec reads it when the program runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from fedslim.network.traffic import Communication
     from fedslim.protocol.variant import Replies
 
 
@@ -27,7 +30,7 @@ class Sum(NamedTuple):
     """All messages of one kind in one direction."""
 
     kind: str
-    direction: Literal["up", "down"]
+    direction: Direction
     messages: int
     sent: int
     plain: int
@@ -84,6 +87,12 @@ _told = msgspec.msgpack.Decoder(m.FromServer)
 NOTHING = Figures()
 
 
+def figures_of(seconds: float, communication: Communication) -> Figures:
+    """What a run has cost so far."""
+    traffic = communication.traffic.items()
+    return Figures(seconds, [Sum(*key, one.messages, one.sent, one.plain) for key, one in traffic])
+
+
 def round_record(
     number: int,
     elapsed: float,
@@ -121,39 +130,51 @@ def back_record(number: int) -> bytes:
     return _encoder.encode(BackRecord(number))
 
 
-def last_epoch(records: Sequence[bytes], name: str) -> int:
-    """The last epoch that a server's journal knows of; a journal begins in the first."""
-    kept = (_decode(record, number, name) for number, record in enumerate(records))
-    return max((record.epoch for record in kept if isinstance(record, EpochRecord)), default=0)
+@dataclass(slots=True)
+class ServerRecords:
+    """What a server's journal has."""
 
-
-def furthest_in(records: Sequence[bytes], name: str) -> int:
-    """How far members had been before they had to go back, as far as a server's journal knows."""
-    kept = (_decode(record, number, name) for number, record in enumerate(records))
-    return max((record.furthest for record in kept if isinstance(record, EpochRecord)), default=0)
-
-
-def retreats_in(records: Sequence[bytes], name: str) -> int:
-    """How often everybody went back."""
-    return sum(isinstance(_decode(record, number, name), BackRecord) for number, record in enumerate(records))
-
-
-def endings_in(records: Sequence[bytes], name: str) -> dict[int, Ending]:
+    rounds: list[RoundRecord] = field(default_factory=list)
+    """In order; of those that were played again, the last time."""
+    epoch: int = 0
+    """The last one; a journal begins in the first."""
+    furthest: int = 0
+    """How far members had been before they had to go back."""
+    endings: dict[int, Ending] = field(default_factory=dict)
     """What was decided with which round, also where everybody went back and has not come there again."""
-    kept = (_decode(record, number, name) for number, record in enumerate(records))
-    return {one.number: one.ending for one in kept if isinstance(one, RoundRecord) and one.ending is not None}
+    retreats: int = 0
+    """How often everybody went back."""
+    heard: set[str] = field(default_factory=set)
+    """Who had heard the end."""
 
 
-def heard_in(records: Sequence[bytes], name: str) -> set[str]:
-    """Who had heard the end, as a server's journal has it after the last round."""
-    heard = set()
-    for back, record in enumerate(reversed(records), 1):
-        kept = _decode(record, len(records) - back, name)
-        if isinstance(kept, RoundRecord):
-            break
-        if isinstance(kept, HeardRecord):
-            heard.add(kept.member)
-    return heard
+def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
+    """Read a server's journal.
+
+    Raises:
+        JournalError: A record is not what it should be; the message names the journal.
+    """
+    found = ServerRecords()
+    rounds = found.rounds
+    for number, record in enumerate(records):
+        match _decode(record, number, name):
+            case EpochRecord(epoch, furthest):
+                found.epoch, found.furthest = max(found.epoch, epoch), max(found.furthest, furthest)
+            case BackRecord(back_to):
+                found.retreats += 1
+                del rounds[back_to:]
+            case HeardRecord(member):
+                found.heard.add(member)
+            case RoundRecord() as kept:
+                if kept.number != len(rounds) or found.heard:
+                    expected = "the end" if found.heard else f"round {len(rounds)}"
+                    msg = f"{name}: expected {expected}, found round {kept.number}; the journal is not continued"
+                    raise JournalError(msg)
+                replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
+                rounds.append(msgspec.structs.replace(kept, replies=replies))
+                if kept.ending is not None:
+                    found.endings[kept.number] = kept.ending
+    return found
 
 
 def _decode(record: bytes, number: int, name: str) -> Record:
@@ -163,30 +184,6 @@ def _decode(record: bytes, number: int, name: str) -> Record:
         msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
         raise JournalError(msg) from error
     return kept
-
-
-def rounds_of(records: Iterable[bytes], name: str) -> list[RoundRecord]:
-    """The rounds in a server's journal, in order; of those that were played again, the last time.
-
-    Raises:
-        JournalError: A record is not what it should be; the message names the journal.
-    """
-    rounds: list[RoundRecord] = []
-    over = False
-    for number, record in enumerate(records):
-        kept = _decode(record, number, name)
-        if isinstance(kept, BackRecord):
-            del rounds[kept.number :]
-        over |= isinstance(kept, HeardRecord)
-        if not isinstance(kept, RoundRecord):
-            continue
-        if kept.number != len(rounds) or over:
-            expected = "the end" if over else f"round {len(rounds)}"
-            msg = f"{name}: expected {expected}, found round {kept.number}; the journal is not continued"
-            raise JournalError(msg)
-        replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
-        rounds.append(msgspec.structs.replace(kept, replies=replies))
-    return rounds
 
 
 def _whole(reply: m.FromMember) -> m.FromMember:

@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import RunError
 from fedslim.network.connection import BUFFER, Reader
+from fedslim.network.timeouts import HANDSHAKE
 from fedslim.trust import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Awaitable, Callable
     from typing import Self
-
-HANDSHAKE = 10.0
-"""Seconds for a handshake."""
 
 MAX_STRANGERS = 128
 """Lines whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""

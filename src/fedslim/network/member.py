@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import time
-from logging import WARNING
 from typing import TYPE_CHECKING
 
 from fedslim.errors import (
@@ -21,8 +21,7 @@ from fedslim.errors import (
 )
 from fedslim.network.connection import Connection, connect, is_refusal, unreached_because
 from fedslim.network.journal_records import told_record
-from fedslim.network.server import Patience
-from fedslim.network.telling import tell_nobody
+from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import farewell
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedslim.network.journal import Journal
-    from fedslim.network.telling import Tell
     from fedslim.protocol.events import Received
     from fedslim.protocol.member import MemberSession
+
+logger = logging.getLogger(__name__)
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 
@@ -56,7 +56,6 @@ class NetworkMember:
         journal: Journal | None = None,
         leaving: Callable[[m.FromMember, framing.Frame], None] | None = None,
         refusing: Callable[[], None] | None = None,
-        tell: Tell = tell_nobody,
     ) -> None:
         self.session = session
         self._context = context
@@ -65,7 +64,6 @@ class NetworkMember:
         self._journal = journal
         self._leaving = leaving or (lambda _message, _frame: None)
         self._refusing = refusing or (lambda: None)
-        self._tell = tell
         self._took = QUICK  # seconds that the last question took
         self._heard = False  # whether the server has said anything on this line
         self.refused = False  # whether the server ended it by its first word: this member is not in the server's run
@@ -87,11 +85,12 @@ class NetworkMember:
                     # Waiting does not make a certificate better.
                     raise explain(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
-                    msg = f"the server at {host}:{port} cannot be reached: {unreached_because(error)}"
+                    why = unreached_because(error, self._patience.connect)
+                    msg = f"the server at {host}:{port} cannot be reached: {why}"
                     raise RunError(msg) from error
                 if reached:
-                    told = f"the server at {host}:{port} cannot be reached; trying for {self._patience.grace:g} s"
-                    self._tell(told, WARNING)
+                    told = "the server at %s:%s cannot be reached; trying for %g s"
+                    logger.warning(told, host, port, self._patience.grace)
                     reached = False
                 # Not all at the same time: the server may have to take many back.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
@@ -99,11 +98,11 @@ class NetworkMember:
                 continue
             connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
             reached, self._heard = True, False
-            self._tell(f"connected to {host}:{port}")
+            logger.info("connected to %s:%s", host, port)
             try:
                 await self._converse(connection)
             except LineError as error:
-                self._tell(f"disconnected from the server: {error}", WARNING)
+                logger.warning("disconnected from the server: %s", error)
             finally:
                 await connection.close()
             if self._heard:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections import Counter, deque
-from dataclasses import dataclass, field
-from logging import WARNING
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import status
 from fedslim.network.connection import Connection, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
-from fedslim.network.journal_records import NOTHING, Figures, Sum, back_record, epoch_record, heard_record, round_record
-from fedslim.network.listener import HANDSHAKE, MAX_STRANGERS, Door
-from fedslim.network.telling import RefusedConnections, tell_nobody
+from fedslim.network.journal_records import back_record, epoch_record, figures_of, heard_record, round_record
+from fedslim.network.listener import MAX_STRANGERS, Door
+from fedslim.network.member_connection import MAX_RETURNS, MemberConnection, Returns
+from fedslim.network.refused import RefusedConnections
+from fedslim.network.timeouts import HANDSHAKE, Patience
+from fedslim.network.traffic import Communication
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -34,48 +35,19 @@ if TYPE_CHECKING:
     from fedslim.network.connection import Reader
     from fedslim.network.in_process import Trace
     from fedslim.network.journal import Journal
-    from fedslim.network.telling import Tell
+    from fedslim.network.traffic import Direction
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
     from fedslim.trust import RevocationWatch
 
-MAX_WAITING = 16
-"""Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
+logger = logging.getLogger(__name__)
 
 PARTING = 30.0
 """Seconds at most for members to take leave of a run that has no result; one that has is waited with for longer."""
 
 SAY_AFTER = 2.0
 """Seconds after which it is said for whom the end waits."""
-
-SUSPICIOUS = 2
-"""New connections of a member whose old one had not ended, after which there may be two of it."""
-
-RETURNS, RETURNS_WITHIN = 20, 10.0
-"""So many lines of one member are taken in so many seconds; what comes on top is closed, and may try again later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long the server waits, in seconds."""
-
-    answer: float = 3600.0  # for an answer of a member that is there
-    grace: float = 600.0  # for a member that is away
-    frame: float = 60.0  # for a frame that has begun to come, or to go
-    farewell: float = 5.0  # after the end, for everybody to say that it has heard the result
-    connect: float = HANDSHAKE  # for a connection, each time it is tried
-    keepalive: float = 10.0  # between two signs of life
-    handshake: float = HANDSHAKE  # for a stranger to show its certificate
-
-
-@dataclass(slots=True)
-class MemberConnection:
-    """A member's line, with what is still to be sent on it."""
-
-    name: str
-    connection: Connection
-    outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MAX_WAITING))
 
 
 class NetworkServer:
@@ -91,10 +63,10 @@ class NetworkServer:
         journal: Journal | None = None,
         begin_journal: Callable[[int], Journal] | None = None,
         trace: Callable[[Trace], None] | None = None,
-        tell: Tell = tell_nobody,
         strangers: int = MAX_STRANGERS,
-        returns: int = RETURNS,
-        so_far: Figures = NOTHING,
+        returns: int = MAX_RETURNS,
+        communication: Communication | None = None,
+        seconds: float = 0.0,
         heard: Iterable[str] = (),
         listed: RevocationWatch | None = None,
     ) -> None:
@@ -105,19 +77,17 @@ class NetworkServer:
         self._journal = journal
         self._begin_journal = begin_journal
         self._trace = trace
-        self._tell, self._refusals = tell, RefusedConnections(tell)
+        self._refusals = RefusedConnections()
         self._lines: dict[str, MemberConnection] = {}
-        self._began = time.monotonic() - so_far.seconds
+        self.communication = communication or Communication()
+        self._began = time.monotonic() - seconds  # with those of earlier lives
         self._since = time.monotonic()  # when the session last went on
         self._round_since: float | None = None  # when the last round ended, or there was something to begin with
-        self._returns: dict[str, deque[float]] = {}  # when each member made its last lines
-        self._returned: Counter[str] = Counter()  # how often it did since the last round ended
-        self._replaced: Counter[str] = Counter()  # how often it had a new one before the old one had ended
-        self._max_strangers, self._max_returns = strangers, returns
+        self._returns = Returns(returns)
+        self._max_strangers = strangers
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
-        self._traffic = {(one.kind, one.direction): one for one in so_far.traffic}
         self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
         self._broken = False  # whether the run was broken off: nothing is said or heard any more
         self._told: set[str] = set()  # whom the end was sent to
@@ -151,7 +121,8 @@ class NetworkServer:
             async with self._door:
                 self.port = self._door.port
                 self.listening.set()
-                self._tell(f"listening on {host}:{self.port}; waiting for {', '.join(self.session.members)}")
+                members = ", ".join(self.session.members)
+                logger.info("listening on %s:%s; waiting for %s", host, self.port, members)
                 await asyncio.wait([self._over])  # whoever is cancelled here says no farewell: it can be resumed
                 if not self._broken:
                     await self._say_farewell()
@@ -170,8 +141,8 @@ class NetworkServer:
             },
             "members_here": len(self._lines),
             "members_awaited": len(session.waiting_for()),
-            "bytes_up": sum(one.sent for one in self._traffic.values() if one.direction == "up"),
-            "bytes_down": sum(one.sent for one in self._traffic.values() if one.direction == "down"),
+            "bytes_up": self.communication.bytes_up,
+            "bytes_down": self.communication.bytes_down,
             "seconds": time.monotonic() - self._began,
         }
 
@@ -212,7 +183,7 @@ class NetworkServer:
                 await status.tell(writer, self.status())
             await hang_up(writer)
             return
-        if not self._may_return(name):
+        if not self._returns.admit(name):
             self._refusals.add(f"{name!r} comes back too often")
             await hang_up(writer)
             return
@@ -221,7 +192,7 @@ class NetworkServer:
         patience = self._patience
         line = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
         self._replace(self._lines.get(name), line)
-        sender = asyncio.create_task(self._send_all(line))
+        sender = asyncio.create_task(line.send_all())
         why = "its connection ended"
         try:
             why = await self._listen(line)
@@ -235,27 +206,12 @@ class NetworkServer:
         name = new.name
         if old is None:
             self._lines[name] = new
-            self._tell(f"{name} is here")
+            logger.info("%s is here", name)
             return
-        self._replaced[name] += 1
-        times = self._replaced[name]
-        if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
-            hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
-            told = "a new connection" if times == 1 else f"a new connection ({times} times now)"
-            self._tell(f"{name} has {told}, and the old one had not ended{hint}", WARNING)
+        self._returns.replace(name)
         self._lines[name] = new
         self._act(self.session.disconnect(name))
         old.connection.abort()
-
-    def _may_return(self, name: str) -> bool:
-        """Whether a member may have a new line: each costs everybody a new roster, so not all the time."""
-        now = time.monotonic()
-        times = self._returns.setdefault(name, deque(maxlen=self._max_returns))
-        if len(times) == self._max_returns and now - times[0] < RETURNS_WITHIN:
-            return False
-        times.append(now)
-        self._returned[name] += 1
-        return True
 
     async def _listen(self, line: MemberConnection) -> str:
         """Take in what a member says, for as long as this is its line; why it is not any more."""
@@ -279,8 +235,8 @@ class NetworkServer:
                 return str(error)
             except ProtocolError as error:
                 # Whoever says what it may not say is not listened to any longer; it may come back and behave.
-                self._tell(f"{line.name}: {error}", WARNING)
-                await self._refuse(line, str(error))
+                logger.warning("%s: %s", line.name, error)
+                await line.refuse(str(error))
                 return "it said what it may not say"
             except FedslimError as error:
                 # The journal cannot be written, or the like: what was kept so far can be resumed.
@@ -292,12 +248,6 @@ class NetworkServer:
                 raise
         return "it has another connection"
 
-    async def _refuse(self, line: MemberConnection, reason: str) -> None:
-        """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
-        with contextlib.suppress(LineError, UntrustedError, TimeoutError):
-            async with asyncio.timeout(HANDSHAKE):
-                await line.connection.send(framing.to_bytes(m.Abort(reason[:2000])).data)
-
     def _break_off(self, error: FedslimError) -> None:
         """End here, as if killed. Who comes back meets a server that resumes, never one whose journal stands still."""
         assert self._over is not None  # noqa: S101
@@ -305,17 +255,11 @@ class NetworkServer:
             self._broken = True
             self._over.set_exception(error)
 
-    async def _send_all(self, line: MemberConnection) -> None:
-        with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
-            while True:
-                await line.connection.send(await line.outbox.get())
-        line.connection.abort()
-
     def _drop(self, line: MemberConnection, why: str) -> None:
         if self._lines.get(line.name) is line:
             del self._lines[line.name]
             if not self.session.over:
-                self._tell(f"{line.name} is away: {why}", WARNING)
+                logger.warning("%s is away: %s", line.name, why)
             self._act(self.session.disconnect(line.name))
 
     # -- what the session says ----------------------------------------------------------------------------------
@@ -330,12 +274,12 @@ class NetworkServer:
                 case Send(to, message):
                     self._send(to, message)
                 case Began(_, items):
-                    self._tell("everybody is here")
+                    logger.info("everybody is here")
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
                         self._keep(NewEpoch(self.session.gathering.epoch))
                 case Resumed(number):
-                    self._tell(f"everybody is back; round {number} is asked again")
+                    logger.info("everybody is back; round %s is asked again", number)
                 case Waiting():
                     self._since = time.monotonic()
                 case Ended() | Failed():
@@ -351,8 +295,7 @@ class NetworkServer:
     def _keep(self, ended: NewEpoch | RoundEnded | WentBack) -> None:
         """Write a round, that a new epoch begins or that all go back down, before anything follows from it."""
         if isinstance(ended, WentBack):
-            went = f"{ended.member} has lost its last records: everybody goes back to round {ended.number}"
-            self._tell(went, WARNING)
+            logger.warning("%s has lost its last records: everybody goes back to round %s", ended.member, ended.number)
         if not isinstance(ended, RoundEnded):
             if self._journal is not None:
                 went_back = isinstance(ended, WentBack)
@@ -362,15 +305,16 @@ class NetworkServer:
                 self._journal.sync()  # whoever comes back must know how far members had been
             return
         self._round_since = time.monotonic()
-        self._returned.clear()
+        self._returns.end_round()
         if self._journal is not None:
             now = time.monotonic()
-            figures = Figures(now - self._began, list(self._traffic.values()))
+            figures = figures_of(now - self._began, self.communication)
             elapsed = self.session.elapsed(now)
             self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members remember what they were asked at the end, and may be gone after it.
                 self._journal.sync()
+        self.communication.end_round()
         if self._trace is not None:
             self._trace(RoundPassed(ended.number, ended.kind))
 
@@ -398,14 +342,9 @@ class NetworkServer:
         else:
             self._over.set_result(output.outcome)
 
-    def _account(
-        self, kind: str, direction: Literal["up", "down"], name: str, data: bytes, plain: int | None = None
-    ) -> None:
+    def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
         sent, plain = len(data), len(data) if plain is None else plain
-        before = self._traffic.get((kind, direction), Sum(kind, direction, 0, 0, 0))
-        self._traffic[kind, direction] = Sum(
-            kind, direction, before.messages + 1, before.sent + sent, before.plain + plain
-        )
+        self.communication.add(kind, direction, plain=plain, sent=sent)
         if self._trace is not None:
             self._trace(FrameSent(kind, direction, name, sent, plain, data))
 
@@ -457,7 +396,7 @@ class NetworkServer:
             try:
                 self._listed.check(line.connection.writer.get_extra_info("ssl_object"))
             except UntrustedError as error:
-                self._tell(f"refused {line.name!r}: {error}", WARNING)
+                logger.warning("refused %r: %s", line.name, error)
                 self._drop(line, "its line was cut")
                 line.connection.abort()
 
@@ -465,10 +404,10 @@ class NetworkServer:
         """End the run if a member that comes and goes keeps a round from ending."""
         assert self._round_since is not None  # noqa: S101
         passed = time.monotonic() - self._round_since
-        often = self._returned.most_common(1)
-        if self.session.over or not often or passed <= self._patience.answer + self._patience.grace:
+        often = self._returns.most_frequent()
+        if self.session.over or often is None or passed <= self._patience.answer + self._patience.grace:
             return False
-        name, times = often[0]
+        name, times = often
         reason = f"no round has ended for {passed:.0f} s; member {name!r} came back {times} times meanwhile"
         self._act(self.session.lose(name, reason))
         return True
@@ -485,7 +424,8 @@ class NetworkServer:
                 return
             if result and passed > SAY_AFTER and not said:
                 said = True
-                self._tell(f"waiting for {', '.join(self.untold())} to hear the end, for {patience:g} s at most")
+                names = ", ".join(self.untold())
+                logger.info("waiting for %s to hear the end, for %g s at most", names, patience)
             await asyncio.sleep(0.02)
         if result and (untold := self.untold()):
-            self._tell(f"{', '.join(untold)} may not know that the run has ended: nothing was heard of it", WARNING)
+            logger.warning("%s may not know that the run has ended: nothing was heard of it", ", ".join(untold))

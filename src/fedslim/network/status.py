@@ -84,7 +84,7 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
     except ssl.SSLError as error:
         raise explain(error, where) from error
     except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
-        why = unreached_because(error) if isinstance(error, OSError) else f"{error or type(error).__name__}"
+        why = unreached_because(error, WITHIN) if isinstance(error, OSError) else f"{error or type(error).__name__}"
         msg = f"{where} does not say how it is: {why}"
         raise RunError(msg) from error
     if not isinstance(status, dict):

@@ -1,7 +1,7 @@
 """What stands between a member's data and a federation: its policy, its ledger, and a wait after a refusal.
 
-    guard = Guard(policy, file, tell=say)        # before anything is read or connected
-    guard.admit(database)                        # before connecting
+    guard = Guard(policy, file)                  # before anything is read or connected
+    for warning in guard.admit(database): ...    # before connecting
     await guard.waited()
     guard.answering(session.run)                 # before the first answer leaves
     guard.refused() or guard.finished()
@@ -12,6 +12,7 @@ One for a member on our own network and for a member of NVFlare. Nothing of it c
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
     from fedslim.settings.policy import MemberPolicy
 
+logger = logging.getLogger(__name__)
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -42,12 +45,11 @@ class Guard:
         policy: MemberPolicy,
         file: FederationFile,
         *,
-        tell: Callable[[str], object],
         now: Callable[[], datetime] = _now,
         first_wait: float = FIRST_WAIT,
     ) -> None:
         policy.check(file)
-        self.policy, self._file, self._tell, self._now = policy, file, tell, now
+        self.policy, self._file, self._now = policy, file, now
         self.ledger = AnswerLedger(policy.ledger.file)
         self.refusals = Refusals(policy.ledger.file.with_name(FILE), file.federation.id, first=first_wait)
         self._snapshot: Snapshot | None = None
@@ -55,8 +57,10 @@ class Guard:
 
     # -- before a run -------------------------------------------------------------------------------------------
 
-    def admit(self, database: TransactionDatabase) -> None:
-        """Check that this federation may be answered on these data, and warn of what a second result would reveal.
+    def admit(self, database: TransactionDatabase) -> list[str]:
+        """Check that this federation may be answered on these data. Returns warnings of what a second result reveals.
+
+        They have figures of the member's data, so the caller decides where they go: NVFlare's logs go to the server.
 
         Raises:
             PolicyError: There are too few transactions.
@@ -66,8 +70,7 @@ class Guard:
         self.policy.check_transactions(len(database))
         self.ledger.check_place()
         self._snapshot = Snapshot.of(database)
-        for warning in self.ledger.check(self._file, self._snapshot):
-            self._tell(f"warning: {warning}")
+        return self.ledger.check(self._file, self._snapshot)
 
     def wait(self) -> float:
         """Seconds until this member may connect again."""
@@ -81,9 +84,10 @@ class Guard:
         )
 
     async def waited(self) -> None:
-        """Wait until this member may connect again, and say so."""
+        """Wait until this member may connect again, and log it."""
         while (seconds := self.wait()) > 0:
-            self._tell(f"{self.why(seconds)}; once the cause is gone, remove {self.refusals.path} to come back at once")
+            told = "%s; once the cause is gone, remove %s to come back at once"
+            logger.warning(told, self.why(seconds), self.refusals.path)
             await asyncio.sleep(seconds)
 
     # -- during a run -------------------------------------------------------------------------------------------

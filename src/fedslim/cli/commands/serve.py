@@ -58,7 +58,7 @@ def server(
     It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
     Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
     """
-    from fedslim.cli.console.logs import teller
+    from fedslim.cli.console.logs import set_up_logs
     from fedslim.federated.accounting import save_served
     from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.simulation import prepare
@@ -66,7 +66,8 @@ def server(
 
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, passphrase_file)
-    run = DeployedServer(federation, who, out, tell=teller(federation.log))
+    set_up_logs(federation.log)
+    run = DeployedServer(federation, who, out)
     with _folder(out, "fedslim server") as folder:
         finished = folder.finished(who="server", federation=federation.digest().hex())
         if finished is not None:
@@ -120,7 +121,7 @@ def member(  # one parameter for each option
     What leaves the member is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin, run
     the same command again.
     """
-    from fedslim.cli.console.logs import teller
+    from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.simulation import prepare
@@ -132,8 +133,8 @@ def member(  # one parameter for each option
     federation = FederationFile.read(file)
     folder = identity or federation.server.certificates
     own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
-    tell = teller(federation.log)
-    guard = Guard(own, federation, tell=tell)  # before anything else is read
+    set_up_logs(federation.log)
+    guard = Guard(own, federation)  # before anything else is read
     who = _identity(folder, passphrase_file)
     if who.name != name:
         msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
@@ -149,7 +150,7 @@ def member(  # one parameter for each option
         reading = Reading(data, format, bins, transaction_column, item_column, None, None)
         database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
-            member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, tell=tell, guard=guard)
+            member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
             received = _until_over(member.run(host=host, port=port), None)
         if received.table is None:
             msg = f"the run ended ({received.ending}) without a table"

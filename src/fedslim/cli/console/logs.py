@@ -1,4 +1,4 @@
-"""What a server or member tells while it runs: a line on stderr, and in the log if the federation's file names one."""
+"""Logs of a server or member: lines on stderr, and in a file if the federation's file names one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     import io
 
-    from fedslim.network.telling import Tell
     from fedslim.settings.federation_file import Log
 
 MAX_BYTES = 10_000_000
@@ -33,30 +32,42 @@ class PrivateFile(RotatingFileHandler):
         return open(self.baseFilename, "a", encoding="utf-8", opener=private)
 
 
-def teller(settings: Log) -> Tell:
-    """How to tell something: it is shown, and logged if the settings name a file.
+class OneLine(logging.Formatter):
+    """A record in one line. This is the one place where texts that may quote a peer are escaped."""
 
-    This is the one place where texts that may quote a peer are escaped.
+    def format(self, record: logging.LogRecord) -> str:
+        """A record as a line."""
+        return printable(super().format(record))
+
+
+class Stderr(logging.Handler):
+    """Shows records on whatever stderr is then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record."""
+        say(self.format(record))
+
+
+def set_up_logs(settings: Log) -> None:
+    """Show what the package logs, from the level in the settings on, and write it to a file if they name one.
+
+    Whatever was set up before is replaced.
 
     Raises:
         ParameterError: The log cannot be written.
     """
-    log = logging.getLogger("fedslim")
-    log.setLevel(settings.level.upper())
-    log.propagate = False
-    handler: logging.Handler = logging.NullHandler()  # with none at all, warnings would be shown a second time
+    handlers: list[logging.Handler] = [Stderr()]
+    handlers[0].setFormatter(OneLine("%(message)s"))
     if settings.file is not None:
         try:
-            handler = PrivateFile(settings.file, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+            file = PrivateFile(settings.file, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")
         except OSError as error:
             msg = f"{settings.file}: the log (log.file) cannot be written: {error.strerror}; name another file"
             raise ParameterError(msg) from error
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.handlers = [handler]
-
-    def tell(text: str, level: int = logging.INFO, /) -> None:
-        line = printable(text)
-        say(line)
-        log.log(level, line)
-
-    return tell
+        file.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+        handlers.append(file)
+    logger = logging.getLogger("fedslim")
+    for old in logger.handlers:
+        old.close()
+    logger.handlers, logger.propagate = handlers, False
+    logger.setLevel(settings.level.upper())

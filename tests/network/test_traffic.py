@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedslim.errors import ParameterError
-from fedslim.metrics import Communication, Traffic
+from fedslim.network.traffic import Communication, Traffic
 
 MESSAGES = st.lists(
     st.tuples(

@@ -1,27 +1,30 @@
-"""What the operator is told: with a level, and refused connections as a count."""
+"""What the network logs: with a level, and refused connections as a count."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from logging import INFO, WARNING
 
 import pytest
-from loopback import Loopback, into, serving
+from loopback import Loopback, serving
 
 from fedslim.errors import RunError
-from fedslim.network import telling
-from fedslim.network.server import Patience
-from fedslim.network.telling import SUMMARY_EVERY, RefusedConnections
+from fedslim.network import refused
+from fedslim.network.connection import unreached_because
+from fedslim.network.refused import SUMMARY_EVERY, RefusedConnections
+from fedslim.network.timeouts import Patience
 
 
 class Told:
-    def __init__(self):
-        self.now, self.lines = 100.0, []
-        self.refusals = RefusedConnections(self.tell, lambda: self.now)
+    def __init__(self, logged):
+        self.now, self.logged = 100.0, logged
+        self.refusals = RefusedConnections(lambda: self.now)
 
-    def tell(self, text, level):
-        assert level == WARNING
-        self.lines.append(text)
+    @property
+    def lines(self):
+        assert all(record.levelno == WARNING for record in self.logged.records)
+        return self.logged.messages
 
     def after(self, seconds):
         self.now += seconds
@@ -29,8 +32,8 @@ class Told:
 
 
 @pytest.fixture
-def told():
-    return Told()
+def told(logged):
+    return Told(logged)
 
 
 def test_the_first_is_told_with_its_reason_and_the_others_are_counted(told):
@@ -84,35 +87,34 @@ def test_none_is_lost_at_the_end(told):
 
 @pytest.fixture(scope="module")
 def loopback(tmp_path_factory):
-    return Loopback(tmp_path_factory.mktemp("telling") / "trial", ("hathaway", "refused-clinic"))
+    return Loopback(tmp_path_factory.mktemp("refused") / "trial", ("hathaway-clinic", "refused-clinic"))
 
 
-def test_a_level_does_not_depend_on_what_a_member_is_called(loopback):
-    levels = {}
-
+def test_a_level_does_not_depend_on_what_a_member_is_called(loopback, logged):
     async def main():
-        server = loopback.server(tell=lambda text, level=INFO: levels.setdefault(text, level))
+        server = loopback.server()
         async with serving(server) as (port, _):
-            _, writer = await loopback.line("hathaway", port)
-            while "hathaway is here" not in levels:  # noqa: ASYNC110
+            _, writer = await loopback.line("hathaway-clinic", port)
+            while "hathaway-clinic is here" not in logged.messages:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             writer.transport.abort()
             while server._lines:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
     asyncio.run(asyncio.wait_for(main(), 30))
-    assert levels["hathaway is here"] == INFO
-    assert levels["hathaway is away: the connection was closed by the other side"] == WARNING
-    assert next(level for text, level in levels.items() if "waiting for hathaway, refused-clinic" in text) == INFO
+    levels = {text: level for _, level, text in logged.record_tuples}
+    assert levels["hathaway-clinic is here"] == INFO
+    assert levels["hathaway-clinic is away: the connection was closed by the other side"] == WARNING
+    assert next(level for text, level in levels.items() if "waiting for hathaway-clinic, refused" in text) == INFO
+    assert {record.name for record in logged.records} == {"fedslim.network.server"}
 
 
-def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch):
-    monkeypatch.setattr(telling, "SUMMARY_EVERY", 0.2)
-    lines = []
+def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch, logged):
+    monkeypatch.setattr(refused, "SUMMARY_EVERY", 0.2)
 
     async def main():
-        async with serving(loopback.server(patience=Patience(grace=0.2), tell=into(lines))) as (port, _):
-            while not any("more connection" in line for line in lines):
+        async with serving(loopback.server(patience=Patience(grace=0.2))) as (port, _):
+            while not any("more connection" in line for line in logged.messages):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"no TLS")
                 await asyncio.sleep(0.02)
@@ -120,14 +122,29 @@ def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch):
                 await writer.wait_closed()
 
     asyncio.run(asyncio.wait_for(main(), 30))
+    lines = logged.messages
     assert lines[1].startswith("refused a connection: ")
     assert "in the last minute; the latest: " in lines[2]
 
 
-def test_a_member_is_warned_where_there_is_no_server(loopback):
-    levels = {}
-    patience = Patience(grace=0.2)
-    member = loopback.member("hathaway", patience=patience, tell=lambda text, level=INFO: levels.update({text: level}))
+def test_a_member_is_warned_where_there_is_no_server(loopback, logged):
+    member = loopback.member("hathaway-clinic", patience=Patience(grace=0.2))
     with pytest.raises(RunError, match="cannot be reached"):
         asyncio.run(member.run("127.0.0.1", 1))
-    assert levels == {"the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s": WARNING}
+    told = "the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s"
+    assert logged.record_tuples == [("fedslim.network.member", WARNING, told)]
+
+
+def test_a_member_says_how_long_it_had_no_answer(loopback):
+    member = loopback.member("hathaway-clinic", patience=Patience(grace=0.2, connect=0.1))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,  # which never says anything
+        pytest.raises(RunError, match=r"cannot be reached: no answer within 0\.1 s; is there a firewall"),
+    ):
+        asyncio.run(asyncio.wait_for(member.run(*listener.getsockname()), 30))
+
+
+def test_there_is_always_a_reason_why_nobody_was_reached():
+    assert unreached_because(TimeoutError(), 5.0).startswith("no answer within 5 s; ")
+    # As asyncio raises it where the other side hangs up during the handshake.
+    assert unreached_because(ConnectionResetError(), 5.0) == "the other side closed the connection before it was set up"
