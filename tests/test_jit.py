@@ -16,7 +16,7 @@ from fedslim.cli.console import progress
 from fedslim.cli.console.progress import Plain
 from fedslim.cli.console.running import compile_with_progress
 from fedslim.federated.simulation import prepare
-from fedslim.mdl.kernels import array_table as book
+from fedslim.mdl.kernels import array_table
 
 SOURCE = "def one(x):\n    return x + 1\n\n\ndef two(x):\n    return x + 2\n"
 
@@ -182,7 +182,10 @@ def test_without_a_second_process_everything_is_compiled_here(kernels, helper, m
 def test_the_second_process_compiles_what_the_first_one_asks_for():
     """By signature: another one would be compiled for nothing, and the right one waited for in vain."""
     kernels = [
-        k for m in (book, merging, pairs) for k in vars(m).values() if isinstance(k, numba.core.registry.CPUDispatcher)
+        k
+        for m in (array_table, merging, pairs)
+        for k in vars(m).values()
+        if isinstance(k, numba.core.registry.CPUDispatcher)
     ]
     kept = [k for k in kernels if not isinstance(k._cache, NullCache)]
     prepare("sa")

@@ -15,17 +15,17 @@ from numba import types
 
 from fedslim.algorithm1.pairs import FEW_PAIRS, PairCounts, no_pairs, with_room
 from fedslim.algorithm1.ranking import MergedRanking, NumberedElements
-from fedslim.mdl.kernels import array_table as book
+from fedslim.mdl.kernels import array_table
 from fedslim.mdl.objective import log2_table
 
-_I32, _I64 = types.int32[::1], types.int64[::1]
+_TABLE, _I32, _I64 = types.int64[:, ::1], types.int32[::1], types.int64[::1]
 
 
 def compile_removal() -> None:
     """What taking an itemset out of a table needs. There is none yet to take out: so by signature."""
-    book.try_remove.compile((_I64, types.int64))
-    book.remove.compile((_I64, types.int64, types.int64, _I32, _I64))
-    book.take_from_lists.compile((_I64, types.int64))
+    array_table.try_remove.compile((_TABLE, types.int64))
+    array_table.remove.compile((_TABLE, types.int64, types.int64, _I32, _I64))
+    array_table.take_from_lists.compile((_TABLE, types.int64))
 
 
 def compile_ranking() -> None:
