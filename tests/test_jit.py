@@ -10,8 +10,7 @@ from numba.core.caching import NullCache
 
 from fedslim import _jit
 from fedslim.algorithm1 import precompile as beside
-from fedslim.algorithm1.kernels import pairs
-from fedslim.algorithm1.kernels import ranking as merging
+from fedslim.algorithm1.kernels import pairs, ranking, unions
 from fedslim.cli.console import progress
 from fedslim.cli.console.progress import Plain
 from fedslim.cli.console.running import compile_with_progress
@@ -183,7 +182,7 @@ def test_the_second_process_compiles_what_the_first_one_asks_for():
     """By signature: another one would be compiled for nothing, and the right one waited for in vain."""
     kernels = [
         k
-        for m in (array_table, merging, pairs)
+        for m in (array_table, pairs, ranking, unions)
         for k in vars(m).values()
         if isinstance(k, numba.core.registry.CPUDispatcher)
     ]

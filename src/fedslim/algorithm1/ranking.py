@@ -1,4 +1,4 @@
-"""The server's elements, and their unions in order of promise: growing shells around `kernels/merging.py`."""
+"""The server's elements, and their unions in order of promise: growing shells around `kernels/ranking.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import ranking as kernel
 from fedslim.algorithm1.kernels.pairs import NOBODY, rehash
-from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, ServerElements, Unions, UnionTotals
+from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, UnionTotals
+from fedslim.algorithm1.kernels.unions import ServerElements, Unions, add_element
 from fedslim.algorithm1.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
 from fedslim.errors import RunError
 from fedslim.mdl.arrays import lengthen
@@ -101,7 +102,7 @@ class NumberedElements:
         arrays.size[number] = len(itemset)
         arrays.hash[number] = self._item_hashes[list(itemset)].sum(dtype=np.uint64)
         self._end = end
-        kernel.add_element(number, arrays)
+        add_element(number, arrays)
         if number + 1 == self.capacity:  # there is always room for the next one, which may be on trial
             self._grow()
 
