@@ -9,7 +9,7 @@ import pytest
 from numba.core.caching import NullCache
 
 from fedslim import _jit
-from fedslim.algorithm1 import precompile as beside
+from fedslim.algorithm1 import precompile
 from fedslim.algorithm1.kernels import pairs, ranking, unions
 from fedslim.cli.console import progress
 from fedslim.cli.console.progress import Plain
@@ -189,7 +189,7 @@ def test_the_second_process_compiles_what_the_first_one_asks_for():
     kept = [k for k in kernels if not isinstance(k._cache, NullCache)]
     prepare("sa")
     before = {(k.__module__, k.__name__): list(k.signatures) for k in kept}
-    for group in beside.GROUPS.values():
+    for group in precompile.GROUPS.values():
         group()
     assert {(k.__module__, k.__name__): list(k.signatures) for k in kept} == before
     assert before["fedslim.mdl.kernels.array_table", "try_remove"]
