@@ -9,14 +9,13 @@ import pytest
 from numba.core.caching import NullCache
 
 from fedslim import _jit
-from fedslim.algorithm1 import precompile as beside
-from fedslim.algorithm1.kernels import pairs
-from fedslim.algorithm1.kernels import ranking as merging
+from fedslim.algorithm1 import precompile
+from fedslim.algorithm1.kernels import pairs, ranking, unions
 from fedslim.cli.console import progress
 from fedslim.cli.console.progress import Plain
 from fedslim.cli.console.running import compile_with_progress
 from fedslim.federated.simulation import prepare
-from fedslim.mdl.kernels import array_table as book
+from fedslim.mdl.kernels import array_table
 
 SOURCE = "def one(x):\n    return x + 1\n\n\ndef two(x):\n    return x + 2\n"
 
@@ -182,12 +181,15 @@ def test_without_a_second_process_everything_is_compiled_here(kernels, helper, m
 def test_the_second_process_compiles_what_the_first_one_asks_for():
     """By signature: another one would be compiled for nothing, and the right one waited for in vain."""
     kernels = [
-        k for m in (book, merging, pairs) for k in vars(m).values() if isinstance(k, numba.core.registry.CPUDispatcher)
+        k
+        for m in (array_table, pairs, ranking, unions)
+        for k in vars(m).values()
+        if isinstance(k, numba.core.registry.CPUDispatcher)
     ]
     kept = [k for k in kernels if not isinstance(k._cache, NullCache)]
     prepare("sa")
     before = {(k.__module__, k.__name__): list(k.signatures) for k in kept}
-    for group in beside.GROUPS.values():
+    for group in precompile.GROUPS.values():
         group()
     assert {(k.__module__, k.__name__): list(k.signatures) for k in kept} == before
     assert before["fedslim.mdl.kernels.array_table", "try_remove"]

@@ -114,7 +114,7 @@ class Member:
 
 
 class Federation:
-    """Implements `merged.Members`."""
+    """Implements `algorithm1.search.Members`."""
 
     def __init__(self, databases, entry="own"):
         self.members = [Member(database) for database in databases]
@@ -153,7 +153,7 @@ class Federation:
                 m.take_in(accepted, number)
 
 
-class MergedTwin:
+class Algorithm1Twin:
     """Algorithm 1, slow and obvious: everybody's covers are made from nothing at every step."""
 
     def __init__(self, parts, n_items, entry="own"):

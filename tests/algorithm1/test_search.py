@@ -5,14 +5,14 @@ import random
 
 import numpy as np
 import pytest
-from federation import Federation, MergedTwin, database, dense, rows, skewed
+from federation import Algorithm1Twin, Federation, database, dense, rows, skewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, drift
 from fedslim.algorithm1.pairs import PairCounts
-from fedslim.algorithm1.ranking import MergedRanking, NumberedElements
-from fedslim.algorithm1.search import Acceptance, Evaluation, MergedSearch, NextCandidates
+from fedslim.algorithm1.ranking import NumberedElements, UnionRanking
+from fedslim.algorithm1.search import Acceptance, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.data import TransactionDatabase, load
 from fedslim.data.partition import iid
 from fedslim.errors import RunError
@@ -47,9 +47,9 @@ def dealt(data, members, seed):
 
 
 def compare(parts, n_items, entry="own"):
-    twin = MergedTwin(parts, n_items, entry)
+    twin = Algorithm1Twin(parts, n_items, entry)
     twin.run()
-    search, federation = MergedSearch(n_items), Federation([database(part, n_items) for part in parts], entry)
+    search, federation = Algorithm1Search(n_items), Federation([database(part, n_items) for part in parts], entry)
     run = search.run()
     evaluated = []
     question = next(run)
@@ -169,7 +169,7 @@ def test_the_papers_example_estimates(toy):
 
 
 def test_the_papers_example_first_step(toy):
-    search = MergedSearch(5)
+    search = Algorithm1Search(5)
     run = search.run()
     question = next(run)
     asked = []
@@ -292,7 +292,7 @@ def test_the_ranking_is_in_order_after_whatever_changed(seed, few):
     model = RankingModel(rng)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedslim.algorithm1.pairs.FEW_PAIRS", few)
-        ranking = MergedRanking(model.elements, log2_table(MOST + 30))
+        ranking = UnionRanking(model.elements, log2_table(MOST + 30))
     for _ in range(8):
         ranking.take_in(*model.change(), *model.totals)
         assert ranking.n_pairs == len(model.counts)
@@ -309,7 +309,7 @@ def test_the_ranking_is_in_order_after_whatever_changed(seed, few):
 
 def in_order(elements, counts, total=2000):
     """The pairs that a ranking proposes one after the other, each with how often it is used."""
-    ranking = MergedRanking(elements, log2_table(100))
+    ranking = UnionRanking(elements, log2_table(100))
     in_use = int(np.count_nonzero(elements.usage))
     ranking.take_in(np.zeros(0, np.int32), pair_counts(*counts), total, in_use)
     found = []
@@ -393,7 +393,7 @@ def test_the_estimate_is_the_change_of_the_description_length(pairs, own, others
 
 
 def started(n_items=4):
-    search = MergedSearch(n_items)
+    search = Algorithm1Search(n_items)
     run = search.run()
     next(run)
     run.send(np.array([9, 9, 9, 9][:n_items]))
@@ -436,7 +436,7 @@ def test_changes_that_cannot_be_are_refused(change):
 
 def test_it_may_be_stopped_and_has_the_best_table_so_far():
     stop = Stop()
-    search = MergedSearch(6)
+    search = Algorithm1Search(6)
     parts = dealt([{0, 1, 2}] * 9 + [{3, 4}] * 9 + [{5}], 2, 0)
     federation = Federation([database(part, 6) for part in parts])
     plain_accept = federation.accept
@@ -465,7 +465,7 @@ def test_an_itemset_that_comes_back_has_its_number_back():
 
 def test_a_database_over_labels_will_do():
     data = TransactionDatabase.from_transactions([["x", "y"]] * 8 + [["z"]])
-    result = drive(MergedSearch(data.n_items), Federation([data, data]))
+    result = drive(Algorithm1Search(data.n_items), Federation([data, data]))
     assert result.entries[0].usage == 16
 
 
@@ -476,5 +476,5 @@ def test_a_database_over_labels_will_do():
 def test_it_compresses_as_well_as_published(public_data, name, percent):
     """The better of the paper's SA and SO with ten members. Greedy ends differ by a few tenths of a point."""
     parts = iid(load(name, folder=public_data), 10, seed=0).parts
-    result = drive(MergedSearch(parts[0].n_items), Federation(parts, "sum"))
+    result = drive(Algorithm1Search(parts[0].n_items), Federation(parts, "sum"))
     assert 100 * result.bits.total / result.bits_standard.total < percent + 0.2

@@ -154,12 +154,11 @@ def test_progress_guesses_the_time_left_from_how_fast_gains_fall():
 
 def test_warming_up_leaves_nothing_to_compile(public_data):
     """Otherwise the first run would stand still in the middle, with nothing on the screen to say why."""
-    from fedslim.mdl.kernels import array_table as book
-    from fedslim.mdl.kernels import counting, insertion, ranking, removal, vertical
+    from fedslim.mdl.kernels import array_table, counting, insertion, ranking, removal, vertical
     from fedslim.mdl.mining import prepare
 
     def compiled():
-        modules = (book, counting, insertion, ranking, removal, vertical)
+        modules = (array_table, counting, insertion, ranking, removal, vertical)
         kernels = [f for m in modules for f in vars(m).values() if hasattr(f, "signatures")]
         return [(f.__name__, list(f.signatures)) for f in kernels if f.__name__ != "cover_all"]
 

@@ -10,7 +10,7 @@ from federation import Federation, dense, rows, skewed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedslim.algorithm1.search import MergedSearch
+from fedslim.algorithm1.search import Algorithm1Search
 from fedslim.data import PAPER_UNEVEN_SIZES, TransactionDatabase, Vocabulary, load
 from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
@@ -416,7 +416,7 @@ def check_published(variant, named):
     """Through messages, and with plain sums in memory."""
     _, outcome, _ = recorded(named, variant)
     n_items = next(iter(named.values())).n_items
-    search = MergedSearch(n_items)
+    search = Algorithm1Search(n_items)
     federation = Federation(list(named.values()), "sum" if variant == "sa" else "own")
     run = search.run()
     question = next(run)

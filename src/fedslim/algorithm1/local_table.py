@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.algorithm1.kernels import pairs as kernel
+from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
 from fedslim.algorithm1.pairs import PairCounts, no_pairs, with_elements, with_room
 from fedslim.mdl.arrays import lengthen
@@ -117,14 +117,14 @@ class LocalTable:
         """How often the elements of each pair are used together; 0 also where one is no element (such as slot -1)."""
         xs, ys = np.asarray(x, np.int32), np.asarray(y, np.int32)
         counts = np.empty(len(xs), np.int64)
-        kernel.look_up(xs, ys, self._pairs, counts)
+        pair_kernels.look_up(xs, ys, self._pairs, counts)
         return counts
 
     def news(self) -> PairCounts:
         """The pairs whose co-usage is another than it was at the last call, with what it is now; at first, all."""
         waiting = int(self._reports.n_queue[0])
         x, y, counts = np.empty(waiting, np.int32), np.empty(waiting, np.int32), np.empty(waiting, np.int64)
-        n = kernel.tell(self._pairs, self._reports, x, y, counts)
+        n = pair_kernels.tell(self._pairs, self._reports, x, y, counts)
         return PairCounts(x[:n], y[:n], counts[:n])
 
     # -- trials and moves ---------------------------------------------------------------------------------------
@@ -182,7 +182,9 @@ class LocalTable:
         if len(self._pairs.first) < state.table.capacity:
             self._pairs = with_elements(self._pairs, state.table.capacity)
         done = 0
-        while (done := kernel.recount(slots, done, state.covers, state.work, self._pairs, self._reports)) < len(slots):
+        while (done := pair_kernels.recount(slots, done, state.covers, state.work, self._pairs, self._reports)) < len(
+            slots
+        ):
             self._pairs = with_room(self._pairs, state.table.capacity)
             size, reports = len(self._pairs.count), self._reports
             self._reports = reports._replace(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.algorithm1.kernels import pairs as kernel
+from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
 from fedslim.mdl.arrays import lengthen
 
@@ -70,7 +70,7 @@ def with_room(pairs: Pairs, extra: int) -> Pairs:
     free[:added] = unused_numbers(old, capacity)[:added]
     free[added : added + n_free] = pairs.free[:n_free]
     places = np.full(2 * capacity, NOBODY, np.int32)
-    kernel.rehash(pairs.places, pairs.hash, places)
+    pair_kernels.rehash(pairs.places, pairs.hash, places)
     return pairs._replace(
         element=lengthen(pairs.element, 2 * capacity),
         following=lengthen(pairs.following, 2 * capacity),
@@ -100,21 +100,21 @@ class PairLedger:
             self._pairs = with_elements(self._pairs, 2 * highest + 1)
         old = np.empty(len(news), np.int64)
         done = 0
-        while (done := kernel.replace(news.x, news.y, news.counts, done, self._pairs, old)) < len(news):
+        while (done := pair_kernels.replace(news.x, news.y, news.counts, done, self._pairs, old)) < len(news):
             self._pairs = with_room(self._pairs, len(news) - done)
         return old
 
     def look_up(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
         """The counts of pairs, in either order; 0 for those that are not there."""
         counts = np.empty(len(x), np.int64)
-        kernel.look_up(x, y, self._pairs, counts)
+        pair_kernels.look_up(x, y, self._pairs, counts)
         return counts
 
     def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
         """The places of all pairs with one of these elements, each once, in the same order for all who share places."""
         known = elements[elements < len(self._pairs.first)]
         numbers = np.empty(len(self._pairs.count), np.int64)
-        n = kernel.around(known, self._pairs, numbers, np.zeros(len(self._pairs.first), np.uint8))
+        n = pair_kernels.around(known, self._pairs, numbers, np.zeros(len(self._pairs.first), np.uint8))
         return numbers[:n]
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -124,7 +124,7 @@ class PairLedger:
     def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
         """The places of pairs x < y; -1 for those that are not there."""
         places = np.empty(len(x), np.int64)
-        kernel.locate(x, y, self._pairs, places)
+        pair_kernels.locate(x, y, self._pairs, places)
         return places
 
     def is_place(self, places: NDArray[np.int64]) -> bool:
@@ -134,4 +134,4 @@ class PairLedger:
 
     def discard(self, places: NDArray[np.int64]) -> None:
         """Take the pairs at these places out."""
-        kernel.discard_all(places, self._pairs)
+        pair_kernels.discard_all(places, self._pairs)

@@ -1,6 +1,6 @@
 """What a second process compiles while the first one compiles the rest, see `fedslim._jit.helped_with`.
 
-    python -m fedslim.algorithm1.precompile removal merging
+    python -m fedslim.algorithm1.precompile removal ranking
 
 A group holds about half of what there is to do, and shares little with the other half. The kernels end up in the cache;
 the name of a group is written to stdout when it is done.
@@ -14,25 +14,25 @@ import numpy as np
 from numba import types
 
 from fedslim.algorithm1.pairs import FEW_PAIRS, PairCounts, no_pairs, with_room
-from fedslim.algorithm1.ranking import MergedRanking, NumberedElements
-from fedslim.mdl.kernels import array_table as book
+from fedslim.algorithm1.ranking import NumberedElements, UnionRanking
+from fedslim.mdl.kernels import array_table
 from fedslim.mdl.objective import log2_table
 
-_I32, _I64 = types.int32[::1], types.int64[::1]
+_TABLE, _I32, _I64 = types.int64[:, ::1], types.int32[::1], types.int64[::1]
 
 
 def compile_removal() -> None:
     """What taking an itemset out of a table needs. There is none yet to take out: so by signature."""
-    book.try_remove.compile((_I64, types.int64))
-    book.remove.compile((_I64, types.int64, types.int64, _I32, _I64))
-    book.take_from_lists.compile((_I64, types.int64))
+    array_table.try_remove.compile((_TABLE, types.int64))
+    array_table.remove.compile((_TABLE, types.int64, types.int64, _I32, _I64))
+    array_table.take_from_lists.compile((_TABLE, types.int64))
 
 
 def compile_ranking() -> None:
     """What the server of `sa` and `so` ranks candidates with."""
     elements = NumberedElements(3)
     elements.usage[:3] = 8
-    ranking = MergedRanking(elements, log2_table(64))
+    ranking = UnionRanking(elements, log2_table(64))
     pair = np.zeros(1, np.int32), np.ones(1, np.int32)
     ranking.take_in(np.arange(3, dtype=np.int32), PairCounts(*pair, np.full(1, 8)), 24, 3)
     best = ranking.best()
@@ -42,7 +42,7 @@ def compile_ranking() -> None:
     with_room(no_pairs(1), FEW_PAIRS + 1)  # what only larger data come to
 
 
-GROUPS = {"removal": compile_removal, "merging": compile_ranking}
+GROUPS = {"removal": compile_removal, "ranking": compile_ranking}
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:

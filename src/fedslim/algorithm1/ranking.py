@@ -1,4 +1,4 @@
-"""The server's elements, and their unions in order of promise: growing shells around `kernels/merging.py`."""
+"""The server's elements, and their unions in order of promise: growing shells around `kernels/ranking.py`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.algorithm1.kernels import ranking as kernel
+from fedslim.algorithm1.kernels import ranking
 from fedslim.algorithm1.kernels.pairs import NOBODY, rehash
-from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, ServerElements, Unions, UnionTotals
+from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, UnionTotals
+from fedslim.algorithm1.kernels.unions import ServerElements, Unions, add_element
 from fedslim.algorithm1.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
 from fedslim.errors import RunError
 from fedslim.mdl.arrays import lengthen
@@ -101,7 +102,7 @@ class NumberedElements:
         arrays.size[number] = len(itemset)
         arrays.hash[number] = self._item_hashes[list(itemset)].sum(dtype=np.uint64)
         self._end = end
-        kernel.add_element(number, arrays)
+        add_element(number, arrays)
         if number + 1 == self.capacity:  # there is always room for the next one, which may be on trial
             self._grow()
 
@@ -132,7 +133,7 @@ class Union:
     """By which the ranking knows it, as long as no count changes."""
 
 
-class MergedRanking:
+class UnionRanking:
     """Knows the pairs that it was told, and which union of a pair is best among all there are."""
 
     def __init__(self, elements: NumberedElements, log2_table: NDArray[np.float64]) -> None:
@@ -182,8 +183,8 @@ class MergedRanking:
         log_total = log2(total)
         self._now = UnionTotals(self._version, total, in_use, total * log_total, in_use * log_total)
         n_blocks = len(self._blocks.upper)
-        kernel.drift(n_blocks, self._blocks, before.total, before.in_use, total, in_use)
-        done = kernel.take_in(
+        ranking.drift(n_blocks, self._blocks, before.total, before.in_use, total, in_use)
+        done = ranking.take_in(
             changed,
             news.x,
             news.y,
@@ -201,7 +202,7 @@ class MergedRanking:
     def best(self) -> Union | None:
         """The union with the highest estimated gain above zero."""
         unions = self._unions
-        number = kernel.best(self._pairs, unions, self._elements.arrays, self._blocks, self._logs, self._now)
+        number = ranking.best(self._pairs, unions, self._elements.arrays, self._blocks, self._logs, self._now)
         if number < 0:
             return None
         pairs = []
@@ -213,7 +214,7 @@ class MergedRanking:
 
     def reject(self, union: Union) -> None:
         """Do not propose this union again until one of its own counts changes."""
-        kernel.reject(union.number, self._unions, self._blocks)
+        ranking.reject(union.number, self._unions, self._blocks)
 
     def _check(self, news: PairCounts) -> None:
         """Kernels write where they are told to: nothing may be told that points out of the arrays."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.algorithm1 import search as merged
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.numbering import Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.rounds import run_search
+from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.algorithm1.so import check_itemset, proposed
 from fedslim.errors import ProtocolError
 from fedslim.mdl.questions import Change, Supports
@@ -84,7 +84,7 @@ class SaServer:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self.search = merged.MergedSearch(situation.items)
+        self.search = Algorithm1Search(situation.items)
         self._index = Index()
         self._gone: NDArray[np.int64] = np.zeros(0, np.int64)
         self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements whose covers the last accepted one changed
@@ -108,16 +108,16 @@ class SaServer:
         """See `ServerSide`: the server sees sums only."""
         return
 
-    def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
+    def _answered(self, question: Algorithm1Question) -> Generator[Round, Replies, Any]:
         match question:
             case Supports():
                 return (yield from self._usages())
-            case merged.NextCandidates():
+            case NextCandidates():
                 return (yield from self._candidates())
-            case merged.Evaluation(number, itemset, pairs, entry):
+            case Evaluation(number, itemset, pairs, entry):
                 check_itemset(itemset)
                 return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
-            case merged.Acceptance(number, _, pairs, entry):
+            case Acceptance(number, _, pairs, entry):
                 assert self._change is not None  # noqa: S101  # it has just been evaluated
                 self._entered = m.Entered(number, list(pairs), entry)
                 self._touched = self._change.slots

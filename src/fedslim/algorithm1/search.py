@@ -1,6 +1,6 @@
 """The server's side of the paper's Algorithm 1, where every member has a code table of its own.
 
-    search = MergedSearch(n_items)
+    search = Algorithm1Search(n_items)
     for the driver: question = next(run); question = run.send(answer) … until StopIteration
 
 The global table is the union of the members' tables, with usages added up. Members propose unions of elements that
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, MergedRanking, NumberedElements, Union
+from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, NumberedElements, Union, UnionRanking
 from fedslim.errors import RunError
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.objective import (
@@ -108,10 +108,10 @@ class Acceptance:
         members.accept(self.number, self.itemset, self.pairs, self.entry)
 
 
-MergedQuestion = Supports | NextCandidates | Evaluation | Acceptance
+Algorithm1Question = Supports | NextCandidates | Evaluation | Acceptance
 
 
-class MergedSearch:
+class Algorithm1Search:
     """One run of Algorithm 1."""
 
     def __init__(self, n_items: int) -> None:
@@ -164,7 +164,7 @@ class MergedSearch:
 
     # -- the search ---------------------------------------------------------------------------------------------
 
-    def run(self) -> Generator[MergedQuestion, Any, SearchResult]:
+    def run(self) -> Generator[Algorithm1Question, Any, SearchResult]:
         """Search until no candidate improves the description length."""
         supports = yield Supports()
         ranking = self._start(np.asarray(supports, np.int64))
@@ -175,7 +175,7 @@ class MergedSearch:
         self.converged = True
         return self.result()
 
-    def _start(self, supports: NDArray[np.int64]) -> MergedRanking:
+    def _start(self, supports: NDArray[np.int64]) -> UnionRanking:
         n_items = self._elements.n_items
         self._item_lengths = standard_lengths(supports.tolist())
         self._elements.usage[:n_items] = supports
@@ -185,9 +185,9 @@ class MergedSearch:
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
         self.bits_now = self.bits_standard.total
-        return MergedRanking(self._elements, self._log2)
+        return UnionRanking(self._elements, self._log2)
 
-    def _step(self, ranking: MergedRanking) -> Generator[MergedQuestion, Any, NDArray[np.int32] | None]:
+    def _step(self, ranking: UnionRanking) -> Generator[Algorithm1Question, Any, NDArray[np.int32] | None]:
         """Accept the first candidate that compresses better; the elements whose usage changed, None if none does."""
         while (union := ranking.best()) is not None:
             trial = self._trial(union)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.algorithm1 import search as merged
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.numbering import Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.rounds import run_search
+from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.errors import ProtocolError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
@@ -89,7 +89,7 @@ class SoServer:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self.search = merged.MergedSearch(situation.items)
+        self.search = Algorithm1Search(situation.items)
         self._members = {name: SoMemberState(situation.items) for name in situation.members}
         self._sums = PairLedger()
         self._accepted: dict[str, m.Accept] = {}  # what its proposers are still to be told
@@ -114,16 +114,16 @@ class SoServer:
         numbers = [self.search.number_of(items) for items in entries]
         return {name: [member.usage(number) for number in numbers] for name, member in self._members.items()}
 
-    def _answered(self, question: merged.MergedQuestion) -> Generator[Round, Replies, Any]:
+    def _answered(self, question: Algorithm1Question) -> Generator[Round, Replies, Any]:
         match question:
             case Supports():
                 return (yield from self._usages())
-            case merged.NextCandidates():
+            case NextCandidates():
                 return (yield from self._candidates())
-            case merged.Evaluation(number, itemset, pairs):
+            case Evaluation(number, itemset, pairs):
                 check_itemset(itemset)
                 return (yield from self._evaluated(number, pairs))
-            case merged.Acceptance(number, _, pairs):
+            case Acceptance(number, _, pairs):
                 self._accept(number, pairs)
         return None
 

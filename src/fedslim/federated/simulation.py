@@ -212,7 +212,7 @@ def prepare(variant: str = "x") -> None:
     """
     _check_variant(variant)
     try:
-        with helped_with("removal", *(["merging"] if variant != "x" else [])):
+        with helped_with("removal", *(["ranking"] if variant != "x" else [])):
             prepare_engine()
             _warm_up(variant)
     except OSError:
@@ -227,7 +227,7 @@ def _warm_up(variant: str) -> None:
     agreed = Vocabulary.of(database.vocabulary, secret)
     members = ("a", "b")
     settings = Settings(variant, variant not in UNMASKED, MAX_TRANSACTIONS)
-    wait_for("merging")
+    wait_for("ranking")
     MemoryFederation(
         ServerSession(members, settings, run=bytes(16)),
         {name: MemberInput(database, members, settings, secret, agreed) for name in members},

@@ -1,59 +1,39 @@
-"""Keeps the arrays of one state, and the address book by which kernels find them."""
+"""Keeps the arrays of one state, and the table by which kernels find them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.kernels import array_table as kernel
+from fedslim.mdl.kernels.array_table import COLUMNS, LAYOUT, ROWS
 
 if TYPE_CHECKING:
     from fedslim.mdl.kernels.arrays import Covers, Elements, Lists, Vertical, Work
 
 
-class Book:
-    """The groups of arrays, and `lines`: where each array is. Whoever replaces a group says so, and only here."""
+class ArrayTable:
+    """The groups of arrays, and `rows`: where each array is. Only `use` replaces a group."""
+
+    elements: Elements
+    lists: Lists
+    covers: Covers
+    vertical: Vertical
+    work: Work
 
     def __init__(self, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work) -> None:
-        self.lines = np.zeros(kernel.LINE * kernel.LINES, np.int64)
-        self.elements, self.lists, self.covers, self.vertical, self.work = elements, lists, covers, vertical, work
-        for first, group in (
-            (kernel.ELEMENTS, elements),
-            (kernel.LISTS, lists),
-            (kernel.COVERS, covers),
-            (kernel.VERTICAL, vertical),
-            (kernel.WORK, work),
-        ):
-            self._write(first, group)
+        self.rows = np.zeros((ROWS, COLUMNS), np.int64)
+        for group in (elements, lists, covers, vertical, work):
+            self.use(group)
 
-    def use_elements(self, elements: Elements) -> None:
-        """The table has grown."""
-        self.elements = elements
-        self._write(kernel.ELEMENTS, elements)
+    def use(self, group: Elements | Lists | Covers | Vertical | Work) -> None:
+        """Use a group of arrays instead of the one of the same kind.
 
-    def use_lists(self, lists: Lists) -> None:
-        """The lists have grown."""
-        self.lists = lists
-        self._write(kernel.LISTS, lists)
-
-    def use_covers(self, covers: Covers) -> None:
-        """The covers, or their lists of transactions, are elsewhere."""
-        self.covers = covers
-        self._write(kernel.COVERS, covers)
-
-    def use_work(self, work: Work) -> None:
-        """The scratch memory has grown."""
-        self.work = work
-        self._write(kernel.WORK, work)
-
-    def _write(self, first: int, group: tuple[Any, ...]) -> None:
-        for line, array in enumerate(group, first):
-            at = slice(kernel.LINE * line, kernel.LINE * (line + 1))
-            if isinstance(array, bool):
-                self.lines[at] = (array, 0, 0)
-                continue
-            if not array.flags.c_contiguous:
-                msg = "only contiguous arrays can be found by their address"
-                raise RuntimeError(msg)
-            self.lines[at] = (array.ctypes.data, len(array), array.shape[1] if array.ndim > 1 else 1)
+        Raises:
+            TypeError: An array is not what the group declares; the table stays as it was.
+        """
+        kind = type(group)
+        fields = LAYOUT[kind]
+        rows = [field.describe(value) for field, value in zip(fields, group, strict=True)]
+        self.rows[fields[0].row : fields[-1].row + 1] = rows
+        setattr(self, kind.__name__.lower(), group)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.array_table import Book
+from fedslim.mdl.array_table import ArrayTable
 from fedslim.mdl.arrays import lengthen
-from fedslim.mdl.kernels import array_table as kernel
-from fedslim.mdl.kernels import counting
+from fedslim.mdl.kernels import array_table, counting
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.mdl.support import SupportIndex
@@ -118,7 +117,7 @@ class CoverState:
         is_item[start] = False
         slots[start] = database.lengths
         slots[is_item] = database.items
-        self._book = Book(
+        self._arrays = ArrayTable(
             self.table.elements,
             empty_lists(n_items, supports),
             Covers(start, slots, tids, tid_start, usage, usage.copy(), np.zeros(n, np.int32), np.array([occurrences])),
@@ -164,13 +163,13 @@ class CoverState:
             size = max(ROOM_FOR_ROWS, 2 * self.table.capacity)
             room = (room[0], np.empty(size, np.int32), np.empty(size, np.int64))
         self._room_for_rows = ends, others, counts = room
-        n = kernel.co_usages(self._ready(), slots, ends, others, counts)
+        n = array_table.co_usages(self._ready(), slots, ends, others, counts)
         return ends[:n], others, counts
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         self.table.stage(slot, itemset, entry)
-        return self._remember(("insert", slot, itemset, entry), kernel.try_insert(self._ready(), slot))
+        return self._remember(("insert", slot, itemset, entry), array_table.try_insert(self._ready(), slot))
 
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """See `Source`."""
@@ -178,7 +177,7 @@ class CoverState:
 
     def _try_remove(self, slot: int) -> Change:
         self.table.unstage()
-        return self._remember(("remove", slot), kernel.try_remove(self._ready(), slot))
+        return self._remember(("remove", slot), array_table.try_remove(self._ready(), slot))
 
     # -- moves --------------------------------------------------------------------------------------------------
 
@@ -191,31 +190,31 @@ class CoverState:
         if self._trial[0] != ("insert", slot, itemset, entry):
             self.try_insert(slot, itemset, entry)
         self._commits += 1
-        work = self._book.work
+        work = self._arrays.work
         # A list in the order of memory is walked over faster, many times.
         work.hits[: int(work.n_hits[0])].sort()
-        change = self._carry_out(kernel.insert, slot)
+        change = self._carry_out(array_table.insert, slot)
         self._inserted = (("remove", slot), Change(change.slots, change.won, change.lost))
         self.table.place(slot)
-        book = self._book
-        lists = lists_for(book.lists, self.table)
-        if lists is not book.lists:
-            book.use_lists(lists)
-        kernel.add_to_lists(book.lines, slot)
+        arrays = self._arrays
+        lists = lists_for(arrays.lists, self.table)
+        if lists is not arrays.lists:
+            arrays.use(lists)
+        array_table.add_to_lists(arrays.rows, slot)
 
     def remove(self, slot: int) -> None:
         """See `Source`."""
-        if self._book.covers.usage[slot] > 0:
+        if self._arrays.covers.usage[slot] > 0:
             # Otherwise it is in no cover, and nothing changes but the table.
             if self._inserted[0] == ("remove", slot):
                 self._trial = self._inserted
             elif self._trial[0] != ("remove", slot):
                 self._try_remove(slot)
             self._commits += 1
-            self._carry_out(kernel.remove, slot)
-        kernel.take_from_lists(self._ready(), slot)
+            self._carry_out(array_table.remove, slot)
+        array_table.take_from_lists(self._ready(), slot)
         self.table.drop(slot)
-        self._book.covers.room[slot] = 0
+        self._arrays.covers.room[slot] = 0
         # Also where no cover changed: what the last insertion broke may have been an element that is gone now.
         self._trial = self._inserted = ((), NOTHING)
 
@@ -234,21 +233,21 @@ class CoverState:
     @property
     def covers(self) -> Covers:
         """The covers, for kernels that count in them."""
-        return self._book.covers
+        return self._arrays.covers
 
     @property
     def work(self) -> Work:
         """Scratch memory that fits the table, for the same."""
-        return self._book.work
+        return self._arrays.work
 
     @property
     def usages(self) -> NDArray[np.int64]:
         """The usage of each slot in this database."""
-        return self._book.covers.usage
+        return self._arrays.covers.usage
 
     def cover(self, t: int) -> list[int]:
         """The slots in the cover of transaction `t`, in cover order."""
-        covers = self._book.covers
+        covers = self._arrays.covers
         begin = covers.start[t]
         slots = covers.slots[begin + 1 : begin + 1 + covers.slots[begin]].tolist()
         rank = self.table.elements.rank
@@ -257,33 +256,33 @@ class CoverState:
     # -- keeping house ------------------------------------------------------------------------------------------
 
     def _remember(self, trial: tuple[object, ...], n: int) -> Change:
-        work = self._book.work
+        work = self._arrays.work
         change = Change(work.touched[:n].copy(), work.lost_of[:n].copy(), work.won_of[:n].copy())
         self._trial = (trial, change)
         return change
 
     def _ready(self) -> NDArray[np.int64]:
-        """The address book, with everything in it as the table is now."""
-        book, table = self._book, self.table
-        if table.elements is not book.elements:
-            book.use_elements(table.elements)
-            if table.capacity > len(book.work.lost):
+        """The array table, with everything in it as the code table is now."""
+        arrays, table = self._arrays, self.table
+        if table.elements is not arrays.elements:
+            arrays.use(table.elements)
+            if table.capacity > len(arrays.work.lost):
                 self._grow(table.capacity)
-        return book.lines
+        return arrays.rows
 
     def _grow(self, capacity: int) -> None:
-        covers, work = self._book.covers, self._book.work
+        covers, work = self._arrays.covers, self._arrays.work
         by_slot = ("tid_start", "usage", "room")
-        self._book.use_covers(covers._replace(**{f: lengthen(getattr(covers, f), capacity) for f in by_slot}))
+        self._arrays.use(covers._replace(**{f: lengthen(getattr(covers, f), capacity) for f in by_slot}))
         scratch = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
-        self._book.use_work(work._replace(**{f: lengthen(getattr(work, f), capacity) for f in scratch}))
+        self._arrays.use(work._replace(**{f: lengthen(getattr(work, f), capacity) for f in scratch}))
 
     def compact(self, extra: int = 0) -> None:
         """Move all lists together, so that the holes they left in the pool can be used again."""
-        covers = self._book.covers
+        covers = self._arrays.covers
         starts = np.zeros_like(covers.tid_start)
         np.cumsum(covers.room[:-1], out=starts[1:])
         end = int(covers.room.sum())
         tids = np.empty(max(len(covers.tids), end + extra + (end + extra) // 4), np.int32)
         counting.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
-        self._book.use_covers(covers._replace(tids=tids, tid_start=starts, pool_end=np.array([end])))
+        self._arrays.use(covers._replace(tids=tids, tid_start=starts, pool_end=np.array([end])))

@@ -156,7 +156,7 @@ def estimated_gain_of_union(pairs: Sequence[Joined], usage: int, total: int, in_
 
     Where tables differ from member to member, several pairs may unite to the same itemset, and it may have a `usage`
     already: then it is not spelled out again. No element is in two of the pairs (its partner is what it lacks of the
-    union), so the pairs' changes just add up. `kernels/merging.py` has the same sum, term by term.
+    union), so the pairs' changes just add up. `algorithm1/kernels/ranking.py` has the same sum, term by term.
     """
     if len(pairs) == 1 and usage == 0:
         (p,) = pairs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.mdl.arrays import lengthen
-from fedslim.mdl.kernels import ranking as kernel
+from fedslim.mdl.kernels import ranking
 from fedslim.mdl.kernels.ranking import PairRows, Rejected, TableFacts, Totals
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30
-NEVER = int(kernel.NEVER)
+NEVER = int(ranking.NEVER)
 SHORT_ROW = 64
 PAIRS_FOR_EACH_OCCURRENCE = 8
 MAX_ROWS = 1024
@@ -86,12 +86,12 @@ class CandidateRanking:
             log2_table,
             np.zeros(most),
             np.zeros(most),
-            np.full(most, kernel.NEVER, np.int64),
+            np.full(most, ranking.NEVER, np.int64),
         )
         self._rows = PairRows(
             np.full(capacity, -np.inf),
-            np.full(capacity, kernel.NEVER, np.int64),
-            np.full(capacity, kernel.NEVER, np.int32),
+            np.full(capacity, ranking.NEVER, np.int64),
+            np.full(capacity, ranking.NEVER, np.int32),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.uint8),
@@ -147,11 +147,11 @@ class CandidateRanking:
         half = 1 << max(self._limit - 1, 1).bit_length()
         if len(self._tree) < 2 * half:
             self._tree = np.zeros(2 * half, np.int32)
-        return int(kernel.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now))
+        return int(ranking.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now))
 
     def _unknown(self, above: float) -> tuple[int, ...]:
         """The unknown rows that may hold something as good as this; if there are many, the most promising of them."""
-        n = kernel.unknown(self._limit, above, self._rows, self._found)
+        n = ranking.unknown(self._limit, above, self._rows, self._found)
         slots = self._found[:n]
         if n > MAX_ROWS:
             slots = np.sort(slots[np.argsort(-self._rows.upper[slots], kind="stable")[:MAX_ROWS]])
@@ -168,7 +168,7 @@ class CandidateRanking:
             slots, counts, most, dropped = self._shortened(slot, row)
         if self._pool_end + len(slots) > len(self._rows.partners):
             self.compact(len(slots))
-        self._pool_end = kernel.add_row(
+        self._pool_end = ranking.add_row(
             slot, slots, counts, self._pool_end, most, dropped, self._rows, self._facts, self._rejected, self._now
         )
 
@@ -180,7 +180,7 @@ class CandidateRanking:
     def _shortened(self, slot: int, row: SlotCounts) -> tuple[NDArray[np.int32], NDArray[np.int64], int, float]:
         """The best pairs of a row, in the order of candidates, and the largest co-usage and gain of the others."""
         gains = np.empty(len(row.slots))
-        kernel.row_gains(slot, row.slots, row.counts, gains, self._rows, self._facts, self._rejected, self._now)
+        ranking.row_gains(slot, row.slots, row.counts, gains, self._rows, self._facts, self._rejected, self._now)
         rank = self._facts.rank
         first, second = np.minimum(rank[row.slots], rank[slot]), np.maximum(rank[row.slots], rank[slot])
         order = np.lexsort((second, first, -row.counts, -gains))
@@ -195,14 +195,16 @@ class CandidateRanking:
         """Do not propose this pair again until one of its three counts changes."""
         if self._rejected_count * 2 >= len(self._rejected.key):
             self.widen()
-        self._rejected_count += kernel.reject(candidate.x, candidate.y, candidate.together, self._facts, self._rejected)
-        self._rows.exact[candidate.x] = kernel.NEVER
-        self._rows.exact[candidate.y] = kernel.NEVER
+        self._rejected_count += ranking.reject(
+            candidate.x, candidate.y, candidate.together, self._facts, self._rejected
+        )
+        self._rows.exact[candidate.x] = ranking.NEVER
+        self._rows.exact[candidate.y] = ranking.NEVER
 
     def widen(self) -> None:
         """Make the table of rejected candidates larger."""
         larger = _empty_rejected(len(self._rejected.key) * 4)
-        kernel.rehash(self._rejected, larger)
+        ranking.rehash(self._rejected, larger)
         self._rejected = larger
 
     def warm_up(self) -> None:
@@ -214,7 +216,7 @@ class CandidateRanking:
 
     def put_aside(self, candidate: Candidate) -> Aside:
         """Reject a candidate only to see what comes after it."""
-        before = kernel.rejected_with(candidate.x, candidate.y, self._facts, self._rejected)
+        before = ranking.rejected_with(candidate.x, candidate.y, self._facts, self._rejected)
         self.reject(candidate)
         return Aside(candidate, before)
 
@@ -227,9 +229,9 @@ class CandidateRanking:
         self._remember(candidate, (NEVER, NEVER, NEVER))
 
     def _remember(self, candidate: Candidate, counts: tuple[int, int, int]) -> None:
-        kernel.remember(candidate.x, candidate.y, *counts, self._facts, self._rejected)
+        ranking.remember(candidate.x, candidate.y, *counts, self._facts, self._rejected)
         for slot in (candidate.x, candidate.y):
-            self._rows.exact[slot] = kernel.NEVER
+            self._rows.exact[slot] = ranking.NEVER
             self._rows.upper[slot] = max(self._rows.upper[slot], candidate.gain)
 
     def forget_rejected(self) -> None:
@@ -250,13 +252,13 @@ class CandidateRanking:
         """The covers of these elements changed; their usages and ranks are already up to date."""
         before = self._now
         self._version += 1
-        kernel.drift(self._limit, self._rows, before.total, before.in_use, total, in_use)
+        ranking.drift(self._limit, self._rows, before.total, before.in_use, total, in_use)
         self._rows.stamp[slots] = self._version
         self._set_now(total, in_use)
         self._forget(slots)
 
     def _forget(self, slots: NDArray[np.integer]) -> None:
-        kernel.forget_rows(slots.astype(np.int32, copy=False), self._rows, self._facts, self._now)
+        ranking.forget_rows(slots.astype(np.int32, copy=False), self._rows, self._facts, self._now)
 
     def adopt(self, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
         """Look at these arrays from now on: the old ones had become too short."""
@@ -300,7 +302,7 @@ class CandidateRanking:
         used = int(rows.length[: self._limit][rows.known[: self._limit] == 1].sum())
         size = max(len(rows.partners), 2 * (used + extra))
         partners, counts = np.zeros(size, np.int32), np.zeros(size, np.int32)
-        self._pool_end = kernel.compact(rows, self._limit, partners, counts)
+        self._pool_end = ranking.compact(rows, self._limit, partners, counts)
         self._rows = rows._replace(partners=partners, counts=counts)
 
 

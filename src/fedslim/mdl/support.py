@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedslim.mdl.kernels import vertical as kernel
+from fedslim.mdl.kernels import vertical
 from fedslim.mdl.kernels.arrays import Vertical
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class SupportIndex:
             np.zeros(int(start[-1]), np.int32),
         )
         self._transactions = database.transactions
-        kernel.fill(database.offsets, database.items, start.copy(), self.vertical)
+        vertical.fill(database.offsets, database.items, start.copy(), self.vertical)
 
     def support(self, itemset: Itemset) -> int:
         """In how many transactions all items of the itemset occur; the empty itemset is in all of them."""
         if not itemset:
             return self._transactions
-        return int(kernel.count(np.array(itemset, np.int64), self.vertical))
+        return int(vertical.count(np.array(itemset, np.int64), self.vertical))

@@ -1,146 +1,105 @@
-"""Kernels that find their arrays in an address book.
+"""Kernels that find their arrays in an array table.
 
-Handing forty arrays to a kernel takes longer than many a question takes to answer: five microseconds of looking at
-Python objects. So a state writes down once where its arrays are, in an array of numbers, and the kernels here read it
-from there. The book belongs to whoever keeps the arrays alive: see `mdl/array_table.py`, the only one who writes it.
+Passing forty arrays to a kernel costs five microseconds of looking at Python objects, more than many questions take to
+answer. So a state writes once where its arrays are, a row of numbers for each, and the kernels here read them from
+there. Only `mdl/array_table.py` writes the table, and it keeps the arrays alive.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 from numba.np import arrayobj
-from numba.np.numpy_support import from_dtype
+from numba.np.numpy_support import as_dtype
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels import counting, insertion, removal
-from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Vertical, Work
+from fedslim.mdl.kernels.arrays import Covers, Elements, Lists, Vertical, Work
 from fedslim.mdl.kernels.cover import NONE, NOT
 
-LINE = 3
-"""Numbers for each array: its address, its length, and how many columns it has."""
-
-ELEMENTS, LISTS, COVERS, VERTICAL, WORK = 0, 6, 12, 20, 24
-LINES = WORK + 24
+COLUMNS = 3
+"""Numbers in a row: the address of an array, its length, and how many columns it has. A flag has only the first."""
 
 
-def _reader(dtype: type, dimensions: int = 1, columns: int | None = None) -> Any:
-    """A function for kernels: the array on a line of the book."""
-    element = from_dtype(np.dtype(dtype))
-    array_type = types.Array(element, dimensions, "C")
-    width = np.dtype(dtype).itemsize
+class Field(NamedTuple):
+    """One field of a group of arrays, and its row in the table."""
+
+    name: str
+    row: int
+    type: Any  # what numba calls it
+    columns: int | None = None  # where that is a constant
+
+    def describe(self, value: Any) -> tuple[int, int, int]:
+        """The row of this array or flag; raises TypeError if the array is not what the field declares."""
+        if self.type is types.boolean:
+            return int(value), 0, 0
+        columns = value.shape[1] if value.ndim > 1 else 1
+        if (
+            value.dtype != as_dtype(self.type.dtype)
+            or value.ndim != self.type.ndim
+            or not value.flags.c_contiguous
+            or self.columns not in {None, columns}
+        ):
+            expected = f"{self.type} with {self.columns} columns" if self.columns else f"{self.type}"
+            msg = f"{self.name} must be {expected}, not {value.dtype} of shape {value.shape}, strides {value.strides}"
+            raise TypeError(msg)
+        return value.ctypes.data, len(value), columns
+
+
+_rows = count()
+LAYOUT: dict[type, list[Field]] = {
+    group: [
+        Field(f"{group.__name__}.{name}", next(_rows), *hint.__metadata__)
+        for name, hint in get_type_hints(group, include_extras=True).items()
+    ]
+    for group in (Elements, Lists, Covers, Vertical, Work)
+}
+ROWS = next(_rows)
+
+
+def _make_reader(group: type) -> Any:
+    """Make the function by which kernels read a group of arrays from the table."""
+    fields = LAYOUT[group]
+    group_type = types.NamedTuple([field.type for field in fields], group)
 
     @intrinsic
-    def read(_context: Any, _address: Any, _length: Any, _columns: Any) -> Any:
-        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            address, length, n_columns = args
-            array = arrayobj.make_array(array_type)(context, builder)
-            pointer = builder.inttoptr(address, context.get_data_type(element).as_pointer())
-            size = context.get_constant(types.intp, width)
-            if dimensions == 1:
-                shape, strides = [length], [size]
-            else:
-                # A constant number of columns lets the compiler lay loops over them out flat.
-                n_columns = n_columns if columns is None else context.get_constant(types.intp, columns)
-                shape, strides = [length, n_columns], [builder.mul(size, n_columns), size]
-            arrayobj.populate_array(array, pointer, shape, strides, size, meminfo=None)
-            return array._getvalue()  # noqa: SLF001  # numba's own way of handing out what it made
+    def read(_typing: Any, table: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            numbers = arrayobj.make_array(table)(context, builder, args[0]).data
 
-        return array_type(types.int64, types.int64, types.int64), codegen
+            def constant(number: int) -> Any:
+                return context.get_constant(types.intp, number)
+
+            def read_field(field: Field) -> Any:
+                begin = COLUMNS * field.row
+                address, length, columns = (
+                    builder.load(builder.gep(numbers, [constant(begin + k)])) for k in range(COLUMNS)
+                )
+                if field.type is types.boolean:
+                    return builder.icmp_unsigned("!=", address, constant(0))
+                array = arrayobj.make_array(field.type)(context, builder)
+                size = constant(field.type.dtype.bitwidth // 8)
+                shape, strides = [length], [size]
+                if field.type.ndim > 1:
+                    # The compiler unrolls loops over a constant number of columns.
+                    columns = columns if field.columns is None else constant(field.columns)
+                    shape, strides = [length, columns], [builder.mul(size, columns), size]
+                pointer = builder.inttoptr(address, array.data.type)
+                arrayobj.populate_array(array, pointer, shape, strides, size, meminfo=None)
+                return array._getvalue()  # noqa: SLF001  # numba's own way of handing out what it made
+
+            return context.make_tuple(builder, group_type, [read_field(field) for field in fields])
+
+        return group_type(table), generate
 
     return read
 
 
-_i32, _i64, _u8, _u64 = (_reader(t) for t in (np.int32, np.int64, np.uint8, np.uint64))
-_u64_table, _masks = _reader(np.uint64, 2), _reader(np.uint64, 2, WORDS)
-
-
-@inlined
-def _at(book: np.ndarray, line: int) -> tuple[int, int, int]:
-    return book[LINE * line], book[LINE * line + 1], book[LINE * line + 2]
-
-
-@inlined
-def _elements(book: np.ndarray) -> Elements:
-    k = ELEMENTS
-    return Elements(
-        _i32(*_at(book, k)),
-        _i32(*_at(book, k + 1)),
-        _i64(*_at(book, k + 2)),
-        _i32(*_at(book, k + 3)),
-        _masks(*_at(book, k + 4)),
-        book[LINE * (k + 5)] != 0,
-    )
-
-
-@inlined
-def _lists(book: np.ndarray) -> Lists:
-    k = LISTS
-    return Lists(
-        _i64(*_at(book, k)),
-        _i32(*_at(book, k + 1)),
-        _i64(*_at(book, k + 2)),
-        _i32(*_at(book, k + 3)),
-        _i32(*_at(book, k + 4)),
-        _i64(*_at(book, k + 5)),
-    )
-
-
-@inlined
-def _covers(book: np.ndarray) -> Covers:
-    k = COVERS
-    return Covers(
-        _i64(*_at(book, k)),
-        _i32(*_at(book, k + 1)),
-        _i32(*_at(book, k + 2)),
-        _i64(*_at(book, k + 3)),
-        _i64(*_at(book, k + 4)),
-        _i64(*_at(book, k + 5)),
-        _i32(*_at(book, k + 6)),
-        _i64(*_at(book, k + 7)),
-    )
-
-
-@inlined
-def _vertical(book: np.ndarray) -> Vertical:
-    k = VERTICAL
-    return Vertical(
-        _i64(*_at(book, k)), _u64_table(*_at(book, k + 1)), _i64(*_at(book, k + 2)), _i32(*_at(book, k + 3))
-    )
-
-
-@inlined
-def _work(book: np.ndarray) -> Work:
-    k = WORK
-    return Work(
-        _i64(*_at(book, k)),
-        _i64(*_at(book, k + 1)),
-        _i32(*_at(book, k + 2)),
-        _i64(*_at(book, k + 3)),
-        _u8(*_at(book, k + 4)),
-        _i64(*_at(book, k + 5)),
-        _i32(*_at(book, k + 6)),
-        _i32(*_at(book, k + 7)),
-        _i64(*_at(book, k + 8)),
-        _i32(*_at(book, k + 9)),
-        _i32(*_at(book, k + 10)),
-        _i32(*_at(book, k + 11)),
-        _u64(*_at(book, k + 12)),
-        _i32(*_at(book, k + 13)),
-        _i64(*_at(book, k + 14)),
-        _i32(*_at(book, k + 15)),
-        _i32(*_at(book, k + 16)),
-        _i32(*_at(book, k + 17)),
-        _i32(*_at(book, k + 18)),
-        _u64(*_at(book, k + 19)),
-        _u64(*_at(book, k + 20)),
-        _i64(*_at(book, k + 21)),
-        _i64(*_at(book, k + 22)),
-        _i64(*_at(book, k + 23)),
-    )
+_elements, _lists, _covers, _vertical, _work = map(_make_reader, LAYOUT)
 
 
 @inner
@@ -155,24 +114,24 @@ def _hand_over(n_touched: int, work: Work) -> None:
 
 
 @njit
-def add_to_lists(book: np.ndarray, z: int) -> None:
+def add_to_lists(table: np.ndarray, z: int) -> None:
     """See `counting.add_to_lists`."""
-    counting.add_to_lists(z, _elements(book), _lists(book))
+    counting.add_to_lists(z, _elements(table), _lists(table))
 
 
 @njit
-def take_from_lists(book: np.ndarray, z: int) -> None:
+def take_from_lists(table: np.ndarray, z: int) -> None:
     """See `counting.take_from_lists`."""
-    counting.take_from_lists(z, _elements(book), _lists(book))
+    counting.take_from_lists(z, _elements(table), _lists(table))
 
 
 @njit
-def co_usages(book: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndarray, counts: np.ndarray) -> int:
+def co_usages(table: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndarray, counts: np.ndarray) -> int:
     """`counting.co_usage` of several elements: the entries of row r end at ends[r].
 
     Returns how many rows there was room for.
     """
-    covers, work = _covers(book), _work(book)
+    covers, work = _covers(table), _work(table)
     end = NONE
     for r in range(len(xs)):
         if end + min(len(work.touched), covers.usage[xs[r]] * len(work.free)) > len(slots):
@@ -187,19 +146,19 @@ def co_usages(book: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndar
 
 
 @njit
-def try_insert(book: np.ndarray, z: int) -> int:
+def try_insert(table: np.ndarray, z: int) -> int:
     """See `insertion.try_insert`; `lost_of` and `won_of` belong to the touched slots."""
-    work = _work(book)
-    n_touched = insertion.try_insert(z, _elements(book), _lists(book), _covers(book), _vertical(book), work)
+    work = _work(table)
+    n_touched = insertion.try_insert(z, _elements(table), _lists(table), _covers(table), _vertical(table), work)
     _hand_over(n_touched, work)
     return n_touched
 
 
 @njit
-def try_remove(book: np.ndarray, z: int) -> int:
+def try_remove(table: np.ndarray, z: int) -> int:
     """See `removal.try_remove`; `lost_of` and `won_of` belong to the touched slots."""
-    work = _work(book)
-    n_touched = removal.try_remove(z, _elements(book), _lists(book), _covers(book), work)
+    work = _work(table)
+    n_touched = removal.try_remove(z, _elements(table), _lists(table), _covers(table), work)
     _hand_over(n_touched, work)
     return n_touched
 
@@ -229,22 +188,22 @@ def _make_room(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
 
 
 @njit
-def insert(book: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
+def insert(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
     """See `insertion.insert`; -1, and nothing done, if the pool has too little room for what the trial said."""
-    covers, work = _covers(book), _work(book)
+    covers, work = _covers(table), _work(table)
     if not _make_room(slots, won, covers):
         return NOT
-    n_touched = insertion.insert(z, work.n_hits[0], stamp, _elements(book), _lists(book), covers, work)
+    n_touched = insertion.insert(z, work.n_hits[0], stamp, _elements(table), _lists(table), covers, work)
     _hand_over(n_touched, work)
     return NONE
 
 
 @njit
-def remove(book: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
+def remove(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
     """See `removal.remove`; -1, and nothing done, if the pool has too little room for what the trial said."""
-    covers, work = _covers(book), _work(book)
+    covers, work = _covers(table), _work(table)
     if not _make_room(slots, won, covers):
         return NOT
-    n_touched = removal.remove(z, stamp, _elements(book), _lists(book), covers, work)
+    n_touched = removal.remove(z, stamp, _elements(table), _lists(table), covers, work)
     _hand_over(n_touched, work)
     return NONE

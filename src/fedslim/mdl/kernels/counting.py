@@ -117,7 +117,7 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
 
 @njit
 def fill_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
-    """`build_lists`, for whoever has no address book."""
+    """`build_lists`, for callers without an array table."""
     build_lists(order, elements, lists)
 
 

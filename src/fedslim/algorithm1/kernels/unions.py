@@ -1,0 +1,176 @@
+"""Which pairs of elements unite to which itemset.
+
+A *union* is an itemset that some pair of elements makes; all pairs that make it stand in its list, in the order of
+their elements' numbers. Unions are found by a hash that is the sum of their items' hashes: that of a pair is the sum of
+its elements'. Equal hashes are looked into, so a collision costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedslim._jit import inlined, inner, njit
+from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs, home, vacate
+from fedslim.mdl.kernels.cover import NONE, NOT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class ServerElements(NamedTuple):
+    """What there is to know of each element, by its number."""
+
+    usage: NDArray[np.int64]
+    standard: NDArray[np.float64]  # L(X | ST)
+    size: NDArray[np.int32]
+    start: NDArray[np.int64]  # where its items begin in `items`
+    items: NDArray[np.int32]  # the items of all elements, each ascending
+    hash: NDArray[np.uint64]  # the sum of the items' hashes
+    places: NDArray[np.int32]  # an open hash table of all elements but singletons, NOBODY for an empty place
+
+
+class Unions(NamedTuple):
+    """What there is to know of each union, and for each pair where it belongs."""
+
+    first: NDArray[np.int32]  # its first pair, NOBODY for a number that no union has
+    pairs: NDArray[np.int64]  # how many pairs make it
+    together: NDArray[np.int64]  # the sum of their co-usages
+    element: NDArray[np.int32]  # the element that it is already, NOBODY for none
+    rejected: NDArray[np.uint8]  # whether it was tried in vain, with the counts it still has
+    noted: NDArray[np.int64]  # the version in which its own counts last changed
+    hash: NDArray[np.uint64]
+    places: NDArray[np.int32]  # the hash table, NOBODY for an empty place
+    free: NDArray[np.int32]  # a stack of numbers that no union has
+    notes: NDArray[np.int32]  # unions whose own counts changed
+    sizes: NDArray[np.int64]  # how long these are: [free, notes], and [2] the highest number ever used, plus one
+    of: NDArray[np.int32]  # for each pair, its union …
+    following: NDArray[np.int32]  # … and the next pair of that union
+
+
+@inlined
+def _size(x: int, y: int, size: np.ndarray) -> int:
+    return size[x] + (size[y] if y >= 0 else 0)
+
+
+@inner
+def compare(x: int, y: int, p: int, q: int, elements: ServerElements) -> int:
+    """Which itemset comes first, x ∪ y (negative) or p ∪ q (positive)? Larger ones, then lexicographic; 0 if equal.
+
+    `y` and `q` may be NOBODY; elements that are united are disjoint.
+    """
+    start, size, items = elements.start, elements.size, elements.items
+    length = _size(x, y, size)
+    other = _size(p, q, size)
+    if length != other:
+        return other - length
+    x_at, x_end = start[x], start[x] + size[x]
+    p_at, p_end = start[p], start[p] + size[p]
+    y_at = y_end = q_at = q_end = NONE
+    if y >= 0:
+        y_at, y_end = start[y], start[y] + size[y]
+    if q >= 0:
+        q_at, q_end = start[q], start[q] + size[q]
+    for _ in range(length):
+        if x_at < x_end and (y_at >= y_end or items[x_at] < items[y_at]):
+            a = np.int64(items[x_at])
+            x_at += 1
+        else:
+            a = np.int64(items[y_at])
+            y_at += 1
+        if p_at < p_end and (q_at >= q_end or items[p_at] < items[q_at]):
+            b = np.int64(items[p_at])
+            p_at += 1
+        else:
+            b = np.int64(items[q_at])
+            q_at += 1
+        if a != b:
+            return a - b
+    return NONE
+
+
+@inlined
+def _find_element(x: int, y: int, hash_: np.uint64, elements: ServerElements) -> int:
+    """The place of the element x ∪ y in the hash table of elements, or the empty place where it would be."""
+    places = elements.places
+    place = home(hash_, places)
+    while places[place] >= 0:
+        e = np.int64(places[place])
+        if elements.hash[e] == hash_ and compare(x, y, e, NOT, elements) == 0:
+            break
+        place = (place + 1) & (len(places) - 1)
+    return place
+
+
+@njit
+def add_element(e: int, elements: ServerElements) -> None:
+    """Let a new element be found."""
+    elements.places[_find_element(e, NOT, elements.hash[e], elements)] = e
+
+
+@inlined
+def find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, elements: ServerElements) -> int:
+    """The place of the union x ∪ y in the hash table of unions, or the empty place where it would be."""
+    places = unions.places
+    place = home(hash_, places)
+    while places[place] >= 0:
+        g = np.int64(places[place])
+        if unions.hash[g] == hash_:
+            p = np.int64(unions.first[g])
+            p_x, p_y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
+            if compare(x, y, p_x, p_y, elements) == 0:
+                break
+        place = (place + 1) & (len(places) - 1)
+    return place
+
+
+@inner
+def join(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
+    """Put a new pair into the list of its union, which may be new, too."""
+    x, y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
+    hash_ = elements.hash[x] + elements.hash[y]
+    place = find_union(x, y, hash_, unions, pairs, elements)
+    g = np.int64(unions.places[place])
+    if g < 0:
+        unions.sizes[0] -= 1
+        g = np.int64(unions.free[unions.sizes[0]])
+        unions.sizes[2] = max(unions.sizes[2], g + 1)
+        unions.places[place] = g
+        unions.hash[g] = hash_
+        unions.first[g] = NOBODY
+        unions.pairs[g] = 0
+        unions.together[g] = 0
+        unions.element[g] = elements.places[_find_element(x, y, hash_, elements)]
+    previous = NOT
+    k = np.int64(unions.first[g])
+    while k >= 0 and pairs.element[2 * k] < x:  # no element is in two pairs of a union
+        previous = k
+        k = np.int64(unions.following[k])
+    unions.following[p] = k
+    if previous < 0:
+        unions.first[g] = p
+    else:
+        unions.following[previous] = p
+    unions.pairs[g] += 1
+    unions.of[p] = g
+
+
+@inner
+def leave(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
+    """Take a pair out of the list of its union, which goes with its last pair."""
+    g = np.int64(unions.of[p])
+    unions.pairs[g] -= 1
+    if unions.pairs[g] == 0:
+        x, y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
+        vacate(find_union(x, y, unions.hash[g], unions, pairs, elements), unions.places, unions.hash)
+        unions.first[g] = NOBODY
+        unions.free[unions.sizes[0]] = g
+        unions.sizes[0] += 1
+    elif unions.first[g] == p:
+        unions.first[g] = unions.following[p]
+    else:
+        k = np.int64(unions.first[g])
+        while unions.following[k] != p:
+            k = np.int64(unions.following[k])
+        unions.following[k] = unions.following[p]
