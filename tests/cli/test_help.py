@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 READING = "--format --bins --transaction-column --item-column"
 CONNECTING = "--host --port --identity"
 COMMANDS = {
-    "": "--version --debug",
+    "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --top --max-time --effort --json --min-support --min-count --max-itemset-size --order --no-pruning "
     f"--threads {READING} --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
@@ -137,10 +137,6 @@ def test_the_commands_of_the_documentation_are_there():
             assert path or words[0].startswith("-"), f"{page.name}: fedslim {line}"
             seen.add(path)
     assert {"mine", "simulate", "server", "member", "federation init", "ca sign", "data list"} <= seen
-
-
-def test_help_has_no_completion_noise(fedslim):
-    assert "completion" not in fedslim("--help").out
 
 
 def test_version(fedslim):
