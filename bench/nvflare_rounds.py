@@ -1,7 +1,7 @@
 """A round over NVFlare beside one over our own transports: the figures of docs/how-to/nvflare.md.
 
     make .venv-nvflare/.ready
-    .venv-nvflare/bin/python bench/nvflare_rounds.py --data chess --clients 10
+    .venv-nvflare/bin/python bench/nvflare_rounds.py --data chess --members 10
 
 The same federation three times: in one process, as processes over TLS on loopback, and in NVFlare's simulator, which
 has processes too. Tables must be equal. The time of a round is taken between the first and the last change of the

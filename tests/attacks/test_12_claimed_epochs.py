@@ -12,6 +12,7 @@ import pytest
 from fedslim.errors import ProtocolError
 from fedslim.protocol.gathering import MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberSession
+from fedslim.protocol.state import MemberState
 from wire import databases, entropy_of, inputs_of, server_for
 
 NAMED = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5, "c": ["cd"] * 2})
@@ -40,3 +41,4 @@ def test_the_epochs_that_a_killed_server_may_have_begun_are_believed(epoch):
     """The records of the last ones can be lost with the disk."""
     server = restarted(3)
     server.receive("a", join("a", epoch), 0.0)
+    assert server.state_of("a") is MemberState.SEATED

@@ -50,30 +50,33 @@ def test_every_item_occurs(whole):
     assert whole.supports.min() > 0
 
 
+def planted(kind):
+    found = [syndrome for syndrome in PLANTED if syndrome.kind == kind]
+    assert found
+    return found
+
+
 def test_common_syndromes_are_at_every_member(hospitals):
-    for syndrome in PLANTED:
-        if syndrome.kind == "common":
-            assert min(cases(hospital, syndrome) for _, hospital in hospitals) >= 15, syndrome.name
+    for syndrome in planted("common"):
+        assert min(cases(hospital, syndrome) for _, hospital in hospitals) >= 15, syndrome.name
 
 
 def test_local_syndromes_are_at_one_member(hospitals):
-    for syndrome in PLANTED:
-        if syndrome.kind == "local":
-            counts = {name: cases(hospital, syndrome) for name, hospital in hospitals}
-            assert counts.pop(syndrome.hospital) >= 15, syndrome.name
-            assert max(counts.values()) <= 1, syndrome.name
+    for syndrome in planted("local"):
+        counts = {name: cases(hospital, syndrome) for name, hospital in hospitals}
+        assert counts.pop(syndrome.hospital) >= 15, syndrome.name
+        assert max(counts.values()) <= 1, syndrome.name
 
 
 def test_thin_syndromes_are_a_handful_at_each_member_and_dozens_together(hospitals, whole):
-    for syndrome in PLANTED:
-        if syndrome.kind == "thin":
-            counts = [cases(hospital, syndrome) for _, hospital in hospitals]
-            assert 4 <= min(counts) <= max(counts) <= 6, syndrome.name
-            assert 25 <= cases(whole, syndrome) <= 40, syndrome.name
+    for syndrome in planted("thin"):
+        counts = [cases(hospital, syndrome) for _, hospital in hospitals]
+        assert 4 <= min(counts) <= max(counts) <= 6, syndrome.name
+        assert 25 <= cases(whole, syndrome) <= 40, syndrome.name
 
 
 def test_items_of_thin_syndromes_are_ordinary_at_every_member(hospitals):
-    labels = {label for syndrome in PLANTED if syndrome.kind == "thin" for label in syndrome.items}
+    labels = {label for syndrome in planted("thin") for label in syndrome.items}
     for _, hospital in hospitals:
         assert min(hospital.supports[hospital.vocabulary.index(label)] for label in labels) > 0.05 * len(hospital)
 

@@ -30,7 +30,8 @@ from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
-from fedslim.safeguards.audit import AuditLog, summary
+from fedslim.safeguards.audit import AuditLog
+from fedslim.safeguards.audit_summary import summarise
 from fedslim.secagg import AgreementKey
 from fedslim.settings.federation_file import write_template
 from fedslim.trust import install_list, make_demo_ca
@@ -134,7 +135,7 @@ def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, databas
 def test_what_leaves_a_member_is_in_its_audit_log(file, trial, databases, tmp_path):
     with AuditLog.of(tmp_path / "audit.jsonl", file, "north") as audit:
         served, _ = asyncio.run(played(file, trial, databases, tmp_path, audits=[("north", audit)]))
-    found = summary(tmp_path / "audit.jsonl").total
+    found = summarise(tmp_path / "audit.jsonl").total
     assert found.messages == served.communication.rounds + 3  # and Join, Confirm and Heard
 
 

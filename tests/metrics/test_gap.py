@@ -102,6 +102,7 @@ def test_the_gap_equals_its_naive_twin(table, reference, local, found):
 def test_spreads_equal_their_naive_twin(table, members, itemsets):
     databases = [database(*rows) for rows in members]
     gap = discovery_gap(table(dict.fromkeys(itemsets, 1)), [table({})] * len(members), databases)
+    assert {"".join(itemset.labels) for itemset in gap.itemsets} == itemsets
     for itemset in gap.itemsets:
         counts = [sum(set(itemset.labels) <= row for row in rows) for rows in members]
         with_support = sum(count > 0 for count in counts)

@@ -309,6 +309,7 @@ def test_a_disk_that_is_full_when_a_journal_is_begun_leaves_nothing(tmp_path):
             Journal.create(Path(sys.argv[1]), {}, key=bytes(32))
         except WriteError as error:
             sys.exit(0 if sys.argv[1] in str(error) else 3)
+        sys.exit(4)  # it did not notice
     """
     done = subprocess.run([sys.executable, "-B", "-c", program, str(tmp_path / "run.journal")], check=False)
     assert done.returncode == 0

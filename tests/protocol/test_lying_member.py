@@ -22,15 +22,11 @@ from fedslim.protocol.state import MemberState
 from fedslim.protocol.x_queries import Trial
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
-from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled
+from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled, vector
 
 N_ITEMS = 10
 MEMBERS = ("s000", "s001", "s002")
 LIAR = "s001"
-
-
-def vector(values):
-    return m.Vector.of(np.array(values, np.int64))
 
 
 class Misled(Line):

@@ -8,6 +8,7 @@ from hashlib import shake_256
 from itertools import count
 
 import msgspec
+import numpy as np
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
 from fedslim.network.in_process import FrameSent, MemoryFederation, RoundPassed
@@ -24,6 +25,10 @@ RUN = b"the run of tests"
 MOST = 1 << 40
 
 FIGURE = {"c1": ["abc"] * 3 + ["ae"] * 2, "c2": ["abd"] * 4 + ["ce"]}
+
+
+def vector(values):
+    return m.Vector.of(np.array(values, np.int64))
 
 
 def entropy_of(seed):

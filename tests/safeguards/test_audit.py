@@ -19,7 +19,8 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import audit
-from fedslim.safeguards.audit import AuditLog, statistics_in, summary
+from fedslim.safeguards.audit import AuditLog, statistics_in
+from fedslim.safeguards.audit_summary import summarise
 from fedslim.settings.federation_file import write_template
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
@@ -144,7 +145,7 @@ def test_every_line_is_there_when_record_returns(path):
         for number in range(1, 5):
             record(log)
             assert path.read_bytes().endswith(b"\n")
-            assert summary(path).total.messages == number
+            assert summarise(path).total.messages == number
 
 
 def test_the_log_is_added_to(path):
@@ -195,7 +196,7 @@ def test_a_whole_run_leaves_only_the_listed_fields(path, variant):
     text = path.read_text()
     assert not [word for word in words if word in text]
     assert not [i for i in secret.ids_of(words) if i.hex() in text]
-    summed = summary(path)
+    summed = summarise(path)
     assert (summed.total.messages, summed.total.bytes) == (len(sent), sum(size for _, size in sent))
     assert summed.runs == 1
     hidden = summed.by_kind["Masked"].statistics if variant != "so" else 0
@@ -231,11 +232,11 @@ def test_a_full_disk_is_told_before_anything_is_sent(path, monkeypatch, room):
     with pytest.raises(WriteError, match="failed before, so nothing may be sent"):
         record(log)
     log.close()
-    found = summary(path)
+    found = summarise(path)
     assert (found.total.messages, found.torn_end, found.torn_lines) == (1, room > 0, 0)
     with opened(path) as again:
         record(again)
-    found = summary(path)
+    found = summarise(path)
     assert (found.total.messages, found.torn_end, found.torn_lines) == (2, False, int(room > 0))
 
 
@@ -248,7 +249,7 @@ def test_a_log_that_could_not_be_begun_can_be_begun_later(path, monkeypatch, roo
     assert path.read_bytes() == b""
     with opened(path) as log:
         record(log)
-    assert summary(path).total.messages == 1
+    assert summarise(path).total.messages == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")  # noqa: PTH110
@@ -314,7 +315,7 @@ def test_a_line_that_could_not_be_read_back_is_not_written(path, wrong):
         with pytest.raises(ParameterError, match="audit log cannot have such a line"):
             record(log, **wrong)
         record(log)
-    assert summary(path).total.messages == 1
+    assert summarise(path).total.messages == 1
 
 
 # -- what is cut off -------------------------------------------------------------------------------------------------
@@ -334,12 +335,12 @@ def test_a_log_may_be_cut_off_at_any_byte_and_be_written_on(three):
     first, last = data.index(b"\n"), data.rindex(b"\n", 0, -1) + 1
     for end in [first, first + 1, *range(last, len(data))]:
         three.write_bytes(data[:end])
-        found = summary(three)
+        found = summarise(three)
         assert found.torn_end == (last < end < len(data) - 1)
         before = found.total.messages
         with opened(three) as log:
             record(log)
-        after = summary(three)
+        after = summarise(three)
         assert (after.total.messages, after.torn_end, after.torn_lines) == (before + 1, False, int(found.torn_end))
 
 
@@ -349,7 +350,7 @@ def test_a_mark_may_be_cut_off_as_well(three):
         three.write_bytes(data + audit.TORN[:end])
         with opened(three) as log:
             record(log)
-        found = summary(three)
+        found = summarise(three)
         assert (found.total.messages, found.torn_lines, found.torn_end) == (3, 1, False)
 
 
@@ -358,7 +359,7 @@ def test_a_long_end_without_lines_is_not_written_on(three):
     with pytest.raises(DataError, match="its end is no line of an audit log"):
         opened(three)
     with pytest.raises(DataError, match="line 5 is none that fedslim writes"):
-        summary(three)
+        summarise(three)
 
 
 # -- what is damaged -------------------------------------------------------------------------------------------------
@@ -388,7 +389,7 @@ def test_a_changed_line_is_told_by_its_number_and_not_quoted(three, change):
     rows[2] = change(rows[2])
     three.write_bytes(b"\n".join(rows) + b"\n")
     with pytest.raises(DataError) as raised:
-        summary(three)
+        summarise(three)
     assert str(raised.value).startswith(f"{three}: line 3 is none that fedslim writes")
     assert "17" not in str(raised.value).removeprefix(str(three))
 
@@ -396,7 +397,7 @@ def test_a_changed_line_is_told_by_its_number_and_not_quoted(three, change):
 def test_a_log_of_a_later_version_is_told(path):
     opened(path).close()
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
-    for use in (summary, opened):
+    for use in (summarise, opened):
         with pytest.raises(DataError, match="of version 2, and this fedslim reads version 1"):
             use(path)
 
@@ -405,7 +406,7 @@ def test_a_log_of_a_later_version_is_told(path):
 def test_what_is_no_log_is_told(path, content):
     path.write_bytes(content)
     with pytest.raises(DataError, match="line 1 is not that of an audit log"):
-        summary(path)
+        summarise(path)
 
 
 @given(st.data())
@@ -419,7 +420,7 @@ def test_whatever_happens_to_a_log_there_is_a_summary_or_our_error(tmp_path_fact
     end = data.draw(st.integers(start, min(len(content), start + 5)))
     path.write_bytes(content[:start] + data.draw(st.binary(max_size=4)) + content[end:])
     try:
-        assert summary(path).total.messages <= 2
+        assert summarise(path).total.messages <= 2
     except DataError as error:
         assert str(error).startswith(f"{path}: ")  # noqa: PT017  # both outcomes are fine
     try:
@@ -437,7 +438,7 @@ def test_a_summary_adds_up(path):
         record(log, m.Masked(0, 0, vector(1, 2)))
         record(log, m.Structure(1, vector(1), vector(2)), now=NOW + timedelta(hours=1))
         record(log, m.Masked(0, 0, vector(1)), run=bytes(16), peer="elsewhere")
-    found = summary(path)
+    found = summarise(path)
     assert (found.member, found.federation, found.federation_id) == ("north", "hospitals", "ab" * 16)
     assert (found.first, found.last) == ("2026-03-01T11:30:00.000000Z", "2026-03-01T13:30:00.000000Z")
     assert {kind: amount.messages for kind, amount in found.by_kind.items()} == {"Join": 1, "Masked": 2, "Structure": 1}
@@ -451,12 +452,12 @@ def test_a_summary_does_not_grow_with_the_log(path):
     with opened(path) as log:
         for number in range(100):
             record(log, run=number.to_bytes(16), peer=f"peer-{number}")
-    found = summary(path)
+    found = summarise(path)
     assert (found.runs, len(found.latest_runs), len(found.peers), found.more_peers) == (100, 20, 20, True)
     assert found.latest_runs[-1].run == (99).to_bytes(16).hex()
 
 
 def test_a_log_with_nothing_in_it(path):
     opened(path).close()
-    found = summary(path)
+    found = summarise(path)
     assert (found.total.messages, found.first, found.last, found.runs) == (0, None, None, 0)

@@ -72,7 +72,6 @@ def test_the_smallest_file_has_sensible_defaults():
     assert file.items.vocabulary_digest is None
     assert not file.items.share_vocabulary
     assert (file.limits.max_rounds, file.limits.min_count, file.limits.min_members_with) == (20_000, 5, 2)
-    assert file.lost_member.action == "wait-then-stop"
     assert (file.log.file, file.metrics.port, file.metrics.host) == (None, None, "127.0.0.1")
     settings = file.settings()
     assert settings == Settings(
@@ -188,7 +187,6 @@ KEYS = {
     "timeouts.answer": "seconds",
     "timeouts.grace": "seconds",
     "timeouts.keepalive": "seconds",
-    "lost_member.action": "choice",
     "log.file": "path",
     "log.level": "choice",
     "metrics.port": "port",
@@ -225,7 +223,6 @@ def test_values_that_only_toml_has(dotted, value):
         ("federation.members", ["a", "Bo"], "'Bo' cannot be used; a name has 1 to 63 of a-z, 0-9 and -"),
         ("federation.members", ["a"], "a list of 1 cannot be used; a federation has 2 to 4096 members"),
         ("federation.variant", "y", '\'y\' cannot be used; write "x" or "sa" or "so"'),
-        ("lost_member.action", "go-on", "'go-on' cannot be used; write \"wait-then-stop\""),
         ("server.port", 70000, "70000 cannot be used; write a whole number from 1 to 65535"),
         ("limits.max_time", 0, "0 cannot be used; write a number of seconds from 0.001 to 31622400"),
         ("limits.pruning", 1, "1 cannot be used; write true or false"),
@@ -272,6 +269,7 @@ def test_misspelt_tables_and_keys_outside_of_tables():
     assert refused(text + "[limit]\n").startswith(
         "limit: this is no table of a federation's file; did you mean limits?"
     )
+    assert refused(text + '[lost_member]\naction = "wait-then-stop"\n').startswith("lost_member: this is no table of")
     assert refused("port = 1\n" + text).startswith("port: this is no key outside of a table")
     assert refused('log = "x"\n' + text).startswith("log: 'x' cannot be used; write a table: [log]")
     assert refused(text + "[[log]]\n").startswith("log: a list of 1 cannot be used; write a table")
@@ -357,7 +355,7 @@ SCALARS = st.one_of(
     st.integers(-(1 << 70), 1 << 70),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
-    st.sampled_from(["x", "so", ID, "north", "localhost", "wait-then-stop"]),
+    st.sampled_from(["x", "so", ID, "north", "localhost"]),
 )
 VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=3))
 NAMES = st.one_of(
@@ -413,7 +411,6 @@ def test_the_digest_is_of_what_must_be_alike():
     tables["log"] = {"file": "a.log", "level": "debug"}
     tables["metrics"] = {"port": 99}
     tables["limits"] = {"pruning": True}
-    tables["lost_member"] = {"action": "wait-then-stop"}
     elsewhere = FederationFile.parse(("# words\n" + toml(tables)).encode(), Path("b.toml"))
     assert elsewhere.digest() == file.digest()
     assert len(file.digest()) == 32
@@ -440,7 +437,7 @@ OTHER = {
 
 def test_every_agreed_key_changes_the_digest():
     agreed = {key for key in KEYS if key.partition(".")[0] in config.AGREED}
-    assert set(OTHER) == agreed - {"lost_member.action"}  # of which there is one value only
+    assert set(OTHER) == agreed
     free = with_key("federation.variant", "sa") | {"limits": FREE}
     files = [free if key == "federation.variant" else with_key(key, value) for key, value in OTHER.items()]
     digests = {parsed(tables).digest() for tables in (smallest(), smallest() | {"limits": FREE}, *files)}
@@ -454,7 +451,7 @@ def test_the_digest_does_not_depend_on_how_a_number_is_written():
 
 def test_the_digest_of_a_file_stays_what_it_is():
     # Members with different releases compare digests: if this changes, AGREEMENT must change with it.
-    assert parsed(smallest()).digest().hex() == "445ac3144e8938cd152ca506917c759b727d531b8d64d1fddeb94ea9d5849099"
+    assert parsed(smallest()).digest().hex() == "bf416f3082f1494038dbe7027b33eeb5dac996651837b46263b5bada582ad6ab"
 
 
 # -- what a member checks --------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The commands put together, and one run of them from the arguments to the exit code."""
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+import os
 from typing import Annotated
 
 import typer
@@ -29,12 +30,13 @@ from fedslim.cli.console.failures import exit_code
 from fedslim.cli.console.stream import forgiving_streams, print_text
 
 DEBUG = "--debug"
+COMPLETE = "_FEDSLIM_COMPLETE"
+"""Set by the scripts of --show-completion: the shell asks what may come next."""
 
 app = typer.Typer(
     name="fedslim",
     help="Find the few itemsets that describe your data best: SLIM, by minimum description length.",
     epilog="Start with: fedslim mine encounters",
-    add_completion=False,
     rich_markup_mode=None,  # plain help reads well at any width and in any pipe, and needs no rich
     pretty_exceptions_enable=False,
 )
@@ -89,10 +91,14 @@ def run(arguments: list[str]) -> int:
     forgiving_streams()
     try:
         command = get_command(app)
+        if os.environ.get(COMPLETE):
+            command.main(arguments, prog_name="fedslim", complete_var=COMPLETE)  # answers, and ends
         with command.make_context("fedslim", arguments) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
+    except SystemExit as end:  # how typer's completion ends
+        return int(end.code or 0)
     except Exception as error:  # noqa: BLE001  # this is where every error ends
         return exit_code(error, debug=debug)
     return 0

@@ -57,7 +57,7 @@ UNMASKED = "so"
 ONLY_X = {"pruning": True, "max_itemset_size": None, "min_support": 1, "min_count": 1, "min_members_with": 1}
 """Limits that only x knows, and what they are where they limit nothing."""
 
-AGREEMENT = b"fedslim fed 2"
+AGREEMENT = b"fedslim fed 3"
 WHAT, BEGIN = "a federation's file", "fedslim federation init"
 ABOUT = (
     "A federation, as all its members and its server agreed on it. Everybody has a copy of this file; nothing in it is "
@@ -196,26 +196,13 @@ class Timeouts:
     )
     grace: float = key(
         values.seconds(0, YEAR),
-        "For a lost member to come back, before [lost_member] applies. 0: not at all.",
+        "For a lost member to come back; then the run ends with what was reached. 0: not at all.",
         default=300.0,
     )
     keepalive: float = key(
         values.seconds(0.001, DAY),
         "Between two signs of life; after three without one, a line is given up.",
         default=10.0,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostMember:
-    """What to do when a member is lost."""
-
-    HEADING: ClassVar = "What to do when a member is lost. Everybody must have the same here."
-
-    action: Literal["wait-then-stop"] = key(
-        values.one_of("wait-then-stop"),
-        "wait-then-stop: wait for timeouts.grace; then the run ends with what was reached.",
-        default="wait-then-stop",
     )
 
 
@@ -252,11 +239,10 @@ SECTIONS: dict[str, Any] = {
     "items": ItemSettings,
     "limits": Limits,
     "timeouts": Timeouts,
-    "lost_member": LostMember,
     "log": Log,
     "metrics": Metrics,
 }
-AGREED = ("federation", "items", "limits", "lost_member")
+AGREED = ("federation", "items", "limits")
 """What everybody must have alike; the rest is a member's own."""
 
 
@@ -270,7 +256,6 @@ class FederationFile:
     items: ItemSettings
     limits: Limits
     timeouts: Timeouts
-    lost_member: LostMember
     log: Log
     metrics: Metrics
 

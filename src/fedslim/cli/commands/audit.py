@@ -12,7 +12,7 @@ from fedslim.cli.console.stream import print_json, print_rich, say
 from fedslim.cli.console.text import count, printable, size
 
 if TYPE_CHECKING:
-    from fedslim.safeguards.audit import Summary
+    from fedslim.safeguards.audit_summary import Summary
 
 Amounts = dict[str, Any]
 
@@ -27,9 +27,9 @@ def audit(
 
     The log has no data in it, so there are none here.
     """
-    from fedslim.safeguards.audit import summary as summed_up
+    from fedslim.safeguards.audit_summary import summarise
 
-    log = summed_up(file)
+    log = summarise(file)
     if log.torn_end:
         say(f"fedslim: warning: {file}: the last line was cut off and is not counted")
     if json:

@@ -2,22 +2,31 @@
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_text, say
+from fedslim.cli.console.stream import print_json, print_rich, print_text, say, stdout_console
 from fedslim.cli.console.text import count, printable, shown_label
-from fedslim.errors import ParameterError
+from fedslim.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from fedslim.data import PublicSet, TransactionDatabase
 
 app = typer.Typer(help="See, fetch, describe and make data.", rich_markup_mode=None, add_completion=False)
 
 FIMI_NAMES = (".dat", ".txt", ".fimi", ".dat.gz", ".txt.gz", ".fimi.gz")
 """How a file must be called to be read as what `make` writes."""
+
+ROOM_FOR_ALL = 100
+"""The width from which on the list has room for all its columns."""
+
+TITLES = {"encounters": "Patient encounters of six hospitals, with planted syndromes; made up"}
 
 
 @app.callback(invoke_without_command=True)
@@ -30,13 +39,11 @@ def data(context: typer.Context) -> None:
 @app.command("list", short_help="List the data sets known by name.")
 def list_(from_: options.From = None, json: options.Json = False) -> None:
     """List the data sets known by name: built in, public, and made to order."""
-    from fedslim.cli.console.datasets import known, print_known
-
-    sets = known(from_)
+    sets = _describe_known_sets(from_)
     if json:
         print_json({"sets": sets})
     else:
-        print_known(sets)
+        _print_known(sets)
 
 
 @app.command(short_help="Check a public set and keep it in the cache.")
@@ -75,13 +82,11 @@ def describe(
     """Say what is in DATA: how many transactions and items, how long, how dense, and which items are frequent."""
     reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
-        from fedslim.cli.console.datasets import description, print_description
-
-        record = description(data, reading.load(), top)
+        record = _describe_content(data, reading.load(), top)
     if json:
         print_json(record)
     else:
-        print_description(record)
+        _print_description(record)
 
 
 @app.command(short_help="Make data from a seed.")
@@ -105,10 +110,9 @@ def make(
         raise ParameterError(msg)
     check_place(out)
     with reporter(quiet=quiet).stage(f"making {shown_label(kind)}"):
-        from fedslim.cli.console.datasets import describe_generated
         from fedslim.data import write_fimi
 
-        database = describe_generated(kind, transactions, seed)
+        database = _make_database(kind, transactions, seed)
         out.parent.mkdir(parents=True, exist_ok=True)
         write_fimi(database, out)
     if not quiet and not all(map(str.isdigit, database.vocabulary)):
@@ -116,3 +120,161 @@ def make(
     print_text(
         printable(f"{out}: {count(database.transactions, 'transaction')}, {count(database.n_items, 'item')}") + "\n"
     )
+
+
+def _describe_known_sets(folder: str | None) -> list[dict[str, Any]]:
+    """A record of each data set that has a name."""
+    from fedslim.data import BUILTIN_NAMES, KINDS, public_sets
+
+    return [
+        *map(_built_in, BUILTIN_NAMES),
+        *(_public(record, folder) for record in public_sets()),
+        *(
+            {
+                "name": kind.name,
+                "kind": "generated",
+                "title": kind.title,
+                "transactions": kind.transactions,
+                "items": kind.items,
+                "length": kind.length,
+            }
+            for kind in KINDS.values()
+        ),
+    ]
+
+
+def _built_in(name: str) -> dict[str, Any]:
+    from fedslim.data import builtin_database
+
+    database = builtin_database(name)
+    return {
+        "name": name,
+        "kind": "built in",
+        "title": TITLES.get(name, name),
+        "transactions": database.transactions,
+        "items": database.n_items,
+        "length": f"{database.lengths.min()}-{database.lengths.max()}",
+    }
+
+
+def _public(record: "PublicSet", folder: str | None) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "kind": "public",
+        "title": record.title,
+        "transactions": record.transactions,
+        "items": record.items,
+        "length": record.length,
+        "path": _path(record.name, folder),
+        "source": record.source,
+        "url": record.url,
+        "licence": record.licence,
+        "citation": record.citation,
+        "partial": record.partial,
+    }
+
+
+def _path(name: str, folder: str | None) -> str | None:
+    """Where the file of a public set is, unchecked; a folder that is none is worth an error, a missing file is not."""
+    from fedslim.data import locate
+    from fedslim.data.store import data_folders
+
+    data_folders(folder)
+    try:
+        return str(locate(name, folder=folder))
+    except DataError:
+        return None
+
+
+def _print_known(sets: list[dict[str, Any]]) -> None:
+    """Show the list, with the licences below it: they are long, and few."""
+    columns = {
+        "name": [record["name"] for record in sets],
+        "transactions": [f"{record['transactions']:,}" for record in sets],
+        "items": [f"{record['items']:,}" for record in sets],
+        "length": [record["length"] for record in sets],
+        "at hand": [_at_hand(record) for record in sets],
+        "what it is": [record["title"] for record in sets],
+    }
+    if stdout_console().width < ROOM_FOR_ALL:
+        del columns["length"]
+    licences = [
+        ("licence", f"{licence} ({', '.join(r['name'] for r in sets if r.get('licence') == licence)})")
+        for licence in dict.fromkeys(record["licence"] for record in sets if "licence" in record)
+    ]
+    ways = [
+        (
+            "public",
+            "fedslim data get NAME fetches and checks a set; --from FOLDER or FEDSLIM_DATA says where files are",
+        ),
+        ("generated", "a size may follow the name: fedslim mine wide-sparse:20000"),
+    ]
+    rows = zip(*columns.values(), strict=True)
+    print_rich(grid(tuple(columns), rows, left=1, right=3), summary([*ways, *licences]))
+
+
+def _at_hand(record: dict[str, Any]) -> str:
+    if record["kind"] != "public":
+        return str(record["kind"])
+    return "yes" if record["path"] else "no"
+
+
+def _describe_content(source: str, database: "TransactionDatabase", top: int) -> dict[str, Any]:
+    """What is in a database."""
+    import numpy as np
+
+    lengths = database.lengths
+    cells = database.transactions * database.n_items
+    frequent = np.argsort(-database.supports, kind="stable")[:top].tolist()
+    return {
+        "data": source,
+        "transactions": database.transactions,
+        "items": database.n_items,
+        "occurrences": database.occurrences,
+        "length_min": int(lengths.min()) if len(lengths) else 0,
+        "length_mean": float(lengths.mean()) if len(lengths) else 0.0,
+        "length_max": int(lengths.max(initial=0)),
+        "density": database.occurrences / cells if cells else 0.0,
+        "empty": int(np.count_nonzero(lengths == 0)),
+        "duplicates_removed": database.duplicates_removed,
+        "frequent": [{"item": database.vocabulary[i], "support": int(database.supports[i])} for i in frequent],
+    }
+
+
+def _print_description(record: dict[str, Any]) -> None:
+    """Show what is in a database."""
+    transactions = record["transactions"]
+    rows = [
+        (f"{each['support']:,}", f"{100 * each['support'] / transactions:.1f}", shown_label(each["item"]))
+        for each in record["frequent"]
+    ]
+    facts = [
+        ("data", record["data"]),
+        ("transactions", f"{transactions:,}, of which {record['empty']:,} empty"),
+        ("items", f"{record['items']:,}, which occur {record['occurrences']:,} times"),
+        (
+            "length",
+            f"{record['length_min']:,} to {record['length_max']:,} items, {record['length_mean']:.2f} on average",
+        ),
+        ("density", f"{100 * record['density']:.3g} %"),
+        ("duplicates", f"{record['duplicates_removed']:,} removed inside transactions"),
+    ]
+    frequent = [grid(("support", "%", "most frequent items"), rows, right=2)] if rows else []
+    print_rich(summary(facts), *frequent)
+
+
+def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
+    """Built-in or generated data, by the name of its kind alone: a file of that name is not meant here."""
+    from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, generate
+    from fedslim.data.registry import did_you_mean
+
+    chosen = {} if seed is None else {"seed": seed}
+    if kind in KINDS:
+        return generate(kind, transactions=transactions, **chosen)
+    if kind not in BUILTIN_NAMES:
+        msg = f"there is no kind of data {kind!r} to make{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}"
+        raise ParameterError(msg)
+    if transactions is not None:
+        msg = f"{kind} has a size of its own; leave out --transactions"
+        raise ParameterError(msg)
+    return builtin_database(kind, **chosen)

@@ -10,11 +10,10 @@ from fedslim.cli.commands.demo_network import networked_demo
 from fedslim.cli.commands.report import REPORT
 from fedslim.cli.commands.simulate import CENTRALISED, RUN, Variant
 from fedslim.cli.console import options
-from fedslim.cli.console.output import grid, summary
+from fedslim.cli.console.output import format_itemset, grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.simulated import found_items
 from fedslim.cli.console.stream import print_rich
 from fedslim.cli.console.text import count, duration, size
 from fedslim.errors import ParameterError
@@ -149,7 +148,7 @@ def _together(runs: "Runs") -> "Table":
             by.setdefault(itemset.labels, []).append(simulation.variant)
     thinnest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
     rows = [
-        (" + ".join(map(str, found[labels])), ", ".join(by[labels]), found_items(runs[0][0], labels))
+        (" + ".join(map(str, found[labels])), ", ".join(by[labels]), format_itemset(runs[0][0].table, labels))
         for labels in thinnest
     ]
     return grid(("cases at each member", "found by", "found together, at no member alone"), rows, right=1)

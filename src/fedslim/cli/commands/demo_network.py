@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedslim.cli.console.progress import Reporter
     from fedslim.federated import Simulation
     from fedslim.federated.loopback import LoopbackResult
-    from fedslim.safeguards.audit import Summary
+    from fedslim.safeguards.audit_summary import Summary
 
     Runs = list[tuple[Simulation, LoopbackResult, Summary]]
 
@@ -39,7 +39,7 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
         from fedslim.data.partition import iid
         from fedslim.federated.loopback import NOTHING_LEFT_OUT, Loopback
         from fedslim.federated.simulation import prepare, simulate
-        from fedslim.safeguards.audit import summary as audited
+        from fedslim.safeguards.audit_summary import summarise
 
         parts = dict(zip(MEMBERS, iid(load(data), len(MEMBERS), seed=0).parts, strict=True))
     runs: Runs = []
@@ -54,7 +54,7 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
                 federation = Loopback.make(Path(folder), parts, variant=variant, limits=limits)
             with report.stage(f"mining with a server and {len(MEMBERS)} members on 127.0.0.1: {variant}"):
                 result = federation.run()
-            audit = audited(federation.out(MEMBERS[0]) / "audit.jsonl")
+            audit = summarise(federation.out(MEMBERS[0]) / "audit.jsonl")
         if any(table != simulation.table for table in (result.table, *result.told.values())):
             msg = f"{variant}: the processes found another table than one process finds"
             raise RunError(msg)

@@ -166,7 +166,6 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
         ("budgets", _budgets(limits)),
         *([("itemsets", _itemsets(limits)), ("published", _describe_limits(limits))] if agreed.variant == "x" else []),
         ("time-outs", _waits(timeouts)),
-        ("lost member", f"{file.lost_member.action}, grace {duration(timeouts.grace) if timeouts.grace else 'none'}"),
         ("log", "off" if log.file is None else f"{log.file}, from {log.level} on"),
         ("metrics", "off" if metrics.port is None else _address(metrics.host, metrics.port)),
         ("digest", file.digest().hex()),
@@ -178,8 +177,9 @@ def _address(host: str, port: int) -> str:
 
 
 def _waits(timeouts: Any) -> str:
-    waits = {"connect": timeouts.connect, "answer": timeouts.answer, "keep-alive": timeouts.keepalive}
-    return ", ".join(f"{what} {duration(seconds)}" for what, seconds in waits.items())
+    names = {"connect": "connect", "answer": "answer", "grace": "grace", "keepalive": "keep-alive"}
+    waits = {shown: getattr(timeouts, name) for name, shown in names.items()}
+    return ", ".join(f"{what} {duration(seconds) if seconds else 'none'}" for what, seconds in waits.items())
 
 
 def _budgets(limits: Any) -> str:

@@ -2,15 +2,34 @@
 
 # Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
 from pathlib import Path
-from typing import Annotated
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.output import print_code_table, table_record
-from fedslim.cli.console.shown import print_run, print_runs, run_record
-from fedslim.cli.console.stream import print_json, say
+from fedslim.cli.console.output import grid, print_code_table, table_record
+from fedslim.cli.console.stream import print_json, print_rich, say
+from fedslim.cli.console.text import number, shown_items, shown_label, size
 from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from fedslim.federated.records import RunRecord
+    from fedslim.report.view import AgreementView, RunView
+
+EXAMPLES = 5
+"""Itemsets shown of those that no member finds alone."""
+
+FEW_MEMBERS = 12
+"""More members are told by their range."""
+
+UNKNOWN = "–"
+LEVELS = "▁▂▃▄▅▆▇█"
+POINTS = 32
 
 
 def show(
@@ -41,12 +60,12 @@ def show(
     for remark in found.remarks:
         say(f"fedslim: warning: {remark}")
     if json:
-        shown = [{"file": str(file), **run_record(record, top)} for record in records]
+        shown = [{"file": str(file), **_run_record(record, top)} for record in records]
         print_json(shown[0] if len(shown) == 1 else {"file": str(file), "runs": shown})
     elif len(records) == 1:
-        print_run(records[0], top)
+        _print_run(records[0], top)
     else:
-        print_runs(records)
+        _print_runs(records)
 
 
 def _show_table(file: Path, top: int, *, json: bool) -> None:
@@ -57,3 +76,120 @@ def _show_table(file: Path, top: int, *, json: bool) -> None:
         print_json({"file": str(file), **table_record(table, top)})
     else:
         print_code_table(table, top, str(file))
+
+
+def _print_runs(records: "Sequence[RunRecord]") -> None:
+    """The figures of several runs, a line for each."""
+    from fedslim.report.view import view
+
+    shown = view(records)
+    rows = [(*row.cells, shown_label(row.name)) for row in shown.overview]
+    print_rich(grid((*shown.columns, "run"), rows, right=len(shown.columns)))
+
+
+def _print_run(record: "RunRecord", top: int) -> None:
+    """One run: its table, and the essentials of a report of it."""
+    from fedslim.report.view import view
+
+    run = view([record]).runs[0]
+    between = [part for part in (_gap(run), _traffic(run), _members(run)) if part is not None]
+    print_code_table(record.code_table, top, shown_label(record.data), _facts(run), between=between)
+
+
+def _gap(run: "RunView") -> "Table | None":
+    if run.gap is None or not run.gap.recovered:
+        return None
+    found = [k for k, is_found in enumerate(run.gap.found) if is_found][:EXAMPLES]
+    rows = [
+        (
+            f"{run.gap.usage[k]:,}",
+            _spread(run.gap.supports[k]),
+            shown_items(tuple(run.labels[item] for item in run.gap.items[k])),
+        )
+        for k in found
+    ]
+    return grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
+
+
+def _spread(supports: "Sequence[int]") -> str:
+    if len(supports) <= FEW_MEMBERS:
+        return " + ".join(map(str, supports))
+    return f"{min(supports):,} – {number(median(supports))} – {max(supports):,}"
+
+
+def _traffic(run: "RunView") -> "Table | None":
+    rows = [
+        (row.direction, f"{row.messages:,}", size(row.bytes), size(row.bytes_uncompressed), shown_label(row.kind))
+        for row in run.traffic
+    ]
+    return grid(("way", "messages", "sent", "before compression", "message"), rows, left=1, right=4) if rows else None
+
+
+def _members(run: "RunView") -> "Table | None":
+    """What is known of each member; what the variant hides has no column."""
+    if len(run.members) > FEW_MEMBERS:
+        return None
+    columns = {
+        "transactions": [_known(member.transactions) for member in run.members],
+        "finds alone": [_known(member.itemsets) for member in run.members],
+        "L% alone": [_known(member.percent, ".2f") for member in run.members],
+        "itemsets used": [_known(member.used) for member in run.members],
+    }
+    shown = {name: column for name, column in columns.items() if set(column) != {UNKNOWN}}
+    rows = zip(*shown.values(), (shown_label(member.name) for member in run.members), strict=True)
+    return grid((*shown, "member"), rows, right=len(shown))
+
+
+def _known(value: float | None, how: str = ",") -> str:
+    return UNKNOWN if value is None else format(value, how)
+
+
+def _facts(run: "RunView") -> list[tuple[str, str]]:
+    headline = {fact.name: f"{fact.value}: {fact.note}" for fact in run.headline}
+    lines = [("variant", f"{run.variant}, {run.meaning}"), ("went", _curve(run))]
+    lines += [(name, headline[name]) for name in ("rounds", "sent") if name in headline]
+    lines += [("agrees", _agrees(each)) for each in run.agreements]
+    if run.gap is not None:
+        found = headline["found by no member alone"]
+        lines.append(
+            (
+                "gap",
+                f"{found}; itemsets that no member finds alone" if run.gap.total else "none: some member finds each",
+            )
+        )
+    if run.table.members is None:
+        lines.append(("usages", run.usages_note))
+    lines += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "made"}]
+    return [*lines, ("again", run.command)]
+
+
+def _agrees(each: "AgreementView") -> str:
+    figures = ", ".join(f"{fact.name} {fact.value}" for fact in each.figures)
+    beside = f"{each.matched:,} matched, {each.missed:,} missed, {each.extra:,} extra"
+    return f"with {each.reference}: {beside}; {figures}"
+
+
+def _curve(run: "RunView") -> str:
+    """L% by rounds, as high as it is."""
+    rounds, percent = run.curve.rounds, run.curve.percent
+    if not rounds:
+        return "its history is not known"
+    low, high = min(percent), max(percent)
+    drawn, at = "", 0
+    for point in range(POINTS):
+        while at + 1 < len(rounds) and rounds[at + 1] <= rounds[-1] * point / (POINTS - 1):
+            at += 1
+        drawn += LEVELS[round((percent[at] - low) / ((high - low) or 1) * (len(LEVELS) - 1))]
+    return f"L% {percent[0]:.2f} {drawn} {percent[-1]:.2f}, over {rounds[-1]:,} rounds"
+
+
+def _run_record(record: "RunRecord", top: int) -> dict[str, Any]:
+    """What a run is, for JSON: all of its record but the table, which is as with every table, and the history."""
+    import msgspec
+
+    told: dict[str, Any] = msgspec.to_builtins(
+        {name: getattr(record, name) for name in record.__struct_fields__ if name != "table"}
+    )
+    for name in ("format", "version", "history"):
+        del told[name]
+    return {**table_record(record.code_table, top), **told}

@@ -126,3 +126,9 @@ def summary(facts: Iterable[tuple[str, str]]) -> Table:
     for name, fact in facts:
         table.add_row(name, printable(fact))
     return table
+
+
+def format_itemset(table: CodeTable, labels: tuple[str, ...]) -> str:
+    """An itemset of a table, its items in the order of the vocabulary."""
+    place = {label: k for k, label in enumerate(table.vocabulary)}
+    return shown_items(tuple(sorted(labels, key=place.__getitem__)))

@@ -1,0 +1,101 @@
+"""One member alone with a server that a test plays, which asks what it likes."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import msgspec
+
+from fedslim.protocol import messages as m
+from fedslim.protocol.member import MemberSession
+from fedslim.protocol.variant import member_side
+from fedslim.secagg import AgreementKey
+from wire import FIGURE, RUN, databases, inputs_of, of_numbers, settings_for, sprinkled, vector
+
+SUPPORTS = m.WantSupports()
+FINAL = m.WantFinal(40)
+LAST = m.MAX_SLOTS - 1
+N_ITEMS = 9
+
+
+def side(variant, seed=1, n_items=N_ITEMS, transactions=50, **settled):
+    """One member's side, alone with the server."""
+    (database,) = of_numbers([sprinkled(seed, n_items, 1, transactions, noise=0.2)[0]], n_items).values()
+    return member_side(settings_for(variant, **settled), database, 2), database
+
+
+def check_covers(state, database, dropped=()):
+    """Every transaction is covered, exactly, by elements of the table; what was dropped counts as absent."""
+    for t in range(database.transactions):
+        slots = state.cover(t)
+        items = [i for s in slots for i in state.table.items_of(s)]
+        begin, end = database.offsets[t : t + 2]
+        assert sorted(items) == [i for i in database.items[begin:end].tolist() if i not in dropped]
+
+
+def allocated(act):
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def asked(*wants, moves=(), number=0):
+    return m.Ask(number, 0, list(moves), list(wants))
+
+
+PAIR = N_ITEMS
+"""The slot in which the union of the first two items is in these tests; the next one is free."""
+
+FREE = N_ITEMS + 1
+ROW = m.WantRows([0], b"\x28")
+"""A question that can always be answered during the search."""
+
+
+def searching(seed=1, *, pair=True, **settled):
+    """A member in the middle of the search, with one itemset in its table or none."""
+    variant, database = side("x", seed, **settled)
+    variant.answer(asked(m.WantSupports()))
+    if pair:
+        variant.answer(asked(ROW, moves=[m.InsertUnion(PAIR, (0, 1), 9)]))
+    return variant, database
+
+
+def insertion(slot=FREE, parents=(2, 3), *, entry=9, cells=9, keep=True):
+    return m.WantInsertion(slot, parents, entry, cells, 0, keep)
+
+
+def dropping(*items):
+    return m.DropItems(vector(items))
+
+
+NOTHING_THERE = "in which this member has nothing"
+ALREADY = "in it already"
+ONCE = "which is done once, at the start, for a smallest count"
+PEER = AgreementKey.from_random(bytes(31) + b"\7")
+
+
+def seated(variant="x", *, agreed=True, **settled):
+    """A member that has joined, and the roster that an honest server sends it."""
+    named = databases(FIGURE)
+    own = inputs_of(named, variant, agreed=agreed, **settled)["c1"]
+    member = MemberSession("c1", own)
+    keys = [member.join(bytes(range(32))).key, PEER.public]
+    return member, m.Roster(RUN, own.settings, ["c1", "c2"], keys, b"", 0, [b"", b""], 0)
+
+
+def confirmed(member, roster):
+    """The same, with everybody's signatures: it answers from now on."""
+    confirm = member.receive(roster)
+    assert member.receive(m.Confirmed(roster.epoch, [confirm.signature] * 2)) is None
+    return member
+
+
+def replaced(roster, **fields):
+    return msgspec.structs.replace(roster, **fields)
+
+
+NONE = vector([])
+FIRST = {"x": m.Ask(0, 0, [], [m.WantSupports()]), "sa": m.AskIndexedUsages(0, 0), "so": m.AskUsages(0)}

@@ -1,0 +1,324 @@
+"""What a member refuses and answers in x, alone with a server that asks what it likes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from one_member import (
+    ALREADY,
+    FREE,
+    LAST,
+    N_ITEMS,
+    NOTHING_THERE,
+    ONCE,
+    PAIR,
+    ROW,
+    allocated,
+    asked,
+    check_covers,
+    dropping,
+    insertion,
+    searching,
+)
+
+from fedslim.errors import ProtocolError, RingError
+from fedslim.protocol import messages as m
+from fedslim.protocol.x_member import MAX_ENTERING
+from fedslim.secagg import Ring
+
+COMMON = "items in common"
+TOO_LONG = "itemset of 3 items; 2 were agreed on"
+TOO_RARE = "used 4 times, below the smallest count"
+OTHER_SLOT = "here slot 10 is next"
+CELLS = "cells in a table"
+WORDS = "an answer has at most"
+BITS = "56 are the most"
+WIDTHS = r"\d rows with \d widths"
+BAD_WANTS = [
+    (m.WantSupports(), "WantSupports during the search", {}),
+    (m.WantUnionSupport((0, 2), 40), "which nothing that was agreed on needs", {}),
+    (m.WantUnionSupport((0, 2), 40), "which nothing that was agreed on needs", {"min_count": 5}),
+    *(
+        (want, told, settled)
+        for settled in ({"min_support": 2}, {"order": "support"})
+        for want, told in (
+            (m.WantUnionSupport((0, 2), 57), BITS),
+            (m.WantUnionSupport((0, 2), 64), BITS),
+            (m.WantUnionSupport((0, FREE), 40), NOTHING_THERE),
+            (m.WantUnionSupport((LAST, 0), 40), NOTHING_THERE),
+            (m.WantUnionSupport((2, 2), 40), COMMON),
+            (m.WantUnionSupport((PAIR, PAIR), 40), COMMON),
+            (m.WantUnionSupport((PAIR, 1), 40), COMMON),
+        )
+    ),
+    (m.WantUnionSupport((PAIR, 2), 40), TOO_LONG, {"min_support": 2, "max_itemset_size": 2}),
+    (m.WantRows([FREE], b"\x28"), NOTHING_THERE, {}),
+    (m.WantRows([LAST], b"\x28"), NOTHING_THERE, {}),
+    (m.WantRows([0, PAIR, FREE], b"\x28\x28\x28"), NOTHING_THERE, {}),
+    (m.WantRows([0], b"\x00"), WIDTHS, {}),
+    (m.WantRows([0], b"\x39"), WIDTHS, {}),
+    (m.WantRows([0], b"\xff"), WIDTHS, {}),
+    (m.WantRows([0], b"\x28\x28"), WIDTHS, {}),
+    (m.WantRows([0, 1], b"\x28"), WIDTHS, {}),
+    (m.WantSparseRow(FREE, 9, 0), NOTHING_THERE, {}),
+    (m.WantSparseRow(0, 0, 0), CELLS, {}),
+    (m.WantSparseRow(0, LAST, 0), WORDS, {}),
+    *(
+        (msgspec.structs.replace(want, keep=keep), told, settled)
+        for keep in (False, True)
+        for want, told, settled in (
+            (insertion(FREE + 1), OTHER_SLOT, {}),
+            (insertion(0), OTHER_SLOT, {}),
+            (insertion(PAIR), OTHER_SLOT, {}),
+            (insertion(LAST), OTHER_SLOT, {}),
+            (insertion(parents=(2, 2)), COMMON, {}),
+            (insertion(parents=(PAIR, PAIR)), COMMON, {}),
+            (insertion(parents=(PAIR, 1)), COMMON, {}),
+            (insertion(parents=(0, PAIR)), COMMON, {}),
+            (insertion(parents=(2, FREE)), NOTHING_THERE, {}),
+            (insertion(parents=(FREE, FREE)), NOTHING_THERE, {}),
+            (insertion(parents=(LAST, 2)), NOTHING_THERE, {}),
+            (insertion(parents=(0, 1)), ALREADY, {}),
+            (insertion(parents=(1, 0)), ALREADY, {}),
+            (insertion(parents=(0, 1), entry=1), ALREADY, {}),
+            (insertion(parents=(PAIR, 2)), TOO_LONG, {"max_itemset_size": 2}),
+            (insertion(entry=4), TOO_RARE, {"min_count": 5}),
+            (insertion(cells=0), CELLS, {}),
+            (insertion(cells=LAST), WORDS, {}),
+        )
+    ),
+    (m.WantRemovals([0], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([FREE], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([LAST], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([PAIR] * 63 + [0], 9, 0), NOTHING_THERE, {}),
+    (m.WantRemovals([PAIR], 0, 0), CELLS, {}),
+    (m.WantRemovals([PAIR], LAST, 0), WORDS, {}),
+    (m.WantFinal(57), BITS, {}),
+    (m.WantFinal(64), BITS, {}),
+]
+NOT_LAST = "not what was removed last"
+BAD_MOVES = [
+    ([m.InsertUnion(FREE + 1, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(0, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(PAIR, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(LAST, (2, 3), 9)], OTHER_SLOT, {}),
+    ([m.InsertUnion(FREE, (2, FREE), 9)], NOTHING_THERE, {}),
+    ([m.InsertUnion(FREE, (LAST, 2), 9)], NOTHING_THERE, {}),
+    ([m.RemoveElement(PAIR), m.InsertUnion(PAIR, (PAIR, 2), 9)], NOTHING_THERE, {}),
+    ([m.InsertUnion(FREE, (2, 2), 9)], COMMON, {}),
+    ([m.InsertUnion(FREE, (1, PAIR), 9)], COMMON, {}),
+    ([m.InsertUnion(FREE, (0, 1), 9)], ALREADY, {}),
+    ([m.InsertUnion(FREE, (1, 0), 5)], ALREADY, {}),
+    # the same union, of other elements
+    ([m.InsertUnion(FREE, (PAIR, 2), 9), m.InsertUnion(11, (1, 2), 9), m.InsertUnion(12, (11, 0), 8)], ALREADY, {}),
+    ([m.InsertUnion(FREE, (PAIR, 2), 9)], TOO_LONG, {"max_itemset_size": 2}),
+    ([m.InsertUnion(FREE, (2, 3), 4)], TOO_RARE, {"min_count": 5}),
+    ([m.RemoveElement(0)], NOTHING_THERE, {}),
+    ([m.RemoveElement(FREE)], NOTHING_THERE, {}),
+    ([m.RemoveElement(LAST)], NOTHING_THERE, {}),
+    ([m.RemoveElement(PAIR), m.RemoveElement(PAIR)], NOTHING_THERE, {}),
+    ([m.RestoreElement(PAIR)], NOT_LAST, {}),
+    ([m.RestoreElement(0)], NOT_LAST, {}),
+    ([m.RestoreElement(LAST)], NOT_LAST, {}),
+    ([m.RemoveElement(PAIR), m.RestoreElement(FREE)], NOT_LAST, {}),
+    ([m.RemoveElement(PAIR), m.RestoreElement(PAIR), m.RestoreElement(PAIR)], NOT_LAST, {}),
+    (
+        [m.InsertUnion(FREE, (2, 3), 9), m.RemoveElement(FREE), m.RemoveElement(PAIR), m.RestoreElement(FREE)],
+        NOT_LAST,
+        {},
+    ),
+    # another element is in the slot, or may be
+    ([m.RemoveElement(PAIR), m.InsertUnion(PAIR, (2, 3), 9), m.RestoreElement(PAIR)], NOT_LAST, {}),
+    (
+        [m.InsertUnion(FREE, (2, 3), 9), m.RemoveElement(PAIR), m.InsertUnion(PAIR, (0, 1), 9), m.RestoreElement(PAIR)],
+        NOT_LAST,
+        {},
+    ),
+    ([dropping(4)], ONCE, {}),
+    ([dropping()], ONCE, {}),
+    ([dropping(4)], ONCE, {"min_count": 5}),
+    ([m.RemoveElement(PAIR), dropping(4)], ONCE, {"min_count": 5}),
+    ([dropping(N_ITEMS)], "at most 8 makes sense", {"min_count": 5}),
+    ([m.DropItems(m.Vector(3, 8, b""))], "has 0 bytes", {"min_count": 5}),
+]
+
+
+@pytest.mark.parametrize(
+    ("want", "told", "settled"), BAD_WANTS, ids=[f"{want!r}{settled}"[:90] for want, _, settled in BAD_WANTS]
+)
+def test_x_refuses_questions_that_make_no_sense(want, told, settled):
+    variant, database = searching(**settled)
+
+    def refused():
+        with pytest.raises((ProtocolError, RingError), match=told):
+            variant.answer(asked(want))
+
+    assert allocated(refused) < 1 << 20
+    check_covers(variant._state, database)
+
+
+@pytest.mark.parametrize(
+    ("moves", "told", "settled"), BAD_MOVES, ids=[f"{moves!r}{settled}"[:90] for moves, _, settled in BAD_MOVES]
+)
+def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
+    variant, database = searching(**settled)
+    for move in moves[:-1]:
+        variant.answer(asked(ROW, moves=[move]))
+    with pytest.raises(ProtocolError, match=told):
+        variant.answer(asked(ROW, moves=moves[-1:]))
+    check_covers(variant._state, database)
+    # All in one question are refused as well, if not for that they are too many.
+    if sum(isinstance(move, m.InsertUnion) for move in moves) > MAX_ENTERING:
+        told = "and has 3 enter"
+    variant, database = searching(**settled)
+    with pytest.raises(ProtocolError, match=told):
+        variant.answer(asked(ROW, moves=moves))
+    check_covers(variant._state, database)
+
+
+@pytest.mark.parametrize(
+    ("messages", "settled"),
+    [
+        ([asked(m.WantUnionSupport((PAIR, 2), 40))], {"min_support": 2, "max_itemset_size": 3}),
+        ([asked(m.WantUnionSupport((2, 0), 1))], {"order": "support"}),
+        ([asked(insertion(parents=(PAIR, 2), keep=True))], {"max_itemset_size": 3}),
+        ([asked(insertion(parents=(3, 2), entry=5, keep=False))], {"min_count": 5}),
+        ([asked(ROW, moves=[m.InsertUnion(FREE, (PAIR, 2), 5)])], {"min_count": 5, "max_itemset_size": 3}),
+        ([asked(m.WantRemovals([PAIR] * 64, 9, 0), m.WantRows([0, PAIR], b"\x01\x38"))], {}),
+        ([asked(m.WantRows([0] * 4096, b"\x38" * 4096))], {}),
+        ([asked(ROW, moves=[m.RemoveElement(PAIR)]), asked(ROW, moves=[m.RestoreElement(PAIR)])], {}),
+        (
+            [
+                asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)]),
+                asked(ROW, moves=[m.RemoveElement(PAIR)]),
+                asked(ROW, moves=[m.RemoveElement(FREE), m.RestoreElement(FREE)]),
+                asked(ROW, moves=[m.RestoreElement(PAIR)]),
+            ],
+            {},
+        ),
+    ],
+)
+def test_x_answers_what_is_just_allowed(messages, settled):
+    variant, database = searching(**settled)
+    for message in messages:
+        assert len(variant.answer(message).words)
+    check_covers(variant._state, database)
+
+
+TOO_MANY = "a search does no more than 3 and 2"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (asked(*[insertion(keep=False)] * 4), "tries 4 itemsets in a round and has 0 enter"),
+        (asked(*[insertion(keep=False)] * 4096), "tries 4096 itemsets in a round and has 0 enter"),
+        (asked(*[m.WantUnionSupport((2, 3), 40)] * 4), "tries 4 itemsets in a round and has 0 enter"),
+        (
+            asked(*[m.WantUnionSupport((2, 3), 40), insertion(keep=False)] * 2),
+            "tries 4 itemsets in a round and has 0 enter",
+        ),
+        (
+            asked(insertion(), insertion(FREE + 1, (4, 5)), insertion(FREE + 2, (6, 7))),
+            "tries 3 itemsets in a round and has 3 enter",
+        ),
+        (
+            asked(
+                insertion(FREE + 2, (6, 7)), moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9)]
+            ),
+            "tries 1 itemsets in a round and has 3 enter",
+        ),
+        (
+            asked(m.WantFinal(40), moves=[m.InsertUnion(FREE + k, (2, 3 + k), 9) for k in range(3)]),
+            "tries 0 itemsets in a round and has 3 enter",
+        ),
+        (asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)] * 4096), "has 4096 enter"),
+    ],
+    ids=lambda case: repr(case)[:60],
+)
+def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, told):
+    """Nothing of it is carried out: whoever could try thousands at once would count what it likes."""
+    variant, database = searching(min_support=2)
+    with pytest.raises(ProtocolError, match=f"{told}; {TOO_MANY}"):
+        variant.answer(message)
+    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+    check_covers(variant._state, database)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        asked(*[insertion(keep=False)] * 3),
+        asked(m.WantUnionSupport((2, 3), 40), insertion(keep=False), insertion(parents=(4, 5), keep=False)),
+        asked(insertion(FREE + 1, (4, 5)), ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)]),
+        asked(
+            m.WantFinal(40),
+            moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9), m.RemoveElement(PAIR)],
+        ),
+    ],
+    ids=lambda case: repr(case)[:60],
+)
+def test_x_answers_as_many_trials_in_a_round_as_a_search_makes(message):
+    variant, database = searching(min_support=2)
+    assert len(variant.answer(message).words)
+    check_covers(variant._state, database)
+
+
+def test_x_does_not_say_by_a_refusal_how_large_a_count_is():
+    """Counts that do not fit wrap around: with few bits a question is answered just as with many."""
+    wide, database = searching(min_support=2)
+    narrow, _ = searching(min_support=2)
+    length = 2 + N_ITEMS - 1  # all slots that were ever used
+    most = int(database.supports.max())
+    assert most > 8
+    for bits in (1, 2, 3):
+        rows, few = (v.answer(asked(m.WantRows([2], bytes([b])))).words for v, b in ((wide, 40), (narrow, bits)))
+        counts = Ring(40, (1 << 40) - 1).read(rows, length=length)
+        assert counts.max() >= 1 << bits
+        assert Ring(bits, (1 << bits) - 1).read(few, length=length).tolist() == (counts % (1 << bits)).tolist()
+        want = m.WantUnionSupport((PAIR, 2), bits)
+        (support,) = Ring(40, (1 << 40) - 1).read(wide.answer(asked(m.WantUnionSupport((PAIR, 2), 40))).words, length=1)
+        assert narrow.answer(asked(want)).words.tolist() == [support % (1 << bits)]
+    final, few = (v.answer(asked(m.WantFinal(b))).words for v, b in ((wide, 40), (narrow, 2)))
+    counts = Ring(40, (1 << 40) - 1).read(final, length=2)
+    assert counts.max() >= 4
+    assert Ring(2, 3).read(few, length=2).tolist() == (counts % 4).tolist()
+
+
+def test_x_drops_items_once_and_before_any_itemset():
+    variant, database = searching(pair=False, min_count=5)
+    variant.answer(asked(ROW))
+    variant.answer(asked(ROW, moves=[dropping(2, 4)]))
+    check_covers(variant._state, database, dropped=(2, 4))
+    with pytest.raises(ProtocolError, match=ONCE):
+        variant.answer(asked(ROW, moves=[dropping(5)]))
+    check_covers(variant._state, database, dropped=(2, 4))
+    variant, database = searching(pair=False, min_count=5)
+    with pytest.raises(ProtocolError, match=ONCE):
+        variant.answer(asked(ROW, moves=[dropping(2), dropping()]))
+
+
+def test_x_refuses_more_than_an_answer_can_hold():
+    """Each question could be answered; all together could not, and it is noticed on the way."""
+    variant, _ = searching()
+    half = m.WantSparseRow(0, 800_000, 0)
+
+    def refused():
+        with pytest.raises(ProtocolError, match=r"asked for \d+ words; an answer has at most"):
+            variant.answer(asked(*[half] * 4096))
+
+    assert allocated(refused) < 1 << 27
+
+
+def test_x_takes_no_itemset_twice():
+    """Removing one of the two would take the other out of the order: the covers would have what the table has not."""
+    variant, _ = searching()
+    for entry in (9, 5):
+        for parents in ((0, 1), (1, 0)):
+            for message in (
+                asked(ROW, moves=[m.InsertUnion(FREE, parents, entry)]),
+                asked(insertion(parents=parents, entry=entry, keep=True)),
+                asked(insertion(parents=parents, entry=entry, keep=False)),
+            ):
+                with pytest.raises(ProtocolError, match=ALREADY):
+                    variant.answer(message)

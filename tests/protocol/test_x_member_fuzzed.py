@@ -1,0 +1,125 @@
+"""Random questions in x, most near the edge of what makes sense: the covers stay covers."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, searching
+
+from fedslim.errors import ProtocolError, SecureAggregationError
+from fedslim.protocol import messages as m
+
+
+def some_parents(rng, table):
+    """Two elements, most of them alive and without an item in common."""
+    alive = [*table.itemsets, *range(N_ITEMS)]
+    x = rng.choice(alive)
+    apart = [s for s in alive if not {*table.items_of(s)} & {*table.items_of(x)}]
+    dead = rng.choice([table.free_slot, table.fresh_slot, LAST, rng.randrange(40)])
+    return rng.choice([(x, rng.choice(apart or alive))] * 8 + [(x, x), (x, rng.choice(alive)), (x, dead), (dead, x)])
+
+
+def some_want(rng, table):
+    """A question near the edge of what makes sense."""
+    slot = rng.choice([0, N_ITEMS - 1, N_ITEMS, table.free_slot, table.free_slot + 1, rng.randrange(40), LAST])
+    fresh = rng.choice([table.free_slot] * 6 + [slot])
+    bits = rng.choice([1, 2, 5, 8, 40, 56, 57, 64])
+    cells = rng.choice([0, 1, 2, 7, 30, 1000, LAST])
+    seed = rng.choice([0, 1, 1 << 53, rng.getrandbits(50)])
+    parents = some_parents(rng, table)
+    entry = rng.choice([0, 1, 5, 1 << 53])
+    alive = [*table.itemsets, *range(N_ITEMS)]
+    slots = [rng.choice([slot, *alive]) for _ in range(rng.randint(1, 6))]
+    widths = bytes(rng.choice([8, 8, 8, bits, 0, 255]) for _ in slots)
+    return rng.choice(
+        [
+            m.WantSupports(),
+            m.WantUnionSupport(parents, bits),
+            m.WantRows(slots, widths if rng.random() < 0.9 else widths[1:] or b"\x01"),
+            m.WantSparseRow(slot, cells, seed),
+            m.WantInsertion(fresh, parents, entry, cells, seed, rng.random() < 0.5),
+            m.WantInsertion(table.free_slot, parents, 9, 30, seed, keep=True),
+            m.WantRemovals(slots, cells, seed),
+            m.WantRemovals([s for s in slots if s in table.itemsets] or [slot], 30, seed),
+        ]
+    )
+
+
+def good_ask(rng, table, longest, number):
+    """One that is answered in any table, with a move that can be made in it."""
+    alive = [*table.itemsets, *range(N_ITEMS)]
+    pairs = [(x, y, {*table.items_of(x), *table.items_of(y)}) for x, y in combinations(alive, 2)]
+    pairs = [
+        (x, y)
+        for x, y, items in pairs
+        if len(items) == len(table.items_of(x)) + len(table.items_of(y)) <= (longest or N_ITEMS)
+        and tuple(sorted(items)) not in table.present
+    ]
+    wants = [
+        m.WantRows(rng.choices(alive, k=4), bytes(rng.randint(1, 56) for _ in range(4))),
+        m.WantSparseRow(rng.choice(alive), 30, rng.getrandbits(50)),
+    ]
+    moves = []
+    if table.itemsets:
+        wants.append(m.WantRemovals(rng.choices([*table.itemsets], k=rng.randint(1, 8)), 30, rng.getrandbits(50)))
+    if table.itemsets and rng.random() < 0.1:
+        slot = rng.choice([*table.itemsets])
+        moves = rng.choice([[m.RemoveElement(slot), m.RestoreElement(slot)], [m.RemoveElement(slot)]])
+        wants = wants[:1] if slot not in wants[0].slots else [m.WantRows([0], b"\x08")]
+    elif pairs:
+        parents, entry = rng.choice(pairs), rng.choice([5, 9, 1 << 53])
+        insert = m.WantInsertion(table.free_slot, parents, entry, 30, rng.getrandbits(50), rng.random() < 0.3)
+        wants.append(insert)
+    return asked(rng.choice(wants), moves=moves, number=number)
+
+
+def some_move(rng, table):
+    slot = rng.choice([*table.itemsets, *table.itemsets, 0, N_ITEMS, table.free_slot, LAST])
+    return rng.choice(
+        [
+            m.RemoveElement(slot),
+            m.RestoreElement(table.free_slot),
+            m.RestoreElement(slot),
+            m.InsertUnion(rng.choice([table.free_slot, slot]), some_parents(rng, table), rng.choice([0, 9, 1 << 53])),
+        ]
+    )
+
+
+@given(st.integers(0, 1 << 60))
+@example(20349)
+@settings(max_examples=120)
+def test_x_survives_whatever_is_asked(seed):
+    """Dozens of questions one after the other, at least every other one answered: the covers stay covers."""
+    rng = random.Random(seed)
+    settled = {
+        "min_support": rng.choice([1, 1, 2]),
+        "min_count": rng.choice([1, 1, 5]),
+        "max_itemset_size": rng.choice([None, None, 2, 4]),
+        "min_members_with": rng.choice([1, 2]),
+    }
+    variant, database = searching(rng.randrange(20), pair=False, **settled)
+    table = variant._state.table
+    dropped = set()
+    if settled["min_count"] > 1 and rng.random() < 0.5:
+        dropped = set(rng.sample(range(N_ITEMS), rng.choice([0, 1, 3])))
+        variant.answer(asked(ROW, moves=[dropping(*sorted(dropped))]))
+    for number in range(50):
+        moves = [some_move(rng, table) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
+        try:
+            reply = variant.answer(asked(some_want(rng, table), moves=moves, number=number))
+            assert reply.words.dtype == np.uint64
+        except (ProtocolError, SecureAggregationError):
+            pass
+        # Whatever was refused, what makes sense is answered.
+        reply = variant.answer(good_ask(rng, table, settled["max_itemset_size"], number))
+        assert len(reply.words)
+    check_covers(variant._state, database, dropped)
+    variant.answer(asked(FINAL))
+    while table.itemsets:
+        gone = rng.sample(sorted(table.itemsets), rng.randint(1, min(4, len(table))))
+        variant.answer(asked(FINAL, moves=[m.RemoveElement(slot) for slot in gone]))
+        check_covers(variant._state, database, dropped)
