@@ -20,7 +20,7 @@ from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import add_up
-from fedslim.protocol.variant import Replies, Round
+from fedslim.protocol.variant import Replies, Round, search_in_rounds
 from fedslim.protocol.x_member import XMember
 from fedslim.protocol.x_queries import KINDS, Shape, bits_for, read, words_of
 from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
@@ -55,26 +55,11 @@ class XServer:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        search, situation = self.search, self._situation
-        questions = search.run()
-        question = next(questions)
-        ending = "converged"
-        try:
-            while True:
-                if isinstance(question, q.MOVES):
-                    self._make(question)
-                    question = questions.send(None)
-                elif situation.ending is not None and self.supports:
-                    ending = situation.ending
-                    break
-                else:
-                    question = questions.send((yield from self._ask(question)))
-        except StopIteration:
-            pass
-        for move in search.rewind():
+        ending = yield from search_in_rounds(self.search, self._situation, self._ask)
+        for move in self.search.rewind():
             self._make(move)
         table = yield from self._finished()
-        return Outcome(table, search.tally, ending)  # type: ignore[arg-type]
+        return Outcome(table, self.search.tally, ending)
 
     def _make(self, move: q.Move) -> None:
         """Have the members make a move, with the next question."""
@@ -123,7 +108,13 @@ class XServer:
         return
 
     def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
-        """One question of the search; those that need more than one try are asked again, and only those."""
+        """One question of the search; those that need more than one try are asked again, and only those.
+
+        A move takes no round of its own: members are told with the next question.
+        """
+        if isinstance(question, q.MOVES):
+            self._make(question)
+            return None
         asked = self._wants(question)
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
