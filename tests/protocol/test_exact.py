@@ -17,7 +17,7 @@ from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
 from fedslim.mdl.policy import Policy
 from fedslim.protocol import messages as m
-from fedslim.protocol import x_queries as wants
+from fedslim.protocol import x_sizes
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")
@@ -203,14 +203,14 @@ def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, members,
         else dealt(dense(seed, n_items, 50), members, seed)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wants.Guess, "guess", lambda _self, _trials=1: 1)
-        patch.setattr(wants, "Sketch", TooSmall)
+        patch.setattr(x_sizes.Guess, "guess", lambda _self, _trials=1: 1)
+        patch.setattr(x_sizes, "Sketch", TooSmall)
         if wide:
-            patch.setattr(wants.Sizes, "rows_for", sparse_rows)
+            patch.setattr(x_sizes.Sizes, "ask_rows", sparse_rows)
         check_x(parts, n_items, Policy(min_count=least))
 
 
-class TooSmall(wants.Sketch):
+class TooSmall(x_sizes.Sketch):
     """One cell in a table for few entries; so two entries are one too many."""
 
     @classmethod
@@ -218,14 +218,14 @@ class TooSmall(wants.Sketch):
         return cls(max(1, entries // 3), universe, seed)
 
 
-def sparse_rows(sizes, slots, usages, length):
-    return [wants.SparseRow(s, u, length, 1, sizes) for s, u in zip(slots, usages, strict=True)]
+def sparse_rows(_sizes, slots, usages, _length, seed):
+    return [x_sizes.Asked(m.WantSparseRow(s, 1, seed), (u,)) for s, u in zip(slots, usages, strict=True)]
 
 
 def test_failed_sketches_are_asked_for_again(monkeypatch):
     plain = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
-    monkeypatch.setattr(wants.Guess, "guess", lambda _self, _trials=1: 1)
-    monkeypatch.setattr(wants, "Sketch", TooSmall)
+    monkeypatch.setattr(x_sizes.Guess, "guess", lambda _self, _trials=1: 1)
+    monkeypatch.setattr(x_sizes, "Sketch", TooSmall)
     again = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
     assert len(again.rounds) > len(plain.rounds)
 

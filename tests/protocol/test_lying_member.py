@@ -19,7 +19,8 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.state import MemberState
-from fedslim.protocol.x_queries import Trial
+from fedslim.protocol.x_queries import Shape
+from fedslim.protocol.x_sizes import Asked, enlarge
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import words_of_rows
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled, vector
@@ -560,20 +561,25 @@ def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
     most = int(usages[rarely])
 
     def row(of, other, count):
-        return [{of: SlotCounts(np.array([other], np.int32), np.array([count]))}]
+        return (of,), iter([{of: SlotCounts(np.array([other], np.int32), np.array([count]))}])
 
     for of, other in ((often, rarely), (rarely, often)):
-        assert set(variant._rows_of(row(of, other, most), usages)) == {of}
+        assert len(variant._rows_of(*row(of, other, most), usages)) == 1
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._rows_of(row(of, other, most + 1), usages)
+            variant._rows_of(*row(of, other, most + 1), usages)
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():
     """One with room for more than all places there are does not fail by chance."""
-    assert [Trial(20, entries).more_entries() for entries in (5, 15, 45, 60)] == [15, 45, 135, 180]
+
+    def more(entries):
+        asked = Asked(m.WantRemovals([10], 9, 0), entries=entries)
+        return enlarge(asked, Shape(items=10, max_transactions=9, members=0, slots=10), 1).entries
+
+    assert [more(entries) for entries in (5, 15, 45, 60)] == [15, 45, 135, 180]
     for entries in (61, 135, 1 << 20):
         with pytest.raises(ProtocolError, match="contradict"):
-            Trial(20, entries).more_entries()
+            more(entries)
 
 
 def test_so_takes_no_more_pairs_than_there_are():

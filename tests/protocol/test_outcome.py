@@ -6,7 +6,7 @@ import pytest
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import code_table, pack_table
-from fedslim.protocol.x_queries import Final
+from fedslim.protocol.x_queries import Shape, read, words_of
 from fedslim.secagg import Ring
 
 SUPPORTS = [5, 4, 3]
@@ -50,14 +50,14 @@ def test_nor_does_a_server_send_one(usage, support):
 
 @pytest.mark.parametrize("members", [0, 3])
 def test_final_counts_are_usages_then_supports_then_who_has_them(members):
-    want = Final(2, 3, 100, members)
-    words = np.zeros(want.words, np.uint64)
+    want, shape = m.WantFinal(7), Shape(items=3, max_transactions=100, members=members, slots=5, itemsets=2)
+    words = np.zeros(words_of(want, shape), np.uint64)
     ring, few = Ring.for_sums_up_to(100), Ring.for_sums_up_to(3)
     split = ring.words(4)
     ring.put(words[:split], np.arange(4, dtype=np.int32), np.array([10, 20, 30, 40]), length=4)
     if members:
         few.put(words[split:], np.arange(5, dtype=np.int32), np.array([1, 2, 3, 2, 1]), length=5)
-    found = want.read(words)
+    found = read(want, shape, words, [100, members][: 1 + bool(members)])
     assert (found.usages.tolist(), found.supports.tolist()) == ([10, 20], [30, 40])
     if members:
         assert (found.members.tolist(), found.members_with_item.tolist()) == ([1, 2], [3, 2, 1])

@@ -32,7 +32,7 @@ TOO_RARE = "used 4 times, below the smallest count"
 OTHER_SLOT = "here slot 10 is next"
 CELLS = "cells in a table"
 WORDS = "an answer has at most"
-BITS = "56 are the most"
+BITS = "a ring has 1 to 56 bits"
 WIDTHS = r"\d rows with \d widths"
 BAD_WANTS = [
     (m.WantSupports(), "WantSupports during the search", {}),

@@ -15,7 +15,6 @@ import numpy as np
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.numbering import Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
-from fedslim.algorithm1.rounds import run_search
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.algorithm1.so import check_itemset, proposed
 from fedslim.errors import ProtocolError
@@ -23,7 +22,7 @@ from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
 from fedslim.protocol.sums import add_up
-from fedslim.protocol.variant import Replies, Round, UnmaskedWords
+from fedslim.protocol.variant import Replies, Round, UnmaskedWords, search_in_rounds
 from fedslim.secagg import Ring
 from fedslim.secagg.ring import MAX_BITS
 
@@ -95,7 +94,7 @@ class SaServer:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        ending = yield from run_search(self.search, self._situation, self._answered)
+        ending = yield from search_in_rounds(self.search, self._situation, self._answered)
         result = self.search.result()
         found = [self.search.number_of(e.items) for e in result.entries if len(e.items) > 1]
         supports = yield from self._counted(found)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -113,6 +113,9 @@ Algorithm1Question = Supports | NextCandidates | Evaluation | Acceptance
 
 class Algorithm1Search:
     """One run of Algorithm 1."""
+
+    # Between the evaluation of an itemset and its acceptance the table is not what the usages say.
+    MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, Acceptance)
 
     def __init__(self, n_items: int) -> None:
         self.tally = Tally()

@@ -15,14 +15,13 @@ import numpy as np
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.numbering import Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
-from fedslim.algorithm1.rounds import run_search
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.errors import ProtocolError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
-from fedslim.protocol.variant import Replies, Round
+from fedslim.protocol.variant import Replies, Round, search_in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -99,7 +98,7 @@ class SoServer:
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        ending = yield from run_search(self.search, self._situation, self._answered)
+        ending = yield from search_in_rounds(self.search, self._situation, self._answered)
         result = self.search.result()
         supports = yield from self._counted()
         found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.records import save_run, served_record
+from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.network.traffic import Communication
 from fedslim.protocol.outcome import code_table
@@ -117,7 +118,7 @@ class Account:
         if self._bits == bits:
             return
         self._bits = bits
-        percent = 100.0 * bits / (search.bits_standard.total or 1.0)
+        percent = percent_of_standard(bits, search.bits_standard.total)
         if self._session.settings.min_count > 1:
             # Exact bits are a function of counts that are withheld: they could be found by trying.
             bits, percent = float(f"{bits:.2g}"), float(round(percent))

@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fedslim.format import as_html
-from fedslim.mdl.objective import Bits, code_length, description_length, standard_length, standard_lengths
+from fedslim.mdl.objective import (
+    Bits,
+    code_length,
+    description_length,
+    percent_of_standard,
+    standard_length,
+    standard_lengths,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,16 +57,12 @@ class Compression:
     @property
     def L_percent(self) -> float:  # noqa: N802  # the paper's name
         """L% as the tables of the literature have it: total over total."""
-        return _percent(self.after.total, self.before.total)
+        return percent_of_standard(self.after.total, self.before.total)
 
     @property
     def L_data_percent(self) -> float:  # noqa: N802  # the paper's name
         """L% as the paper's formula prints it: data over data."""
-        return _percent(self.after.data, self.before.data)
-
-
-def _percent(part: float, whole: float) -> float:
-    return 100.0 * part / whole if whole else 100.0
+        return percent_of_standard(self.after.data, self.before.data)
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,19 @@ import math
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from fedslim.mdl.questions import MOVES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
-    from fedslim.mdl.questions import Question, Source
-    from fedslim.mdl.search import SlimSearch
     from fedslim.mdl.steps import SearchResult, Tally
+
+Y = TypeVar("Y")
+S = TypeVar("S")
 
 REPORT_EVERY = 0.1
 """Seconds between two reports of progress: often enough for a person, rarely enough to cost nothing."""
@@ -110,6 +111,19 @@ class WatchedSearch(Protocol):
         """How many itemsets there are now."""
 
 
+class DrivenSearch(Protocol):
+    """A search that asks questions: SLIM's, or Algorithm 1."""
+
+    MUST_ANSWER: ClassVar[tuple[type, ...]]
+    converged: bool
+
+    def run(self) -> Generator[Any, Any, SearchResult]:
+        """Ask until there is nothing left to ask."""
+
+    def result(self) -> SearchResult:
+        """The best so far."""
+
+
 class Trend:
     """Guesses how long a search will go on: the best estimated gain falls towards zero, roughly exponentially."""
 
@@ -132,24 +146,36 @@ class Trend:
         return max(0.0, (math.log(gain) - math.log(self.FINAL_GAIN)) * elapsed / fallen)
 
 
+def run_search(
+    search: DrivenSearch, answer: Callable[[Any], Generator[Y, S, Any]], should_stop: Callable[[], bool]
+) -> Generator[Y, S, None]:
+    """Have the questions of a search answered until it ends, or should stop; `search.converged` says which.
+
+    `answer` is a generator, because an answer may take rounds. What the search must be answered is answered even if it
+    should stop: without the supports there is not even the standard code table, and a move has already been decided.
+    """
+    run = search.run()
+    question = next(run)
+    with suppress(StopIteration):
+        while isinstance(question, search.MUST_ANSWER) or not should_stop():
+            question = run.send((yield from answer(question)))
+
+
 def drive(
-    search: SlimSearch, source: Source, *, stop: Stop | None = None, report: Callable[[], None] | None = None
+    search: DrivenSearch, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
 ) -> SearchResult:
     """Run a search on a source to its end, or until `stop`; the result is the best table so far either way."""
-    stop = stop or Stop()
-    run = search.run()
-    next_report = 0.0
-    try:
-        # Whatever the clock says: without the supports there is not even the standard code table to come back with.
-        question: Question = run.send(next(run).put_to(source))
-        while not stop.now():
-            answer: Any = question.put_to(source)
-            moved = isinstance(question, MOVES)
-            question = run.send(answer)
-            if report is not None and moved and time.monotonic() >= next_report:
-                report()
-                next_report = time.monotonic() + REPORT_EVERY
-    except StopIteration as end:
-        result: SearchResult = end.value
-        return result
+    moved, next_report = False, 0.0
+
+    def answer(question: Any) -> Generator[None, None, Any]:
+        nonlocal moved, next_report
+        if report is not None and moved and time.monotonic() >= next_report:
+            report()
+            next_report = time.monotonic() + REPORT_EVERY
+        moved = isinstance(question, MOVES)
+        yield from ()  # a source answers at once
+        return question.put_to(source)
+
+    for _ in run_search(search, answer, (stop or Stop()).now):
+        pass
     return search.result()

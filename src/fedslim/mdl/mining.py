@@ -21,6 +21,7 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
+from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
@@ -157,7 +158,6 @@ def reporter(
         limit = stop.deadline - stop.started - seconds
         if limit != float("inf"):
             remaining = limit if remaining is None else min(limit, remaining)
-        standard = search.bits_standard.total
         on_progress(
             Progress(
                 number,
@@ -165,7 +165,7 @@ def reporter(
                 search.itemsets,
                 search.tally.accepted,
                 search.tally.candidates,
-                100.0 * search.bits_now / standard if standard else 100.0,
+                percent_of_standard(search.bits_now, search.bits_standard.total),
                 search.best_gain,
                 seconds,
                 remaining,

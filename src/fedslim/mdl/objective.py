@@ -104,6 +104,11 @@ def description_length(usages: Sequence[int], standard: Sequence[float]) -> Bits
     return Bits(math.fsum(data_terms(usages)), math.fsum(model_terms(usages, standard)))
 
 
+def percent_of_standard(bits: float, standard: float) -> float:
+    """L%: the bits with a code table in percent of those with the standard code table; 100 where there are none."""
+    return 100.0 * bits / standard if standard else 100.0
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """How much of L(XY | ST) an estimate charges: a part for the cheaper parent, a part for the dearer one.

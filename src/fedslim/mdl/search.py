@@ -10,7 +10,7 @@ run may be stopped at any question, and `result()` is then the best table so far
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fedslim.mdl.objective import (
     standard_lengths,
 )
 from fedslim.mdl.questions import (
+    MOVES,
     Change,
     CoUsages,
     Drop,
@@ -68,6 +69,8 @@ class SlimSearch:
     about several at once. It comes to the same result with half as many questions and somewhat more work, which pays
     where a question is a round.
     """
+
+    MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
 
     def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
         self.policy = policy

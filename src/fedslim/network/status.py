@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import LineError, RunError
+from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.connection import hang_up, unreached_because, write_frame
 from fedslim.trust import explain
 
@@ -38,13 +39,13 @@ WITHIN = 5.0
 def of_session(session: ServerSession) -> dict[str, Any]:
     """What any server may tell of a run, whatever carries it."""
     search = None if session.variant is None else session.variant.search
-    standard = 0.0 if search is None else search.bits_standard.total
+    known = session.variant is not None and session.variant.supports  # before that there is no table
     return {
         "variant": session.settings.variant,
         "waiting_for": list(session.waiting_for()),
         "rounds": session.rounds,
         "itemsets": 0 if search is None else search.itemsets,
-        "L_percent": 100.0 * search.bits_now / standard if search is not None and standard else None,
+        "L_percent": percent_of_standard(search.bits_now, search.bits_standard.total) if search and known else None,
         "over": session.over,
     }
 

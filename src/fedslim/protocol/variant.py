@@ -11,17 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedslim.errors import ParameterError
-from fedslim.mdl.driver import WatchedSearch
+from fedslim.mdl.driver import DrivenSearch, WatchedSearch, run_search
 from fedslim.mdl.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.steps import SearchResult
     from fedslim.protocol.messages import FromMember, FromServer, PackedTable, Settings
     from fedslim.protocol.outcome import Ending, Outcome
 
@@ -72,13 +71,8 @@ class Situation:
     ending: Ending | None = None  # set when the search must stop; what was reached is then the result
 
 
-class Search(WatchedSearch, Protocol):
-    """What is known of a search while it runs."""
-
-    converged: bool
-
-    def result(self) -> SearchResult:
-        """The best so far."""
+class Search(WatchedSearch, DrivenSearch, Protocol):
+    """A search at the server, and what is known of it while it runs."""
 
 
 class ServerSide(Protocol):
@@ -110,6 +104,14 @@ class MemberSide(Protocol):
 
     def check_end(self, table: PackedTable) -> None:
         """Check the table that the server sends at the end, as far as it is known here."""
+
+
+def search_in_rounds(
+    search: Search, situation: Situation, answer: Callable[[Any], Generator[Round, Replies, Any]]
+) -> Generator[Round, Replies, Ending]:
+    """Let a search run until it ends or the session ends it; returns why it ended."""
+    yield from run_search(search, answer, lambda: situation.ending is not None)
+    return "converged" if search.converged or situation.ending is None else situation.ending
 
 
 def server_side(situation: Situation) -> ServerSide:

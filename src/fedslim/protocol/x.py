@@ -20,26 +20,18 @@ from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import add_up
-from fedslim.protocol.variant import Replies, Round
+from fedslim.protocol.variant import Replies, Round, search_in_rounds
 from fedslim.protocol.x_member import XMember
-from fedslim.protocol.x_queries import (
-    FAILED,
-    SUMS_CONTRADICT,
-    Final,
-    Insertion,
-    Removals,
-    Sizes,
-    Supports,
-    UnionSupport,
-)
+from fedslim.protocol.x_queries import KINDS, Shape, bits_for, read, words_of
+from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from fedslim.protocol.variant import Situation
-    from fedslim.protocol.x_queries import Want
+    from fedslim.protocol.x_queries import FinalCounts
 
 __all__ = ["XMember", "XServer"]
 
@@ -58,38 +50,27 @@ class XServer:
         self.transactions = 0
         self.supports: list[int] = []
         self._most = 0  # no element is used more often
-        self._length = situation.items  # all slots below it may hold an element
+        self._shape = Shape.at_start(situation.settings, situation.items, len(situation.members))
         self._sizes = Sizes()
 
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
-        search, situation = self.search, self._situation
-        questions = search.run()
-        question = next(questions)
-        ending = "converged"
-        try:
-            while True:
-                if isinstance(question, q.MOVES):
-                    self._make(question)
-                    question = questions.send(None)
-                elif situation.ending is not None and self.supports:
-                    ending = situation.ending
-                    break
-                else:
-                    question = questions.send((yield from self._ask(question)))
-        except StopIteration:
-            pass
-        for move in search.rewind():
+        ending = yield from search_in_rounds(self.search, self._situation, self._ask)
+        for move in self.search.rewind():
             self._make(move)
         table = yield from self._finished()
-        return Outcome(table, search.tally, ending)  # type: ignore[arg-type]
+        return Outcome(table, self.search.tally, ending)
 
     def _make(self, move: q.Move) -> None:
         """Have the members make a move, with the next question."""
         self._moves.append(_move(move))
         if not isinstance(move, q.Drop):
-            self._length = max(self._length, move.slot + 1)
+            self._reach(move.slot)
             self._sizes.forget_row(move.slot)
+
+    def _reach(self, slot: int) -> None:
+        """Answers are about this slot, too, from now on."""
+        self._shape = self._shape._replace(slots=max(self._shape.slots, slot + 1))
 
     def _finished(self) -> Generator[Round, Replies, m.PackedTable]:
         """The table as it may be published: without itemsets that too few members have, or that are used too rarely.
@@ -97,14 +78,12 @@ class XServer:
         They go all at once. That changes the usages of others, so it is repeated until all that is left may stay.
         """
         settings, found = self._situation.settings, self.search.found()
-        members = len(self._situation.members) if settings.min_members_with > 1 else 0
         expected: list[int] | None = [entry.usage for _, entry in found]
         counted: list[tuple[tuple[int, ...], int, int, int]] = []
         withheld: NDArray[np.bool_] | None = None
         # Also where nothing is left to count: members check the result against the table, so all moves must be made.
-        while found or self._moves or (members and withheld is None):
-            want = Final(len(found), self._situation.items, self.transactions, members)
-            counts = yield from self._counted(want)
+        while found or self._moves or (self._shape.members and withheld is None):
+            counts = yield from self._count_final(len(found))
             usages = counts.usages.tolist()
             if expected is not None and usages != expected:
                 raise ProtocolError(SUMS_CONTRADICT)
@@ -129,83 +108,82 @@ class XServer:
         return
 
     def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
-        """One question of the search; those that need more than one try are asked again, and only those."""
-        asked = question.questions if isinstance(question, q.Together) else (question,)
-        wanted = [self._wants(part) for part in asked]
-        wants = [want for part in wanted for want in part]
-        answers: dict[int, Any] = {}
-        open_ = list(range(len(wants)))
-        while open_:
-            readings = yield from self._round([wants[k] for k in open_])
-            for k, reading in zip(open_, readings, strict=True):
-                if reading is FAILED:
-                    if isinstance(wants[k], Insertion):
-                        self._moves += wants[k].withdrawal()
-                    wants[k] = wants[k].larger()
-                else:
-                    answers[k] = reading
-            open_ = [k for k in open_ if k not in answers]
-        ordered = iter([answers[k] for k in range(len(wants))])
-        replies = [self._answer(part, [next(ordered) for _ in own]) for part, own in zip(asked, wanted, strict=True)]
-        return tuple(replies) if isinstance(question, q.Together) else replies[0]
+        """One question of the search; those that need more than one try are asked again, and only those.
 
-    def _wants(self, question: q.Question) -> list[Any]:
+        A move takes no round of its own: members are told with the next question.
+        """
+        if isinstance(question, q.MOVES):
+            self._make(question)
+            return None
+        asked = self._wants(question)
+        readings: list[Any] = [None] * len(asked)
+        while still := [k for k, reading in enumerate(readings) if reading is None]:
+            for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
+                want, readings[k] = asked[k].want, reading
+                if reading is None:
+                    if isinstance(want, m.WantInsertion) and want.keep:
+                        self._moves.append(m.RemoveElement(want.slot))  # it has entered, and is going to enter again
+                    asked[k] = enlarge(asked[k], self._shape, self._situation.number)
+        return self._answer(question, iter(readings))
+
+    def _wants(self, question: q.Question) -> list[Asked]:  # noqa: PLR0911  # one for each kind of question
         """What to ask the members for, to answer a question."""
-        length = self._length
+        sizes, usages, seed = self._sizes, self.search.usages, self._situation.number
         match question:
-            case q.Presume(move, removals, rows):
-                return self._presumed(move, removals, rows)
+            case q.Together(questions):
+                return [asked for part in questions for asked in self._wants(part)]
+            case q.Presume(move, removals, slots):
+                # An insertion that is carried out at once, and what is asked about the table with it. The two parents,
+                # whose rows are asked for, are used less than before: where the new one is, they are not.
+                self._reach(move.slot)
+                most = min(self.search.max_uses(move.itemset, move.entry), self._most)
+                bounds = [most if s == move.slot else int(usages[s]) for s in slots]
+                trials = [sizes.ask_removals(removals, seed)] if removals else []
+                rows = sizes.ask_rows(slots, bounds, self._shape.slots, seed)
+                return [sizes.ask_insertion(move, seed, keep=True), *trials, *rows]
             case q.Supports():
-                return [Supports(self._situation.items, self._situation.settings.max_transactions)]
+                return [Asked(m.WantSupports(), (self._shape.max_transactions,))]
             case q.Support(_, parents):
-                return [UnionSupport(parents, self.transactions)]
+                return [Asked(m.WantUnionSupport(parents, bits_for(self.transactions)), (self.transactions,))]
             case q.CoUsages(slots):
-                return self._sizes.rows_for(slots, self.search.usages[list(slots)].tolist(), length)
-            case q.TryInsert(slot):
-                return [Insertion(question, max(length, slot + 1), self._sizes, keep=False)]
+                return sizes.ask_rows(slots, usages[list(slots)].tolist(), self._shape.slots, seed)
+            case q.TryInsert():
+                return [sizes.ask_insertion(question, seed, keep=False)]
             case q.TryRemovals(slots):
-                return [Removals(slots, length, self._sizes)]
+                return [sizes.ask_removals(slots, seed)]
         raise AssertionError(question)
 
-    def _presumed(self, move: q.Insert, removals: tuple[int, ...], rows: tuple[int, ...]) -> list[Any]:
-        """An insertion that is carried out at once, and what is asked about the table with it.
-
-        The two parents, whose rows are asked for, are used less than before: where the new one is, they are not.
-        """
-        self._length = length = max(self._length, move.slot + 1)
-        most = min(self.search.max_uses(move.itemset, move.entry), self._most)
-        usages = [most if s == move.slot else int(self.search.usages[s]) for s in rows]
-        wants: list[Any] = [Insertion(move, length, self._sizes, keep=True)]
-        if removals:
-            wants.append(Removals(removals, length, self._sizes))
-        return wants + self._sizes.rows_for(rows, usages, length)
-
-    def _answer(self, question: q.Question, read: list[Any]) -> Any:
-        """The answer to a question from the readings of what was asked for it."""
+    def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:  # noqa: PLR0911  # one for each kind
+        """The answer to a question from the readings of what was asked for it, which are next."""
         usages = self.search.usages
         match question:
+            case q.Together(questions):
+                return tuple([self._answer(part, readings) for part in questions])
             case q.Presume(move, removals, slots):
-                then = self._after(read[0], usages, new=move.slot)
-                trials = read[1] if removals else ()
+                change = next(readings)
+                then = self._after(change, usages, new=move.slot)
+                trials = next(readings) if removals else ()
                 for trial in trials:
                     self._after(trial, then, new=move.slot)
-                rows = self._rows_of(read[1 + bool(removals) :], then)
-                return q.Presumed(read[0], trials, tuple(rows[slot] for slot in slots))
+                return q.Presumed(change, trials, self._rows_of(slots, readings, then))
+            case q.CoUsages(slots):
+                return self._rows_of(slots, readings, usages)
             case q.TryInsert(slot=slot):
-                self._after(read[0], usages, new=slot)
+                change = next(readings)
+                self._after(change, usages, new=slot)
+                return change
             case q.TryRemovals():
-                for trial in read[0]:
+                trials = next(readings)
+                for trial in trials:
                     self._after(trial, usages)
+                return trials
             case q.Supports():
-                *self.supports, self.transactions = read[0].tolist()
+                *self.supports, self.transactions = next(readings).tolist()
                 self._most = max(self.supports, default=0)
                 if self._most > self.transactions:
                     raise ProtocolError(SUMS_CONTRADICT)
                 return np.array(self.supports, np.int64)
-            case q.CoUsages(slots):
-                rows = self._rows_of(read, usages)
-                return tuple(rows[slot] for slot in slots)
-        return read[0]
+        return next(readings)
 
     # A member that lies can spoil the sums, but must not make the search look where nothing is.
 
@@ -219,27 +197,40 @@ class XServer:
             raise ProtocolError(SUMS_CONTRADICT)
         return then
 
-    def _rows_of(self, read: list[Any], usages: NDArray[np.int64]) -> dict[int, q.SlotCounts]:
+    def _rows_of(
+        self, slots: tuple[int, ...], readings: Iterator[Any], usages: NDArray[np.int64]
+    ) -> tuple[q.SlotCounts, ...]:
         """Rows by slot; two elements are not used together more often than either of them is used."""
-        rows = {slot: row for part in read for slot, row in part.items()}
+        rows: dict[int, q.SlotCounts] = {}
+        while len(rows) < len(slots):
+            rows |= next(readings)
         for slot, row in rows.items():
             if (row.counts > np.minimum(usages[row.slots], usages[slot])).any():
                 raise ProtocolError(SUMS_CONTRADICT)
-        return rows
+        return tuple([rows[slot] for slot in slots])
 
-    def _counted(self, want: Want) -> Generator[Round, Replies, Any]:
-        return (yield from self._round([want]))[0]
+    def _count_final(self, itemsets: int) -> Generator[Round, Replies, FinalCounts]:
+        self._shape = self._shape._replace(itemsets=itemsets)
+        bounds = (self.transactions, self._shape.members) if self._shape.members else (self.transactions,)
+        counts: FinalCounts
+        (counts,) = yield from self._round([Asked(m.WantFinal(bits_for(self.transactions)), bounds)])
+        return counts
 
-    def _round(self, wants: Sequence[Want]) -> Generator[Round, Replies, list[Any]]:
+    def _round(self, asked: Sequence[Asked]) -> Generator[Round, Replies, list[Any]]:
         """Ask everybody, add up, and read the sums."""
-        number = self._situation.number
-        ask = m.Ask(number, 0, self._moves, [want.message(number) for want in wants])
+        wants = [each.want for each in asked]
+        ask = m.Ask(self._situation.number, 0, self._moves, wants)
         self._moves = []
-        lengths = [want.words for want in wants]
-        replies = yield Round(ask, m.Masked, _kind(wants), sum(lengths))
-        words = add_up(replies, sum(lengths))
-        ends = np.cumsum(lengths)
-        return [want.read(words[end - length : end]) for want, length, end in zip(wants, lengths, ends, strict=True)]
+        lengths = [words_of(want, self._shape) for want in wants]
+        kind = " and ".join(dict.fromkeys(KINDS[type(want)] for want in wants))
+        replies = yield Round(ask, m.Masked, kind, sum(lengths))
+        parts = np.split(add_up(replies, sum(lengths)), np.cumsum(lengths)[:-1])
+        readings = []
+        for (want, bounds, _), words in zip(asked, parts, strict=True):
+            readings.append(read(want, self._shape, words, bounds))
+            if readings[-1] is not None:
+                self._sizes.learn(want, readings[-1])
+        return readings
 
 
 def _move(move: q.Move) -> m.Move:
@@ -252,7 +243,3 @@ def _move(move: q.Move) -> m.Move:
             return m.RestoreElement(slot)
         case q.Drop(items):
             return m.DropItems(m.Vector.of(np.array(items, np.int64)))
-
-
-def _kind(wants: Sequence[Want]) -> str:
-    return " and ".join(dict.fromkeys(want.kind for want in wants))

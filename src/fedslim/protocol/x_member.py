@@ -6,7 +6,6 @@ The server's side, and how the two fit together, is in `x.py`.
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +15,11 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
-from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
+from fedslim.protocol.x_queries import FinalCounts, Shape, pack
+from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from fedslim.mdl import questions as q
     from fedslim.secagg.ring import Words
 
+    Batch = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 MAX_TRIED = 3
 """Candidates that a search asks about at once."""
@@ -53,11 +53,12 @@ class XMember:
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, members: int) -> None:
         self._state = CoverState(database)
-        self._settings, self._members = settings, members
+        self._settings = settings
+        self._shape = Shape.at_start(settings, database.n_items, members)
         self._phase = Phase.START
         self._dropped = False  # whether rare items were
         self._removed: list[tuple[int, tuple[int, ...], int]] = []  # what may come back, the last one first
-        self._answers: dict[type[m.Want], Callable[[Any], Words]] = {
+        self._counts: dict[type[m.Want], Callable[[Any], Any]] = {
             m.WantRows: self._rows,
             m.WantSparseRow: self._sparse_row,
             m.WantInsertion: self._insertion,
@@ -91,7 +92,9 @@ class XMember:
             self._make(move)
         answers: list[Words] = []
         for want in message.wants:
-            answers.append(self._answers[type(want)](want))
+            table = self._state.table
+            shape = self._shape._replace(slots=table.fresh_slot, itemsets=len(table))
+            answers.append(pack(want, shape, self._counts[type(want)](want)))
             check_words(sum(map(len, answers)))
         return Answer("x answers", answers[0] if len(answers) == 1 else np.concatenate(answers))
 
@@ -143,84 +146,59 @@ class XMember:
                 self._drop(items)
 
     def _drop(self, items: m.Vector) -> None:
-        numbers = items.values(self._state.database.n_items - 1).tolist()
-        if self._settings.min_count == 1 or self._dropped or self._length > self._state.database.n_items:
+        table = self._state.table
+        numbers = items.values(table.n_items - 1).tolist()
+        if self._settings.min_count == 1 or self._dropped or table.fresh_slot > table.n_items:
             msg = "the server drops items, which is done once, at the start, for a smallest count; it is refused"
             raise ProtocolError(msg)
         self._dropped = True
         self._state.drop(tuple(numbers))
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- counts -------------------------------------------------------------------------------------------------
 
-    @property
-    def _length(self) -> int:
-        """All slots that were ever used are below it: what an answer is about does not depend on what is in them."""
-        return self._state.table.fresh_slot
-
-    def _rows(self, want: m.WantRows) -> Words:
+    def _rows(self, want: m.WantRows) -> Iterator[Batch]:
         for slot in want.slots:
             self._alive(slot)
         if len(want.bits) != len(want.slots) or not all(1 <= bits <= MAX_BITS for bits in want.bits):
             msg = f"the server asked for {len(want.slots)} rows with {len(want.bits)} widths; it is refused"
             raise ProtocolError(msg)
-        length = self._length
-        words = _zeros(words_of_rows(want.bits, length))
-        slots, bits = np.array(want.slots, np.int64), np.frombuffer(want.bits, np.uint8)
-        done, begin = 0, 0
-        while done < len(slots):
-            ends, others, counts = self._state.rows(slots[done:])
-            some = bits[done : done + len(ends)]
-            put_rows(words[begin:], some, ends, others, counts, length=length)
-            done += len(ends)
-            if done < len(slots):
-                begin += words_of_rows(some.tolist(), length)
-        return words
+        return self._batches(np.array(want.slots, np.int64))
 
-    def _sparse_row(self, want: m.WantSparseRow) -> Words:
-        sketch = _sketch(want.cells, self._length, want.seed)
-        words = _zeros(sketch.words)
-        (row,) = self._state.co_usages((self._alive(want.slot),))
-        sketch.put(words, row.slots, row.counts)
-        return words
+    def _batches(self, slots: NDArray[np.int64]) -> Iterator[Batch]:
+        while len(slots):
+            batch = self._state.rows(slots)
+            yield batch
+            slots = slots[len(batch[0]) :]
 
-    def _insertion(self, want: m.WantInsertion) -> Words:
+    def _sparse_row(self, want: m.WantSparseRow) -> q.SlotCounts:
+        return self._state.co_usages((self._alive(want.slot),))[0]
+
+    def _insertion(self, want: m.WantInsertion) -> list[q.Change]:
         itemset = self._union(want)
-        sketch = _sketch(want.cells, 2 * max(self._length, want.slot + 1), want.seed)
-        words = _zeros(sketch.words)
-        _put(sketch, words, self._state.try_insert(want.slot, itemset, want.entry), 0)
+        change = self._state.try_insert(want.slot, itemset, want.entry)
         if want.keep:
             self._state.insert(want.slot, itemset, want.entry)
             self._removed.clear()
-        return words
+        return [change]
 
-    def _removals(self, want: m.WantRemovals) -> Words:
-        span = 2 * self._length
-        sketch = _sketch(want.cells, span * len(want.slots), want.seed)
-        words = _zeros(sketch.words)
-        alive = tuple([self._alive(slot, itemset=True) for slot in want.slots])
-        for k, change in enumerate(self._state.try_removals(alive)):
-            _put(sketch, words, change, span * k)
-        return words
+    def _removals(self, want: m.WantRemovals) -> tuple[q.Change, ...]:
+        return self._state.try_removals(tuple([self._alive(slot, itemset=True) for slot in want.slots]))
 
-    def _supports(self, _want: m.WantSupports) -> Words:
-        counts = np.append(self._state.supports(), self._state.database.transactions)
-        return _pack(counts, Ring.for_sums_up_to(self._settings.max_transactions).bits)
+    def _supports(self, _want: m.WantSupports) -> list[NDArray[np.int64]]:
+        return [np.append(self._state.supports(), self._state.database.transactions)]
 
-    def _union_support(self, want: m.WantUnionSupport) -> Words:
+    def _union_support(self, want: m.WantUnionSupport) -> list[NDArray[np.int64]]:
         if self._settings.min_support == 1 and self._settings.order == "usage":
             msg = "the server asked for the support of a candidate, which nothing that was agreed on needs; refused"
             raise ProtocolError(msg)
-        return _pack(np.array([self._state.support(self._joined(want.parents))], np.int64), want.bits)
+        return [np.array([self._state.support(self._joined(want.parents))], np.int64)]
 
-    def _final(self, want: m.WantFinal) -> Words:
+    def _final(self, _want: m.WantFinal) -> FinalCounts:
         table = self._state.table
         usages = self._state.usages[table.order]
         supports = np.array([self._state.support(table.itemsets[s]) for s in table], np.int64)
-        words = _pack(np.concatenate((usages, supports)), want.bits)
-        if self._settings.min_members_with == 1:
-            return words
-        has = np.concatenate((usages, self._state.supports())) > 0
-        return np.concatenate((words, _pack(has.astype(np.int64), Ring.for_sums_up_to(self._members).bits)))
+        has = (usages > 0, self._state.supports() > 0)
+        return FinalCounts(usages, supports, *(which.astype(np.int64) for which in has))
 
     # A server that lies must not be able to make the kernels look where nothing is, nor ask about what it likes.
 
@@ -257,33 +235,3 @@ class XMember:
             msg = f"the server puts in an itemset used {new.entry} times, below the smallest count; it is refused"
             raise ProtocolError(msg)
         return itemset
-
-
-def _zeros(words: int) -> Words:
-    check_words(words)
-    return np.zeros(words, np.uint64)
-
-
-@lru_cache(maxsize=64)
-def _ring(bits: int) -> Ring:
-    return Ring(bits, (1 << bits) - 1)
-
-
-@lru_cache(maxsize=64)
-def _sketch(cells: int, universe: int, seed: int) -> Sketch:
-    return Sketch(cells, universe, seed)
-
-
-def _pack(counts: NDArray[np.int64], bits: int) -> Words:
-    if bits > MAX_BITS:
-        msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
-        raise ProtocolError(msg)
-    ring = _ring(bits)
-    words = _zeros(ring.words(len(counts)))
-    ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
-    return words
-
-
-def _put(sketch: Sketch, words: Words, change: q.Change, offset: int) -> None:
-    sketch.put(words, change.slots, change.lost, stride=2, offset=offset)
-    sketch.put(words, change.slots, change.won, stride=2, offset=offset + 1)

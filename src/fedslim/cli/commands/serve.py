@@ -293,6 +293,8 @@ def _stop(run: "DeployedServer") -> bool:
 
 
 def _progress(run: "DeployedServer") -> Callable[[], None]:
+    from fedslim.mdl.objective import percent_of_standard
+
     last = time.monotonic()
 
     def on_round() -> None:
@@ -302,7 +304,7 @@ def _progress(run: "DeployedServer") -> Callable[[], None]:
         assert run.account is not None  # noqa: S101  # as old as the session
         last = time.monotonic()
         search = run.session.variant.search
-        percent = 100.0 * search.bits_now / search.bits_standard.total if search.bits_standard.total else 100.0
+        percent = percent_of_standard(search.bits_now, search.bits_standard.total)
         say(
             f"round {run.session.rounds}: {count(search.itemsets, 'itemset')}, L% {percent:.2f}, "
             f"{size(run.account.communication.bytes_total)}"
