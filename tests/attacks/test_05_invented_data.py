@@ -26,5 +26,5 @@ def test_the_published_support_less_the_copies_is_the_count_of_the_others():
 
 
 def test_the_threat_model_says_so():
-    page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "threat-model.md").read_text("utf-8")
     assert "invented data" in page.lower()

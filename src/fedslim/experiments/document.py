@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 HEAD = """# The paper's experiments, run again
 
-Made by `make results` from the records of `fedslim experiment run`; do not edit it. Every figure is of a run of this
-program; "paper" is what the FedSLIM paper prints, "difference" is ours less the paper's. "One place" is plain SLIM over
-all data, for the paper that of 2012. F1, WR@50, WR@100, ρ and the gap are ours against our own table of all data in one
-place, the paper's against the table of scikit-mine; ours against those of other systems end the first section. The
-paragraphs are by people, who had the records of the project; where a table is of others, they may not fit it.
+`make results` writes this page from the records of `fedslim experiment run`; do not edit it. "Ours" is a run of this
+program, "paper" is the figure in the FedSLIM paper, and "difference" is ours minus the paper's. "One place" is plain
+SLIM over all data; the paper uses SLIM of 2012. Our F1, WR@50, WR@100, ρ and gap compare with our own table of all data
+in one place, the paper's with the table of scikit-mine. The end of the first section compares ours with the tables of
+other systems. People wrote the paragraphs, from the project's own records; they may not fit tables made from other
+records.
 """
 
 
