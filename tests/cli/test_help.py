@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -11,7 +10,6 @@ from fedslim.cli.app import app
 from fedslim.cli.commands import mine
 from fedslim.mdl import effort
 
-ROOT = Path(__file__).parents[2]
 READING = "--format --bins --transaction-column --item-column"
 CONNECTING = "--host --port --identity"
 COMMANDS = {
@@ -78,7 +76,6 @@ GROUPS = {name.partition(" ")[0] for name in COMMANDS if " " in name}
 HIDDEN = {"client"}
 """What commands were called before; they work, and nobody is shown them."""
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "deploy").rglob("*.md"))]
 HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec", "cryptography"}
 
 
@@ -115,28 +112,6 @@ def test_help_names_every_option_and_command(fedslim, path):
 @pytest.mark.parametrize("path", ["", *sorted(GROUPS - {"experiment"})])
 def test_without_a_command_there_is_the_help(fedslim, path):
     assert fedslim(*path.split()) == fedslim(*path.split(), "--help")
-
-
-def commands_in(page):
-    """The command lines in the code blocks of a page."""
-    blocks = page.read_text("utf-8").split("```")[1::2]
-    lines = re.sub(r" *\\\n *", " ", "\n".join(blocks)).splitlines()
-    return [found[1] for line in lines if (found := re.match(r"\s*(?:\$ )?fedslim ([^#|>]*)", line))]
-
-
-def test_the_commands_of_the_documentation_are_there():
-    """With the options that the pages show."""
-    known = {path: options_of(command) | {"--help"} for path, command in walk(get_command(app)) if not command.hidden}
-    seen = set()
-    for page in PAGES:
-        for line in commands_in(page):
-            words = line.split()
-            path = next((p for k in (2, 1) if (p := " ".join(words[:k])) in known), "")
-            used = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--"}
-            assert used <= known[path] | known[""], f"{page.name}: fedslim {line}"
-            assert path or words[0].startswith("-"), f"{page.name}: fedslim {line}"
-            seen.add(path)
-    assert {"mine", "simulate", "server", "member", "federation init", "ca sign", "data list"} <= seen
 
 
 def test_version(fedslim):
