@@ -28,8 +28,9 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
 from fedslim.protocol.gathering import MAX_EPOCHS, MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.positions import MAX_LOST_ROUNDS, MAX_RETREATS
 from fedslim.protocol.roster import apply_update
-from fedslim.protocol.server import MAX_LOST_ROUNDS, MAX_RETREATS, ServerSession
+from fedslim.protocol.server import ServerSession
 from fedslim.protocol.state import MemberState, SessionState
 from fedslim.secagg import Ring
 
@@ -150,7 +151,7 @@ class Weather:
                     self.journal = []
                 case NewEpoch(number):
                     if self.journal is not None:
-                        self.journal.append(epoch_record(number, self.server.furthest))
+                        self.journal.append(epoch_record(number, self.server.positions.furthest))
                 case WentBack(number, _):
                     self.journal.append(back_record(number))
                 case RoundEnded(number, _, replies, ending):
@@ -459,7 +460,7 @@ def test_a_member_without_its_journal_cannot_go_on_where_the_server_keeps_none()
     while federation.server.rounds < 10:
         federation.step()
     federation.cut("b")
-    federation.server._history = None
+    federation.server.positions.history = None
     federation.members["b"] = MemberSession("b", federation.inputs["b"])
     with pytest.raises(ProtocolError, match="'b' comes back from round 0, and was in round"):
         federation.server.receive("b", federation.members["b"].join(bytes(32)), 0.0)

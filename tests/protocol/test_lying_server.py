@@ -18,6 +18,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.state import SessionState
 from fedslim.protocol.variant import member_side
+from fedslim.protocol.wire_types import MAX_COUNT, MAX_SLOTS
 from fedslim.protocol.x_member import MAX_ENTERING
 from fedslim.secagg import AgreementKey, Ring
 from wire import (
@@ -35,7 +36,7 @@ from wire import (
     table_of,
 )
 
-LAST = m.MAX_SLOTS - 1
+LAST = MAX_SLOTS - 1
 N_ITEMS = 9
 
 
@@ -1203,7 +1204,7 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
                 (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
                 (lambda _: {"transactions": 3}, "do not agree"),
-                (lambda _: {"usages": vector([m.MAX_COUNT] * 5)}, "do not agree"),
+                (lambda _: {"usages": vector([MAX_COUNT] * 5)}, "do not agree"),
                 (lambda t: {"supports": vector(t.supports.values() + 1)}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=0), *t.itemsets[1:]]}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=10), *t.itemsets[1:]]}, "do not agree"),
