@@ -19,6 +19,7 @@ from fedslim.errors import RingError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.protocol.roster import roster_digest
 from fedslim.protocol.sums import add_up
+from fedslim.protocol.wire_types import ID_BYTES
 from fedslim.secagg import Ring
 from wire import Line, databases, inputs_of
 
@@ -26,7 +27,7 @@ VICTIM = MEMBERS[0]
 
 
 def split(ids: bytes) -> list[bytes]:
-    return [ids[k : k + m.ID_BYTES] for k in range(0, len(ids), m.ID_BYTES)]
+    return [ids[k : k + ID_BYTES] for k in range(0, len(ids), ID_BYTES)]
 
 
 def padded(union: list[bytes], *, victim: bool) -> bytes:
@@ -155,7 +156,7 @@ def test_the_same_run_with_one_roster_for_all_is_answered(federation):
             signatures = [(await liar.hear(name)).signature for name in MEMBERS]
             for name in MEMBERS:
                 await liar.say(name, m.Confirmed(0, signatures), m.Ask(0, 0, [], [m.WantSupports()]))
-            return {name: await liar.hear(name) for name in MEMBERS}, len(ids) // m.ID_BYTES
+            return {name: await liar.hear(name) for name in MEMBERS}, len(ids) // ID_BYTES
 
     replies, items = asyncio.run(attack())
     ring = Ring.for_sums_up_to(federation.file.limits.max_transactions)

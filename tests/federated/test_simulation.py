@@ -18,7 +18,7 @@ from fedslim.federated.simulation import named_databases
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import FrameSent
-from fedslim.protocol import messages as m
+from fedslim.protocol import wire_types
 from fedslim.protocol.variant import VARIANTS
 
 SMALL = TransactionDatabase.from_transactions([["a", "b", "c"], ["a", "b"], ["c", "d"], ["d"], []] * 6)
@@ -30,7 +30,7 @@ def ionosphere(public_data):
 
 
 def test_the_command_knows_what_the_rooms_know():
-    assert (tuple(Variant), tuple(Scheme), MAX_MEMBERS) == (tuple(VARIANTS), SCHEMES, m.MAX_MEMBERS)
+    assert (tuple(Variant), tuple(Scheme), MAX_MEMBERS) == (tuple(VARIANTS), SCHEMES, wire_types.MAX_MEMBERS)
     assert exported is simulate
 
 

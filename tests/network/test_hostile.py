@@ -26,6 +26,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.gathering import MAX_EPOCHS
 from fedslim.protocol.server import ServerSession
+from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 from fedslim.secagg import AgreementKey
 
 GOOD, BAD = ("s0", "s1"), "s2"
@@ -424,8 +425,8 @@ def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, i
 def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected, times):
     """It may say so before anybody has joined; what it said is forgotten when it goes."""
     join = loopback.session(BAD, agreed=False).join(bytes(32))
-    many = [os.urandom(m.ID_BYTES * m.MAX_ITEMS), bytes(m.ID_BYTES * m.MAX_ITEMS)]
-    frames = [framing.to_bytes(msgspec.structs.replace(join, ids=ids, items=m.MAX_ITEMS)).data for ids in many]
+    many = [os.urandom(ID_BYTES * MAX_ITEMS), bytes(ID_BYTES * MAX_ITEMS)]
+    frames = [framing.to_bytes(msgspec.structs.replace(join, ids=ids, items=MAX_ITEMS)).data for ids in many]
 
     async def main():
         async with process(loopback) as (port, end):
@@ -482,7 +483,7 @@ def test_a_frame_may_be_as_long_as_what_was_asked_for_and_no_longer(loopback):
     async def main():
         server = loopback.server()
         session = server.session
-        assert session.max_bytes(BAD) == framing.SMALL + m.ID_BYTES * m.MAX_ITEMS
+        assert session.max_bytes(BAD) == framing.SMALL + ID_BYTES * MAX_ITEMS
         async with serving(server) as (port, task):
             runs = [loopback.run(name, port) for name in GOOD]
             while session.state_of(GOOD[0]).name != "SEATED":  # noqa: ASYNC110
@@ -512,7 +513,7 @@ def test_whoever_does_not_read_is_given_up(loopback):
             _, writer = await loopback.line(BAD, port)
             writer.transport.pause_reading()
             join = loopback.session(BAD, agreed=False).join(bytes(32))
-            ids = b"".join(sorted(os.urandom(16) for _ in range(m.MAX_ITEMS - 1000)))
+            ids = b"".join(sorted(os.urandom(16) for _ in range(MAX_ITEMS - 1000)))
             await say(writer, msgspec.structs.replace(join, ids=ids, items=len(ids) // 16))
             runs = [loopback.run(name, port, session=loopback.session(name, agreed=False)) for name in GOOD]
             with pytest.raises(RunError, match=f"member '{BAD}' stayed away"):

@@ -9,12 +9,13 @@ import msgspec
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession
 from fedslim.protocol.variant import member_side
+from fedslim.protocol.wire_types import MAX_SLOTS
 from fedslim.secagg import AgreementKey
 from wire import FIGURE, RUN, databases, inputs_of, of_numbers, settings_for, sprinkled, vector
 
 SUPPORTS = m.WantSupports()
 FINAL = m.WantFinal(40)
-LAST = m.MAX_SLOTS - 1
+LAST = MAX_SLOTS - 1
 N_ITEMS = 9
 
 

@@ -17,6 +17,7 @@ from fedslim.network.in_process import FrameSent
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.framing import MAX_FRAME, MAX_PLAIN, from_member, from_server, length_of, to_bytes
+from fedslim.protocol.wire_types import MAX_COUNT
 from wire import FIGURE, VARIANTS, databases, decoded, recorded
 
 READERS = [from_member, from_server]
@@ -426,7 +427,7 @@ def test_lists_in_lists_are_no_way_to_the_end_of_the_stack(depth, opening, read)
 # -- vectors ---------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, m.MAX_COUNT), max_size=30))
+@given(st.lists(st.integers(0, MAX_COUNT), max_size=30))
 def test_a_vector_gives_back_what_was_put_in(numbers):
     vector = m.Vector.of(np.array(numbers, np.int64))
     assert vector.values().tolist() == numbers

@@ -9,7 +9,7 @@ from weather import MEMBERS, Weather, claims, restarted
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession
-from fedslim.protocol.server import MAX_LOST_ROUNDS, MAX_RETREATS
+from fedslim.protocol.positions import MAX_LOST_ROUNDS, MAX_RETREATS
 from fedslim.protocol.state import SessionState
 
 
@@ -18,7 +18,7 @@ def test_a_member_without_its_journal_cannot_go_on_where_the_server_keeps_none()
     while federation.server.rounds < 10:
         federation.step()
     federation.cut("b")
-    federation.server._history = None
+    federation.server.positions.history = None
     federation.members["b"] = MemberSession("b", federation.inputs["b"])
     with pytest.raises(ProtocolError, match="'b' comes back from round 0, and was in round"):
         federation.server.receive("b", federation.members["b"].join(bytes(32)), 0.0)

@@ -19,6 +19,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.state import MemberState
+from fedslim.protocol.wire_types import MAX_COUNT
 from fedslim.protocol.x_queries import Shape
 from fedslim.protocol.x_sizes import Asked, enlarge
 from fedslim.secagg import AgreementKey, Ring, Sketch
@@ -99,12 +100,12 @@ def with_(**fields):
     return lambda _ask, message: msgspec.structs.replace(message, **fields)
 
 
-HUGE = vector([m.MAX_COUNT])
+HUGE = vector([MAX_COUNT])
 LIES = [
     ("so", m.Usages, with_(counts=vector([]))),
     ("so", m.Usages, with_(counts=vector([1] * N_ITEMS))),
     ("so", m.Usages, with_(counts=vector([1] * (N_ITEMS + 2)))),
-    ("so", m.Usages, with_(counts=vector([m.MAX_COUNT] * (N_ITEMS + 1)))),
+    ("so", m.Usages, with_(counts=vector([MAX_COUNT] * (N_ITEMS + 1)))),
     ("so", m.Usages, with_(counts=vector([99] * N_ITEMS + [0]))),
     ("so", m.Usages, with_(counts=m.Vector(N_ITEMS + 1, 8, b""))),
     ("so", m.Candidates, with_(x=vector([0]))),
@@ -350,7 +351,7 @@ def test_so_comes_to_an_end_whatever_is_said(seed):
         changed = values.copy()
         for _ in range(rng.choice([1, 1, 3])):
             if len(changed):
-                most = rng.choice([2, 10, 15, 60, m.MAX_COUNT])
+                most = rng.choice([2, 10, 15, 60, MAX_COUNT])
                 changed[rng.randrange(len(changed))] = rng.randrange(most)
         if rng.random() < 0.1:
             changed = rng.choice([changed[:-1], np.append(changed, 1), np.append(changed, changed)])

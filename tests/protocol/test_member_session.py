@@ -8,6 +8,7 @@ from one_member import FIRST, NONE, confirmed, replaced, seated
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.state import SessionState
+from fedslim.protocol.wire_types import MAX_COUNT
 from wire import FIGURE, VARIANTS, Line, databases, table_of, vector
 
 
@@ -79,7 +80,7 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
                 (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
                 (lambda _: {"transactions": 3}, "do not agree"),
-                (lambda _: {"usages": vector([m.MAX_COUNT] * 5)}, "do not agree"),
+                (lambda _: {"usages": vector([MAX_COUNT] * 5)}, "do not agree"),
                 (lambda t: {"supports": vector(t.supports.values() + 1)}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=0), *t.itemsets[1:]]}, "do not agree"),
                 (lambda t: {"itemsets": [replaced(t.itemsets[0], usage=10), *t.itemsets[1:]]}, "do not agree"),

@@ -21,12 +21,13 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import apply_update, roster_digest
+from fedslim.protocol.wire_types import MAX_SLOTS
 from fedslim.secagg import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
 N_ITEMS = 9
 MEMBERS = ("a", "b", "c")
-LAST = m.MAX_SLOTS - 1
+LAST = MAX_SLOTS - 1
 
 
 def twins(rng, variant, **settled):

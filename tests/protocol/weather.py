@@ -140,7 +140,7 @@ class Weather:
                     self.journal = []
                 case NewEpoch(number):
                     if self.journal is not None:
-                        self.journal.append(epoch_record(number, self.server.furthest))
+                        self.journal.append(epoch_record(number, self.server.positions.furthest))
                 case WentBack(number, _):
                     self.journal.append(back_record(number))
                 case RoundEnded(number, _, replies, ending):

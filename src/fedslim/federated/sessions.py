@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
+    from fedslim.protocol.positions import Kept
     from fedslim.protocol.roster import KeyCheck, RosterSigner
-    from fedslim.protocol.server import Kept
     from fedslim.settings.federation_file import FederationFile
 
 

@@ -28,10 +28,11 @@ from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.mining import reporter
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
-from fedslim.protocol.messages import MAX_COUNT, MAX_MEMBERS, Settings
+from fedslim.protocol.messages import Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
+from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -300,7 +300,7 @@ class NetworkServer:
             if self._journal is not None:
                 went_back = isinstance(ended, WentBack)
                 number = ended.number
-                record = back_record(number) if went_back else epoch_record(number, self.session.furthest)
+                record = back_record(number) if went_back else epoch_record(number, self.session.positions.furthest)
                 self._journal.append(record)
                 self._journal.sync()  # whoever comes back must know how far members had been
             return

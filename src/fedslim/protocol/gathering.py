@@ -19,6 +19,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch, Send
 from fedslim.protocol.joining import JoinRules
 from fedslim.protocol.roster import Unsigned, roster_digest
+from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,8 +117,8 @@ class Gathering:
         union: tuple[bytes, ...] = ()
         if not some.digest:
             union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
-            if len(union) > m.MAX_ITEMS:
-                msg = f"the members know {len(union)} items together; at most {m.MAX_ITEMS} are possible"
+            if len(union) > MAX_ITEMS:
+                msg = f"the members know {len(union)} items together; at most {MAX_ITEMS} are possible"
                 raise ProtocolError(msg)
         items = some.items if some.digest else len(union)
         if epoch > 0 and items != self.items:
@@ -185,4 +186,4 @@ class Gathering:
 
 
 def _split(ids: bytes) -> tuple[bytes, ...]:
-    return tuple(ids[k : k + m.ID_BYTES] for k in range(0, len(ids), m.ID_BYTES))
+    return tuple(ids[k : k + ID_BYTES] for k in range(0, len(ids), ID_BYTES))

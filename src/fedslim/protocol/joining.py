@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
+from fedslim.protocol.wire_types import ID_BYTES
 from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ class JoinRules:
                 raise ProtocolError(msg)
         # With an agreed vocabulary ids are needed only to say what the labels belong to.
         needed = bool(join.labels) or not join.digest
-        if len(join.ids) != m.ID_BYTES * join.items and (needed or join.ids):
-            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) / m.ID_BYTES:g}"
+        if len(join.ids) != ID_BYTES * join.items and (needed or join.ids):
+            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) / ID_BYTES:g}"
             raise ProtocolError(msg)
         if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
             msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"

@@ -42,6 +42,7 @@ from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
 from fedslim.protocol.variant import UnmaskedWords, member_side
+from fedslim.protocol.wire_types import ID_BYTES
 from fedslim.secagg import AgreementKey, MaskLabel
 
 if TYPE_CHECKING:
@@ -384,10 +385,10 @@ class MemberSession:
                 msg = "the server's roster has a vocabulary of its own, but one was agreed on; it is refused"
                 raise ProtocolError(msg)
             return self._own.vocabulary
-        if len(roster.ids) % m.ID_BYTES:
+        if len(roster.ids) % ID_BYTES:
             msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is no whole number of ids"
             raise ProtocolError(msg)
-        ids = tuple(roster.ids[k : k + m.ID_BYTES] for k in range(0, len(roster.ids), m.ID_BYTES))
+        ids = tuple(roster.ids[k : k + ID_BYTES] for k in range(0, len(roster.ids), ID_BYTES))
         if any(one >= other for one, other in pairwise(ids)):
             msg = "the server's vocabulary is not in ascending order; it is refused"
             raise ProtocolError(msg)

@@ -1,92 +1,46 @@
 """Everything that server and members say to each other. What is not here cannot be sent.
 
 Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian
-buffers with their length and ring beside them. Every size is bounded in the type: what decodes, fits.
-Who may say what, and when, is in `legality.py`; what a variant's numbers mean is in the variant's file.
+buffers with their length and width beside them. Every size is bounded in its type (`wire_types.py`).
+Who may say what, and when, is in `state.py`; what a variant's numbers mean is in the variant's file.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated
 
-import msgspec
-import numpy as np
 from msgspec import Meta
 
-from fedslim.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fedslim.protocol.wire_types import (
+    MAX_ITEMS,
+    MAX_MEMBERS,
+    MAX_PARTS,
+    MAX_SLOTS,
+    Attempt,
+    Bits,
+    Certificate,
+    Count,
+    Ids,
+    Item,
+    Key,
+    Limit,
+    Name,
+    Number,
+    Pair,
+    Pairs,
+    Piece,
+    RoundNumber,
+    Signature,
+    Text,
+)
+from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
+from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
 PROTOCOL = 4
 """Raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
 """Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
-
-ID_BYTES = 16
-MAX_ITEMS = 1 << 20
-MAX_SLOTS = 1 << 22
-MAX_MEMBERS = 4096
-MAX_COUNT = 1 << 53
-MAX_PARTS = 4096
-MAX_VECTOR = 1 << 26
-"""Bytes in one vector."""
-
-Number = Annotated[int, Meta(ge=0, lt=MAX_SLOTS)]
-Item = Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]
-Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-RoundNumber = Annotated[int, Meta(ge=0, lt=1 << 47)]
-Attempt = Annotated[int, Meta(ge=0, lt=1 << 16)]
-Limit = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
-Bits = Annotated[int, Meta(ge=1, le=64)]
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Text = Annotated[str, Meta(max_length=2000)]
-Ids = Annotated[bytes, Meta(max_length=ID_BYTES * MAX_ITEMS)]
-Key = Annotated[bytes, Meta(min_length=32, max_length=32)]
-Certificate = Annotated[bytes, Meta(max_length=8192)]
-Signature = Annotated[bytes, Meta(max_length=1024)]
-Pair = tuple[Number, Number]
-Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MAX_PARTS)]
-
-
-class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A part of a message."""
-
-
-class Message(Piece, frozen=True, tag=True):
-    """Base of all messages; the class name is the tag, unless a shorter one is given."""
-
-
-# -- vectors ------------------------------------------------------------------------------------------------------
-
-
-class Vector(Piece, frozen=True):
-    """Numbers as a raw little-endian buffer: `length` of them, `bits` each (8, 16, 32 or 64)."""
-
-    length: Annotated[int, Meta(ge=0, le=MAX_VECTOR)]
-    bits: Bits
-    data: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
-
-    WIDTHS: ClassVar = (8, 16, 32, 64)
-
-    @classmethod
-    def of(cls, values: NDArray[np.integer]) -> Vector:
-        """Numbers from 0 up, in the narrowest width that holds them."""
-        most = int(values.max(initial=0))
-        bits = next(width for width in cls.WIDTHS if most >> width == 0)
-        return cls(len(values), bits, values.astype(f"<u{bits // 8}").tobytes())
-
-    def values(self, most: int = MAX_COUNT) -> NDArray[np.int64]:
-        """The numbers; none of them above `most`."""
-        if self.bits not in self.WIDTHS or len(self.data) * 8 != self.length * self.bits:
-            msg = f"a vector says {self.length} numbers of {self.bits} bits and has {len(self.data)} bytes"
-            raise ProtocolError(msg)
-        numbers = np.frombuffer(self.data, f"<u{self.bits // 8}")
-        if len(numbers) and int(numbers.max()) > most:
-            msg = f"a vector holds the number {int(numbers.max())}; at most {most} makes sense there"
-            raise ProtocolError(msg)
-        return numbers.astype(np.int64)
 
 
 # -- coming together, and parting -----------------------------------------------------------------------------------

@@ -15,9 +15,7 @@ questions are then asked again, and have the same answers.
 
 from __future__ import annotations
 
-from itertools import islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,8 +25,10 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.outcome import Outcome, found_by, pack_table
+from fedslim.protocol.positions import MAX_RETREATS, Positions
 from fedslim.protocol.state import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
+from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.policy import Policy
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Ending
+    from fedslim.protocol.positions import AnyKept, Kept
     from fedslim.protocol.roster import KeyCheck
     from fedslim.protocol.variant import ServerSide
 
@@ -43,27 +44,6 @@ if TYPE_CHECKING:
 WORD_BYTES = 8
 MAX_LATE = 3
 """Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
-
-MAX_LOST_ROUNDS = 1 << 16
-"""By how many rounds members may be ahead of a server that was killed: its last records may be lost with the disk."""
-
-MAX_RETREATS = 16
-"""How often members may lose records: each time, everybody answers again what was answered before."""
-
-
-class Kept(Protocol):
-    """What was kept of a round: its replies, and whether the run came to its end from there on."""
-
-    @property
-    def replies(self) -> Replies:
-        """For each member that was asked its reply."""
-
-    @property
-    def ending(self) -> Ending | None:
-        """Why the search was told to stop, if it was."""
-
-
-AnyKept = TypeVar("AnyKept", bound=Kept)
 
 
 class ServerSession:
@@ -101,13 +81,7 @@ class ServerSession:
         self._sends: list[Send] = []  # of the round that is going on
         self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
         self._late = dict.fromkeys(self.members, 0)  # for each member, what it has said since
-        self._positions = dict.fromkeys(self.members, 0)  # for each member, the round after the last it answered
-        self._history = history
-        self._lost_rounds = 0  # how many may have come after those that are known
-        self.furthest = 0  # the round that came next for the member that was furthest, before anybody went back
-        self._behind: dict[str, int] = {}  # members that were set back, and to which round
-        self._retreats = 0
-        self._endings: dict[int, Ending] = {}  # what was decided with rounds, also where they are played again
+        self.positions = Positions(self.members, settings.max_rounds, history)
 
     # -- what is known at any time ------------------------------------------------------------------------------
 
@@ -145,8 +119,8 @@ class ServerSession:
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
             if self.settings.share_vocabulary:
                 return framing.MAX_PLAIN
-            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else m.MAX_ITEMS
-            return most + m.ID_BYTES * items
+            items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else MAX_ITEMS
+            return most + ID_BYTES * items
         if self._round is not None:  # the answer may also be on its way when the round is asked again
             words = self._round.words
             most = framing.MAX_PLAIN if words is None else most + WORD_BYTES * words
@@ -197,7 +171,8 @@ class ServerSession:
         if isinstance(message, m.Join):
             self.gathering.check(member, message)
             if (message.run, message.epoch, message.position) != (b"", 0, 0) or self.gathered:
-                self._check_return(member, message)
+                number = self._situation.number if self.gathered and self._round is not None else None
+                self.positions.check_return(member, message, self.gathering.run, number, gathered=self.gathered)
             self._states[member] = after
             self.gathering.seat(member, message)
             return self._gather(member)
@@ -237,7 +212,7 @@ class ServerSession:
         return [] if waiting else self._begin(now)
 
     def disconnect(self, member: str) -> list[ServerOutput]:
-        """The line to a member is gone: it may come back."""
+        """The connection to a member is gone: it may come back."""
         state = self._states[member]
         if state in {MemberState.FINISHED, MemberState.AWAY, MemberState.EXPECTED}:
             return []
@@ -267,10 +242,8 @@ class ServerSession:
         on its way back, `furthest` and `endings` say how far members had been, and what was decided up to there;
         `retreats` how often everybody went back.
         """
-        self._retreats = retreats
-        self.furthest, self._endings = furthest, dict(endings or {})
+        self.positions.restore(furthest, endings or {}, retreats)
         self.gathering.resume(items, epoch)
-        self._lost_rounds = MAX_LOST_ROUNDS
         self._start(now)
         if not self._play(rounds, passed):
             self._states = dict.fromkeys(self.members, MemberState.AWAY)
@@ -278,12 +251,11 @@ class ServerSession:
     def _play(self, rounds: Iterable[AnyKept], passed: Callable[[AnyKept], None] | None = None) -> bool:
         """Take in rounds from the first on; whether that was the whole run."""
         assert self._rounds is not None  # noqa: S101
-        self._positions = dict.fromkeys(self.members, 0)
+        self.positions.start_over()
         self._round = next(self._rounds)
         self._situation.number += 1
         for kept in rounds:
-            for member in kept.replies:
-                self._positions[member] = self._situation.number
+            self.positions.advance(kept.replies, self._situation.number)
             self._situation.ending = kept.ending
             try:
                 self._round = self._rounds.send(kept.replies)
@@ -303,52 +275,17 @@ class ServerSession:
 
     # -- coming together ----------------------------------------------------------------------------------------
 
-    def _check_return(self, member: str, join: m.Join) -> None:
-        """Whether a member can come back to this run from where it is; if it was set back, so is everybody."""
-        where = self._positions[member]
-        self._behind.pop(member, None)
-        if not where and (join.run, join.position) == (b"", 0):
-            return  # it was lost before it had answered anything
-        ahead = self._situation.number if self.gathered and self._round is not None else where
-        lost_all = (join.run, join.position) == (b"", 0)
-        if not self.gathered or (join.run != self.gathering.run and not lost_all):
-            msg = (
-                f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}; this is "
-                f"run {self.gathering.run.hex()}. It cannot go on: it belongs to another run"
-            )
-            raise ProtocolError(msg)
-        if join.position in {where, ahead}:
-            return
-        set_back = join.position < ahead
-        # Whoever was away when the others went back is where they all had been.
-        most = max(ahead + self._lost_rounds, self.furthest)
-        if self.settings.max_rounds is not None:
-            most = min(most, self.settings.max_rounds + m.ROUNDS_TO_FINISH)
-        if (set_back and self._history is None) or join.position > most:
-            msg = (
-                f"member {member!r} comes back from round {join.position}, and was in round {where}. It cannot go on: "
-                "it has lost its journal, or another one was put in its place"
-            )
-            raise ProtocolError(msg)
-        self.furthest = max(self.furthest, join.position)
-        if set_back:
-            self._behind[member] = join.position
-
-    def _go_back(self, member: str, number: int) -> list[ServerOutput]:
-        """Be where the run was before this round; the answers to what was asked before it are known."""
-        assert self._history is not None  # noqa: S101  # nobody is taken back otherwise
-        self.furthest = max(self.furthest, self._situation.number)
-        self._behind = {}
-        self._retreats += 1
-        if self._retreats > MAX_RETREATS:
-            return self._fail(f"members have lost records {self._retreats} times, {member!r} the last", member)
-        rounds = iter(self._history())
-        before = list(islice(rounds, number))
-        if len(before) != number:
+    def _go_back(self) -> list[ServerOutput]:
+        """If a member was set back, be where the run was before its round."""
+        retreat = self.positions.retreat(self.rounds)
+        if retreat is None:
+            return []
+        member, number = retreat
+        if self.positions.retreats > MAX_RETREATS:
+            return self._fail(f"members have lost records {self.positions.retreats} times, {member!r} the last", member)
+        before = self.positions.rounds_before(number)
+        if before is None:
             return self._fail(f"the journal lacks rounds before {number}, to which {member!r} was set back", None)
-        # Decided once: the questions that follow must be those that followed before.
-        later = enumerate(rounds, number)
-        self._endings |= {at: kept.ending for at, kept in later if kept.ending is not None}
         assert self._rounds is not None  # noqa: S101
         self._rounds.close()
         self._start(self._began)
@@ -362,7 +299,7 @@ class ServerSession:
             return []
         if self.gathering.exhausted:
             return self._fail(f"member {last!r} came back once too often: there can be no more rosters", last)
-        retreat = self._go_back(*min(self._behind.items(), key=itemgetter(1))) if self._behind else []
+        retreat = self._go_back()
         if self._farewell is not None:
             return retreat
         number = 0 if self._round is None else self._situation.number - 1
@@ -371,7 +308,7 @@ class ServerSession:
         except ProtocolError as error:
             return self._fail(str(error), None)
         self._states = dict.fromkeys(self.members, MemberState.INVITED)
-        self._lost_rounds = 0  # everybody has said how far it is
+        self.positions.all_here()
         return [*retreat, *invitation]
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -400,10 +337,9 @@ class ServerSession:
 
     def _resume(self, now: float) -> list[ServerOutput]:
         assert self._round is not None  # noqa: S101  # somebody has just answered it
-        for member in self._replies:
-            self._positions[member] = self._situation.number
+        self.positions.advance(self._replies, self._situation.number)
         # Decided once and kept with the round: a server that is brought back must not decide otherwise.
-        decided = self._endings.get(self._situation.number - 1) or self._reason_to_stop(now)
+        decided = self.positions.ending_of(self._situation.number - 1) or self._reason_to_stop(now)
         self._situation.ending = self._situation.ending or decided
         ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
         return [ended, *self._next()]
@@ -441,11 +377,11 @@ class ServerSession:
         self._waiting = {member for send in self._sends for member in send.to}
         for member in self._waiting:
             self._states[member] = AWAITING[self._round.reply]
-        return [Send(send.to, _attempt(send.message, self.gathering.epoch)) for send in self._sends]
+        return [Send(send.to, _number_attempt(send.message, self.gathering.epoch)) for send in self._sends]
 
     def _reason_to_stop(self, now: float) -> Ending | None:
         # What members have answered before they answer again, and nothing else: a search cannot stop in between.
-        may_stop = self._situation.number >= self.furthest
+        may_stop = self._situation.number >= self.positions.furthest
         if self._stop_asked and may_stop:
             return "interrupted"
         if self._max_time is not None and now - self._began >= self._max_time and may_stop:
@@ -479,8 +415,8 @@ class ServerSession:
             self._rounds.close()
 
 
-def _attempt(message: m.FromServer, number: int) -> m.FromServer:
-    """The message as the so-manieth attempt at its round, where that matters: where its answer is masked."""
+def _number_attempt(message: m.FromServer, number: int) -> m.FromServer:
+    """The message with the number of the attempt at its round, where that matters: where its answer is masked."""
     if number == 0 or not hasattr(message, "attempt"):
         return message
     return msgspec.structs.replace(message, attempt=number)

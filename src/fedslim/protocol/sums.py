@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedslim.errors import ProtocolError
-from fedslim.protocol.messages import MAX_VECTOR, Masked, Vector
+from fedslim.protocol.wire_types import MAX_VECTOR, Vector
 from fedslim.secagg import MaskedSum, Masker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fedslim.protocol.messages import Masked
     from fedslim.secagg import MaskLabel, PairSecret
     from fedslim.secagg.ring import Words
 

@@ -23,6 +23,7 @@ from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import DataError, ParameterError, WriteError
 from fedslim.protocol import messages as m
+from fedslim.protocol.wire_types import ID_BYTES
 
 if sys.platform != "win32":
     import fcntl
@@ -88,7 +89,7 @@ def statistics_in(message: m.FromMember) -> int:
     """
     match message:
         case m.Join():
-            return len(message.ids) // m.ID_BYTES
+            return len(message.ids) // ID_BYTES
         case m.Masked():
             return message.words.length
         case m.Usages() | m.Candidates() | m.SupportCounts():

@@ -27,7 +27,7 @@ from msgspec import Meta
 from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
-from fedslim.protocol.messages import MAX_MEMBERS
+from fedslim.protocol.wire_types import MAX_MEMBERS
 from fedslim.trust.keys import read_trusted
 from fedslim.trust.register import alone_with
 from fedslim.trust.times import format_time, whole

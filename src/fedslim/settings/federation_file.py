@@ -23,8 +23,9 @@ from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.errors import ConfigurationError
-from fedslim.protocol.messages import MAX_MEMBERS, Settings
+from fedslim.protocol.messages import Settings
 from fedslim.protocol.variant import VARIANTS
+from fedslim.protocol.wire_types import MAX_MEMBERS
 from fedslim.settings import toml_values as values
 from fedslim.settings.toml_schema import key, parse, read, template, unknown
 from fedslim.settings.toml_schema import value as value_of

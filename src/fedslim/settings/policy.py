@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.errors import PolicyError
-from fedslim.protocol.messages import MAX_MEMBERS
 from fedslim.protocol.variant import VARIANTS
+from fedslim.protocol.wire_types import MAX_MEMBERS
 from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
 from fedslim.settings.toml_schema import key, parse, template
