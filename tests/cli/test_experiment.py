@@ -162,9 +162,9 @@ def test_failed_cells_are_told_of_in_reports(fedslim, results, tmp_path):
     everything = fedslim("show", results)
     note.unlink()
     other.unlink()
-    assert ran.only_line == "fedslim: warning: left out: 1 cell that failed: chess.iid-10.seed0.sa"
-    assert "left out: 1 cell that failed: chess.iid-10.seed0.sa" in (tmp_path / "page.html").read_text("utf-8")
-    assert "2 cells that failed" in everything.only_line
+    assert ran.only_line == "fedslim: warning: left out: 1 failed cell: chess.iid-10.seed0.sa"
+    assert "left out: 1 failed cell: chess.iid-10.seed0.sa" in (tmp_path / "page.html").read_text("utf-8")
+    assert "2 failed cells" in everything.only_line
 
 
 def test_a_folder_called_like_an_experiment(fedslim, results, tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def test_several_runs_become_one_page(fedslim, run, tmp_path, monkeypatch):
 def test_what_has_no_record_is_refused(fedslim, tmp_path, command):
     ran = fedslim(command, tmp_path)
     assert ran.code == 2
-    assert f"{tmp_path}: there is no record of a run in this folder or below it" in ran.only_line
+    assert f"{tmp_path}: no run record in this folder or below it" in ran.only_line
     assert fedslim(command, tmp_path / "nowhere").code == 2
     assert list(tmp_path.iterdir()) == []
 
