@@ -97,7 +97,7 @@ def test_anything_else_is_refused_with_the_reason(write, content, why):
     assert "fedslim mine" in str(caught.value)
 
 
-def test_a_damaged_code_table_of_ours_is_named_as_such(write):
+def test_a_damaged_code_table_is_reported_as_one(write):
     with pytest.raises(CodeTableError, match="is not a code table that fedslim can use"):
         load_reference(write({"format": "fedslim-code-table"}))
 

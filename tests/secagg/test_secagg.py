@@ -86,7 +86,7 @@ def test_a_count_that_does_not_fit_wraps_around_in_its_own_bits(data):
 
 
 @pytest.mark.parametrize(("value", "read"), [(-1, 127), (101, 101), (127, 127), (2**40 + 120, 120)])
-def test_a_value_beyond_the_bound_is_put_in_and_noticed_by_whoever_reads_the_sum(value, read):
+def test_a_value_beyond_the_bound_is_put_in_and_noticed_when_the_sum_is_read(value, read):
     """The reader raises the error, because a member that refuses to answer would reveal that its count is large."""
     ring = Ring.for_sums_up_to(100)
     words = packed(ring, [5, value])
