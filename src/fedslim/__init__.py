@@ -1,4 +1,4 @@
-"""fedslim: the few itemsets that compress your data best, also across silos that may not share it."""
+"""fedslim: find the few itemsets that compress your data best, even across silos that may not share data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeTable", "FedSlim", "Slim", "TransactionDatabase", "__version__", "simulate"]
 
-# Looked up when first used, so that `fedslim --help` and `import fedslim` cost no numba, numpy or scikit-learn.
+# Imported on first use, so that `fedslim --help` and `import fedslim` do not load numba, numpy or scikit-learn.
 _HOME = {
     "CodeTable": "fedslim.mdl",
     "FedSlim": "fedslim.federated",

@@ -1,19 +1,19 @@
-"""The exception tree of fedslim. Every message says what is wrong, where, and what to do next.
+"""The exceptions of fedslim. Every message says what is wrong, where, and what to do next.
 
-The command line maps these to exit codes: bad input ends with 2, a run that failed with 1.
+The command line maps them to exit codes: 2 for bad input, 1 for a failed run.
 """
 
 from __future__ import annotations
 
 
 class FedslimError(Exception):
-    """Base of everything fedslim raises on purpose."""
+    """Base class of all fedslim exceptions."""
 
     exit_code = 1
 
 
 class InputError(FedslimError, ValueError):
-    """Something the user handed in cannot be used: a file, a field, a parameter."""
+    """User input cannot be used: a file, a field or a parameter."""
 
     exit_code = 2
 
@@ -23,29 +23,29 @@ class DataError(InputError):
 
 
 class WriteError(DataError):
-    """A result cannot be written: the disk is full, the folder is gone or not ours. The input was fine."""
+    """A result cannot be written: the disk is full, or the folder is missing or not writable. The input was fine."""
 
     exit_code = 1
 
 
 class CodeTableError(InputError):
-    """A code table file is not one of ours, is damaged, or is of a version we do not know."""
+    """A code table file has the wrong format or an unknown version, or is damaged."""
 
 
 class ParameterError(InputError):
-    """A parameter has a value that makes no sense; the message names it and the values allowed."""
+    """A parameter has an invalid value; the message names it and the allowed values."""
 
 
 class ConfigurationError(InputError):
-    """A federation's file cannot be used; the message names file, key and what is allowed there."""
+    """A federation file cannot be used; the message names the file, the key and the allowed values."""
 
 
 class PolicyError(InputError):
-    """A member's own policy does not allow what a federation agreed on; the message names both keys."""
+    """A member's policy does not allow what the federation file says; the message names both keys."""
 
 
 class LedgerError(InputError):
-    """A member's ledger cannot be used, or does not allow that these members are answered."""
+    """A member's ledger cannot be used, or does not allow answers in a run with these members."""
 
 
 class MissingExtraError(FedslimError, ImportError):
@@ -55,43 +55,43 @@ class MissingExtraError(FedslimError, ImportError):
 
 
 class RunError(FedslimError, RuntimeError):
-    """A run started and could not be finished."""
+    """A run started but could not be finished."""
 
 
 class JournalError(InputError):
-    """A journal cannot be continued: it is not there, damaged, or of another run."""
+    """A journal cannot be continued: it is missing, damaged, or belongs to another run."""
 
 
 class SecureAggregationError(RunError):
-    """A masked sum cannot be made, or must not be used."""
+    """A masked sum cannot be computed, or must not be used."""
 
 
 class RingError(SecureAggregationError):
-    """A value or a sum does not fit the ring it was promised to fit."""
+    """A value or a sum does not fit its ring."""
 
 
 class KeyAgreementError(SecureAggregationError):
-    """Two members cannot agree on a secret: a key is malformed, weak, or somebody else's."""
+    """Two members cannot agree on a secret: a key is malformed, weak, or not the peer's own."""
 
 
 class MaskReuseError(SecureAggregationError):
-    """A mask would be used a second time, which would give the difference of two answers away."""
+    """A mask would be used twice, which would reveal the difference of two answers."""
 
 
 class MembershipError(SecureAggregationError):
-    """A sum has a contribution missing, twice, or from somebody who is not a member of the round."""
+    """An answer is missing from a sum, duplicate, or not from a member of the round."""
 
 
 class ProtocolError(RunError):
-    """A peer said something that it may not say, or not now; the message names state, message and peer."""
+    """A peer sent an invalid message, or one not allowed now; the message names the state, the message and the peer."""
 
 
 class FrameError(ProtocolError):
-    """Bytes that are no message: cut short, too large, or not made by us."""
+    """Received bytes are not a message: truncated, too large or malformed."""
 
 
 class LineError(RunError):
-    """A line to a peer is closed, or too slow."""
+    """A connection to a peer is closed, or too slow."""
 
 
 class CertificateError(DataError):
@@ -99,4 +99,4 @@ class CertificateError(DataError):
 
 
 class UntrustedError(RunError):
-    """A peer cannot show that it is who it says it is, or may not do what it does."""
+    """A peer cannot prove its identity, or is not allowed to do what it does."""

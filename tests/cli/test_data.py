@@ -71,7 +71,7 @@ def test_a_wrong_file_is_refused(fedslim, tiny):
     (tiny / "tiny.dat").write_bytes(CONTENT + b"4\n")
     ran = fedslim("data", "get", "tiny", "--from", tiny)
     assert ran.code == 2
-    assert "not the tiny of the registry" in ran.only_line
+    assert "not the public set tiny" in ran.only_line
 
 
 # -- describe --------------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_wrong_usage_is_one_line_that_names_the_option_and_the_help(fedslim, arg
         (["show", "nowhere.json"], "nowhere.json"),
         (["federation", "check", "nowhere.toml"], "nowhere.toml: there is no such file"),
         (["audit", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
-        (["vocabulary", "secret", "."], "something of that name already"),
+        (["vocabulary", "secret", "."], "already exists"),
         (["vocabulary", "make", "encounters", "--secret", "nowhere", "--out", "x"], "nowhere: there is no such file"),
         (["vocabulary", "merge", "a.json", "--out", "x"], "a.json alone"),
         (["vocabulary", "merge", "a.json", "b.json", "--out", "x"], "a.json: there is no such file"),
@@ -142,7 +142,7 @@ def test_debug_shows_where_an_error_came_from_wherever_it_is_written(fedslim, fa
 
 def test_what_follows_two_dashes_is_no_option(fedslim):
     ran = fedslim("mine", "--", "--debug")
-    assert ran.only_line.startswith("fedslim: error: '--debug' is neither a file")
+    assert ran.only_line.startswith("fedslim: error: '--debug' is neither an existing file")
 
 
 def test_an_error_cannot_send_escape_sequences(fedslim, failing):

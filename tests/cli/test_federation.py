@@ -59,7 +59,7 @@ def test_init_replaces_nothing(fedslim, tmp_path):
     before = (tmp_path / "federation.toml").read_bytes()
     ran = fedslim("federation", "init", *PRINT)
     assert (ran.code, ran.out) == (2, "")
-    assert "federation.toml: there is something of that name already, and it is kept" in ran.only_line
+    assert "federation.toml: already exists" in ran.only_line
     assert (tmp_path / "federation.toml").read_bytes() == before
 
 

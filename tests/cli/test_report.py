@@ -36,7 +36,7 @@ def test_several_runs_become_one_page(fedslim, run, tmp_path, monkeypatch):
 def test_what_has_no_record_is_refused(fedslim, tmp_path, command):
     ran = fedslim(command, tmp_path)
     assert ran.code == 2
-    assert f"{tmp_path}: there is no record of a run in this folder or below it" in ran.only_line
+    assert f"{tmp_path}: no run record in this folder or below it" in ran.only_line
     assert fedslim(command, tmp_path / "nowhere").code == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -106,7 +106,7 @@ def test_an_experiment_is_reported_by_its_name(fedslim, tmp_path):
     ran = fedslim("report", "iid", "--results", results, "--out", out)
     assert (ran.code, ran.out) == (0, f"{out}\n")
     page = out.read_text("utf-8")
-    assert "<title>Ten equally large members, IID" in page
+    assert "<title>Ten members of equal size, IID" in page
     none = fedslim("report", "noniid", "--results", results, "--out", tmp_path / "none.html")
     assert (none.code, (tmp_path / "none.html").exists()) == (2, False)
     assert "there are no records of noniid" in none.only_line

@@ -250,9 +250,9 @@ def test_ctrl_c_before_the_federation_ends_it_with_one_line():
     [
         (["encounters", "--members", 0], "0 is out of range; give a whole number from 1 up"),
         (["encounters", "--members", 5000], "5000 is out of range; give a whole number up to 4096"),
-        (["baskets", "--members", 57], "57 members cannot have a transaction each, as the database has 56"),
-        (["baskets", "--members", 57, "--partition", "support-skew"], "57 members cannot have a transaction each"),
-        (["baskets", "--partition", "support-skew"], "10 members need a dominant itemset each"),
+        (["baskets", "--members", 57], "too few transactions for 57 members; use at most 56"),
+        (["baskets", "--members", 57, "--partition", "support-skew"], "too few transactions for 57 members"),
+        (["baskets", "--partition", "support-skew"], "each of the 10 members needs a dominant itemset"),
         (["encounters", "--alpha", 0], "0.0 cannot be used; give a number above 0"),
         (["encounters", "--alpha", "nan"], "nan cannot be used; give a number above 0"),
         (["encounters", "--variant", "y"], "'y' is not one of 'x', 'sa', 'so'"),
@@ -260,10 +260,10 @@ def test_ctrl_c_before_the_federation_ends_it_with_one_line():
         (["encounters", "--max-rounds", 0], "0 is out of range; give a whole number from 1 up"),
         (["encounters", "--max-time", 0], "0.0 is not a number of seconds; give one above 0"),
         (["encounters", "--variant", "so", "--no-masking"], "--no-masking is for x and sa; so has no masks"),
-        (["encounters", "--reference", "none.json"], "none.json: the reference table cannot be read"),
+        (["encounters", "--reference", "none.json"], "none.json: cannot read the reference table"),
         (["encounters", "--reference", "a.json", "--no-compare"], "--reference is to compare with"),
         (["encounters", "--out", "baskets"], "is a file, so there can be no folder of that name"),
-        (["no-such-data"], "'no-such-data' is neither a file that exists nor a data set known by name"),
+        (["no-such-data"], "'no-such-data' is neither an existing file nor the name of a data set"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(fedslim, baskets, arguments, told):

@@ -48,7 +48,7 @@ def test_a_secret_is_not_replaced(fedslim, members):
     before = key(members)
     ran = fedslim("vocabulary", "secret", "members.secret")
     assert (ran.code, ran.out) == (2, "")
-    assert "members.secret: there is something of that name already" in ran.only_line
+    assert "members.secret: already exists" in ran.only_line
     assert key(members) == before
 
 
@@ -129,7 +129,7 @@ def test_vocabularies_of_two_secrets_are_told_by_file(fedslim, made):
     fedslim("vocabulary", "make", "south.csv", "--secret", "other.secret", "--out", "south.json")
     ran = fedslim("vocabulary", "merge", "north.json", "south.json", "--out", "all.json")
     assert ran.code == 2
-    assert re.search(r"south\.json is made with another secret \(.*\) than north\.json", ran.only_line)
+    assert re.search(r"south\.json was created with another secret \(.*\) than north\.json", ran.only_line)
     assert not (made / "all.json").exists()
 
 
@@ -146,7 +146,7 @@ def test_a_damaged_vocabulary_is_told_by_file(fedslim, made):
     (made / "south.json").write_text(text[:-20])
     ran = fedslim("vocabulary", "merge", "north.json", "south.json", "--out", "all.json")
     assert ran.code == 2
-    assert "south.json is not a vocabulary that fedslim can use" in ran.only_line
+    assert "south.json is not a usable vocabulary" in ran.only_line
 
 
 # -- show ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the tests of the data room share."""
+"""Fixtures of the data tests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory, monkeypatch):
-    """No test sees the user's cache or data folders, or writes to them."""
+    """Keep tests away from the user's cache and data folders."""
     monkeypatch.delenv("FEDSLIM_DATA", raising=False)
     monkeypatch.setenv("FEDSLIM_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a file of a given name and gives back its path."""
+    """A function that writes a file with the given name and returns its path."""
 
     def writer(name, content):
         path = tmp_path / name

@@ -35,9 +35,9 @@ def test_a_link_to_nothing_yet_gets_its_target(tmp_path):
     assert (tmp_path / "target").read_bytes() == b"new"
 
 
-def test_a_link_to_itself_is_told(tmp_path):
+def test_a_link_to_itself_is_reported(tmp_path):
     (tmp_path / "link").symlink_to("link")
-    with pytest.raises(DataError, match="not an ordinary file"):
+    with pytest.raises(DataError, match="not a regular file"):
         put(tmp_path / "link")
 
 
@@ -45,7 +45,7 @@ def test_a_pipe_and_a_folder_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "link"):
-        with pytest.raises(DataError, match="not an ordinary file"):
+        with pytest.raises(DataError, match="not a regular file"):
             put(path)
 
 
@@ -90,13 +90,13 @@ def test_a_name_may_be_as_long_as_the_system_allows(tmp_path, name):
     assert os.listdir(tmp_path) == [name]  # noqa: PTH208  # names, not paths
 
 
-def test_a_name_that_is_too_long_is_told(tmp_path):
+def test_a_name_that_is_too_long_is_reported(tmp_path):
     with pytest.raises(WriteError, match="cannot be written"):
         put(tmp_path / ("x" * 256))
     assert not list(tmp_path.iterdir())
 
 
-# -- files that must not be there yet ------------------------------------------------------------------------------
+# -- files that must not exist yet ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
@@ -117,7 +117,7 @@ def test_nothing_is_created_where_something_is(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "folder", "link"):
-        with pytest.raises(DataError, match=f"{name}: there is something of that name"), creating(tmp_path / name):
+        with pytest.raises(DataError, match=f"{name}: already exists"), creating(tmp_path / name):
             pytest.fail("begun")
     assert (tmp_path / "file").read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 3
@@ -128,7 +128,7 @@ def test_what_came_while_a_file_was_written_stays(tmp_path, monkeypatch, links):
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     path = tmp_path / "a"
-    with pytest.raises(DataError, match="there is something of that name"), creating(path):
+    with pytest.raises(DataError, match="already exists"), creating(path):
         path.write_bytes(b"theirs")
     assert path.read_bytes() == b"theirs"
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
@@ -152,11 +152,11 @@ def test_a_file_that_cannot_be_finished_is_not_there(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_none_is_told(tmp_path):
+def test_a_folder_that_is_none_is_reported(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "none" / "a", tmp_path / "file" / "a", tmp_path / ("x" * 256)):
         with pytest.raises(WriteError, match="cannot be written"), creating(path) as stream:
             stream.write(b"new")
-    with pytest.raises(WriteError, match="its folder cannot be made"):
+    with pytest.raises(WriteError, match="cannot create its folder"):
         make_folder_for(tmp_path / "file" / "a")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -20,7 +20,7 @@ def hospitals():
 
 
 def cases(db, syndrome):
-    """In how many transactions all items of the syndrome occur."""
+    """Return the number of transactions with all items of the syndrome."""
     wanted = [db.vocabulary.index(label) for label in syndrome.items]
     table = np.zeros((len(db), db.n_items), bool)
     table[np.repeat(np.arange(len(db)), db.lengths), db.items] = True
@@ -85,7 +85,7 @@ def test_another_seed_gives_other_encounters(whole):
     assert builtin_database("encounters", seed=1) != whole
 
 
-def test_names_and_seeds_that_do_not_exist_are_told():
+def test_names_and_seeds_that_do_not_exist_are_reported():
     with pytest.raises(DataError, match="no built-in data set 'encounter'; did you mean encounters"):
         builtin_database("encounter")
     with pytest.raises(ParameterError, match="seed is -1"):

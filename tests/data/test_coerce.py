@@ -54,18 +54,18 @@ def test_any_iterable_of_iterables_is_taken():
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (7, "cannot take transactions from int; give a TransactionDatabase, a list of lists"),
-        (None, "cannot take transactions from NoneType"),
-        (b"1 2", "cannot take transactions from bytes"),
+        (7, "cannot convert int to transactions; give a TransactionDatabase"),
+        (None, "cannot convert NoneType"),
+        (b"1 2", "cannot convert bytes"),
         (np.array([1, 0]), "the array has 1 dimension"),
         (np.array([[1, 2]]), "values other than 0 and 1"),
         (np.array([[1, -1]]), "values other than 0 and 1"),
         (np.array([[1, 0.5]]), "values other than 0 and 1"),
         (np.array([[np.nan, 1]]), "values other than 0 and 1"),
         (sparse.csr_array(np.array([[0, 3]])), "values other than 0 and 1"),
-        ("no/such/file.dat", "neither a file that exists nor a data set known by name"),
+        ("no/such/file.dat", "neither an existing file nor the name of a data set"),
     ],
 )
-def test_anything_else_is_told(value, says):
+def test_anything_else_is_reported(value, says):
     with pytest.raises(DataError, match=says):
         as_database(value)

@@ -72,7 +72,7 @@ def test_numbers_are_written_by_value_and_booleans_and_dates_by_text():
 
 def test_missing_values_of_pandas_are_no_items():
     for missing in (pd.NaT, pd.NA):
-        with pytest.raises(DataError, match="transaction 1 holds a missing value"):
+        with pytest.raises(DataError, match="transaction 1 contains a missing value"):
             TransactionDatabase.from_transactions([[missing]])
 
 
@@ -106,20 +106,20 @@ def test_taking_transactions_keeps_their_order_and_the_vocabulary():
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (["bread"], "transaction 1 is the text 'bread'"),
+        (["bread"], "transaction 1 is the string 'bread'"),
         ([[1], 7], "transaction 2 is 7, not a collection"),
-        ([[1, "1"]], "both written '1'"),
-        ([["a"], ["b", None]], "transaction 2 holds a missing value"),
-        ([["a", float("nan")]], "transaction 1 holds a missing value"),
-        ([[["a"]]], "transaction 1 holds a value of type list, which is no item; items are texts, numbers"),
-        ([["a"], [object()]], "transaction 2 holds a value of type object"),
-        ([[frozenset("ab")]], "transaction 1 holds a value of type frozenset"),
-        ([["a", b"a"]], "transaction 1 holds a value of type bytes"),
-        ([[1j]], "transaction 1 holds a value of type complex"),
-        ([[np.datetime64("NaT", "D")]], "transaction 1 holds a missing value"),
-        ([["a"], ["b", "\ud800"]], r"transaction 2 holds the text '\\ud800', which has half a character"),
-        ([["a"], [10**5000]], "transaction 2 holds a number with thousands of digits"),
-        ([["a"], [-(10**5000), 0.5]], "transaction 2 holds a number with thousands of digits"),
+        ([[1, "1"]], "same label '1'"),
+        ([["a"], ["b", None]], "transaction 2 contains a missing value"),
+        ([["a", float("nan")]], "transaction 1 contains a missing value"),
+        ([[["a"]]], "transaction 1 contains a value of type list"),
+        ([["a"], [object()]], "transaction 2 contains a value of type object"),
+        ([[frozenset("ab")]], "transaction 1 contains a value of type frozenset"),
+        ([["a", b"a"]], "transaction 1 contains a value of type bytes"),
+        ([[1j]], "transaction 1 contains a value of type complex"),
+        ([[np.datetime64("NaT", "D")]], "transaction 1 contains a missing value"),
+        ([["a"], ["b", "\ud800"]], r"transaction 2 contains the string '\\ud800', which has a lone surrogate"),
+        ([["a"], [10**5000]], "transaction 2 contains a number with thousands of digits"),
+        ([["a"], [-(10**5000), 0.5]], "transaction 2 contains a number with thousands of digits"),
     ],
 )
 def test_rows_that_are_no_transactions_are_named(rows, says):
@@ -136,10 +136,10 @@ def test_an_item_outside_the_vocabulary_is_named():
     ("offsets", "items", "vocabulary", "says"),
     [
         ([0, 2], [0], "ab", "offsets must start at 0"),
-        ([0, 2, 1, 2], [0, 1], "ab", "never fall"),
-        ([0, 1], [2], "ab", "item ids must lie between 0 and 1"),
-        ([0, 2], [1, 0], "ab", "ascending and without repeats"),
-        ([0, 2], [1, 1], "ab", "ascending and without repeats"),
+        ([0, 2, 1, 2], [0, 1], "ab", "never decrease"),
+        ([0, 1], [2], "ab", "item ids must be between 0 and 1"),
+        ([0, 2], [1, 0], "ab", "strictly ascending"),
+        ([0, 2], [1, 1], "ab", "strictly ascending"),
         ([0, 1], [0], "aa", "'a' twice"),
     ],
 )
@@ -150,7 +150,7 @@ def test_arrays_that_contradict_each_other_are_refused(offsets, items, vocabular
 
 @pytest.mark.parametrize(("tids", "ids"), [([0], [2]), ([0], [-1]), ([1], [0]), ([-1], [0])])
 def test_pairs_out_of_range_are_refused_rather_than_wrapped_into_a_neighbour(tids, ids):
-    with pytest.raises(DataError, match="must lie between"):
+    with pytest.raises(DataError, match="must be between"):
         TransactionDatabase.from_pairs(np.array(tids), np.array(ids), ["a", "b"], transactions=1)
 
 

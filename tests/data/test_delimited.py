@@ -99,22 +99,22 @@ def test_what_the_csv_module_writes_is_read_as_its_cells(rows, mark, write):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a,b\n1,2\n1,2,3\n", r"a\.csv:3: the row has 3 fields where the header has 2; "),
-        ('a,b\n"x\ny",2\n1\n', r"a\.csv:4: the row has 1 fields where the header has 2; "),
-        ("a,b\n", r"a\.csv: there is a header but no row below it; "),
-        ("a,b,a\n1,2,3\n", r"a\.csv:1: columns 1 and 3 are both called 'a'; rename"),
+        ("a,b\n1,2\n1,2,3\n", r"a\.csv:3: the row has 3 fields, but the header has 2"),
+        ('a,b\n"x\ny",2\n1\n', r"a\.csv:4: the row has 1 fields, but the header has 2"),
+        ("a,b\n", r"a\.csv: .*no rows"),
+        ("a,b,a\n1,2,3\n", r"a\.csv:1: columns 1 and 3 are both named 'a'; rename"),
         ("a,,c\n1,2,3\n", r"a\.csv:1: column 2 has no name; "),
         ("\n\n", r"a\.csv:1: the table has no columns; "),
-        ('a,b\n1,2\n"x,3\n', r"a\.csv:3: cannot be taken apart \(unexpected end of data\); close every quote"),
-        ('a,b\n"x"y,3\n', r"a\.csv:2: cannot be taken apart"),
+        ('a,b\n1,2\n"x,3\n', r"a\.csv:3: cannot be parsed \(unexpected end of data\); close every quote"),
+        ('a,b\n"x"y,3\n', r"a\.csv:2: cannot be parsed"),
         (
             "a;b;c\n1;2;3\n",
-            r"a\.csv:1: the header is a single column 'a;b;c', which looks like several separated by ';'",
+            r"a\.csv:1: the header has the single column 'a;b;c', which looks like several separated by ';'",
         ),
         ("a=b,a\nc,b=c\n", r"a\.csv: two columns make the same item 'a=b=c'; rename"),
     ],
 )
-def test_tables_that_cannot_be_read_are_told_with_file_and_line(write, text, says):
+def test_tables_that_cannot_be_read_are_reported_with_file_and_line(write, text, says):
     with pytest.raises(DataError, match=says):
         read(write("a.csv", text))
 
@@ -156,11 +156,9 @@ def test_a_row_of_a_long_table_is_named_by_its_line(write):
         read(path, transaction_column="t", item_column="i")
 
 
-def test_a_row_that_quotes_spread_over_the_whole_file_is_told(write, monkeypatch):
+def test_a_row_that_quotes_spread_over_the_whole_file_is_reported(write, monkeypatch):
     monkeypatch.setattr(textstream, "LINE_LIMIT", 1000)
-    with pytest.raises(
-        DataError, match=r"a\.csv:2: the row is longer than 1,000 characters; a quote that is never closed"
-    ):
+    with pytest.raises(DataError, match=r"a\.csv:2: the row is longer than 1,000 characters; .*quote"):
         read(write("a.csv", "a,b\n" + '"x\n",' * 500))
 
 
@@ -190,16 +188,16 @@ def test_a_long_table_is_the_same_as_its_sets(pairs, write):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"transaction_column": "t"}, ParameterError, "needs both columns"),
+        ({"transaction_column": "t"}, ParameterError, "needs two columns"),
         (
             {"transaction_column": "t", "item_column": "x"},
             DataError,
             "there is no column 'x'; the columns are 't', 'i'",
         ),
-        ({"transaction_column": "t", "item_column": "t"}, ParameterError, "two different ones"),
+        ({"transaction_column": "t", "item_column": "t"}, ParameterError, "two different columns"),
         ({"transaction_column": "t", "item_column": "i"}, DataError, r"a\.csv:3: the row has no value in 't'"),
     ],
 )
-def test_long_tables_that_cannot_be_read_are_told(write, options, error, says):
+def test_long_tables_that_cannot_be_read_are_reported(write, options, error, says):
     with pytest.raises(error, match=says):
         read(write("a.csv", "t,i\n1,a\n,b\n"), **options)

@@ -66,5 +66,5 @@ def test_numbers_are_written_as_people_do(value, label):
 
 @pytest.mark.parametrize("bins", [1, 0, -3, 2.5, "ten", True])
 def test_bins_that_make_no_sense_are_refused(bins):
-    with pytest.raises(ParameterError, match=r"bins is .*; give a whole number from 2 up"):
+    with pytest.raises(ParameterError, match=r"bins is .*; give a whole number of at least 2"):
         check_bins(bins)

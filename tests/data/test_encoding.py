@@ -111,9 +111,9 @@ def test_flags_may_come_as_texts(write):
 
 
 @pytest.mark.parametrize("values", [[2], [0.5], ["yes"]])
-def test_values_that_are_no_flags_are_told(values):
+def test_values_that_are_no_flags_are_reported(values):
     hot = encode(pd.DataFrame({"milk": [True, False]}))[1]
-    with pytest.raises(DataError, match="the column 'milk' holds values other than 0, 1, true and false"):
+    with pytest.raises(DataError, match="the column 'milk' has values other than 0, 1"):
         encode(pd.DataFrame({"milk": values}), hot)
 
 
@@ -141,11 +141,11 @@ def test_columns_that_are_missing_or_new_are_named():
     encoding = encode(NUMBERS)[1]
     with pytest.raises(DataError, match=r"there is no column 'age'; the model was fitted on .* 'age', 'city'"):
         encode(NUMBERS[["city"]], encoding)
-    with pytest.raises(DataError, match="the column 'new' is not one that the model was fitted on; leave it out"):
+    with pytest.raises(DataError, match="not fitted on the column 'new'"):
         encode(NUMBERS.assign(new=1), encoding)
 
 
-def test_a_table_where_items_were_fitted_is_told(write):
+def test_a_table_where_items_were_fitted_is_reported(write):
     for table in (NUMBERS, write("a.csv", "age\n1\n")):
         with pytest.raises(
             DataError, match="a table with the column 'age', but the model was fitted on lists of items"
@@ -158,7 +158,7 @@ def test_a_matrix_is_a_one_hot_table_called_by_position():
     db, encoding = encode(matrix)
     assert encode(sparse.csr_array(matrix[:2]), encoding)[0] == encode(matrix[:2], encoding)[0] == db.take([0, 1])
     assert list(encode(pd.DataFrame(matrix), encoding)[0]) == list(db)
-    with pytest.raises(DataError, match=r"the matrix has 2 columns .* fitted on a table with 3 columns"):
+    with pytest.raises(DataError, match=r"the matrix has 2 unnamed columns.* fitted on a table with 3 columns"):
         encode(matrix[:, :2], encoding)
-    with pytest.raises(DataError, match=r"the matrix has 3 columns .* fitted on lists of items"):
+    with pytest.raises(DataError, match=r"the matrix has 3 unnamed columns.* fitted on lists of items"):
         encode(matrix, Encoding("items"))

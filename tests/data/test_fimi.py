@@ -109,8 +109,8 @@ def test_how_many_rows_are_written_at_a_time_makes_no_difference(tmp_path, monke
     assert write_fimi(db, tmp_path / "a.dat").read_text() == "1 2\n\n3\n1\n2 3\n\n"
 
 
-def test_nothing_to_write_is_told(tmp_path):
-    with pytest.raises(DataError, match="nothing to write"):
+def test_nothing_to_write_is_reported(tmp_path):
+    with pytest.raises(DataError, match="would be empty"):
         write_fimi(TransactionDatabase.from_transactions([]), tmp_path / "a.dat")
 
 
@@ -131,8 +131,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("where", ["", "no-such-folder/a.dat"])
-def test_a_place_that_cannot_be_written_is_told(tmp_path, where):
-    with pytest.raises(DataError, match=r"cannot be written|will not be replaced"):
+def test_a_place_that_cannot_be_written_is_reported(tmp_path, where):
+    with pytest.raises(DataError, match=r"cannot be written|not replaced"):
         write_fimi(TransactionDatabase.from_transactions([[1]]), tmp_path / where)
 
 

@@ -70,13 +70,13 @@ def test_rows_of_pairs_make_transactions(frame):
 
 
 @BOTH
-def test_lists_in_cells_are_told(frame):
-    with pytest.raises(DataError, match=r"column 'basket' holds a .* which is no single value"):
+def test_lists_in_cells_are_reported(frame):
+    with pytest.raises(DataError, match=r"column 'basket' has a .* not a single value"):
         from_dataframe(frame({"basket": [["a"], ["b"]]}))
 
 
 @BOTH
-def test_a_table_without_columns_is_told(frame):
+def test_a_table_without_columns_is_reported(frame):
     with pytest.raises(DataError, match="the DataFrame: the table has no columns"):
         from_dataframe(frame({}))
 
@@ -113,13 +113,13 @@ def test_values_of_several_types_are_named_alike_in_any_order():
 
 
 @pytest.mark.parametrize("value", [object(), frozenset("a"), b"a", "\ud800", 10**5000, {"a": 1}], ids=type)
-def test_cells_that_cannot_be_written_are_told(value):
-    with pytest.raises(DataError, match=r"column 'x' holds .* \(row 2\); make it text or numbers"):
+def test_cells_that_cannot_be_written_are_reported(value):
+    with pytest.raises(DataError, match=r"column 'x' has .* \(row 2\)"):
         from_dataframe(pd.DataFrame({"x": pd.Series(["a", value], dtype=object)}))
 
 
-def test_column_names_that_cannot_be_written_are_told():
-    with pytest.raises(DataError, match=r"column 1 is called by the text .* half a character"):
+def test_column_names_that_cannot_be_written_are_reported():
+    with pytest.raises(DataError, match=r"the name of column 1 is the string .* lone surrogate"):
         from_dataframe(pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype=object)))
 
 
@@ -135,8 +135,8 @@ def test_a_missing_flag_of_pandas_is_not_set():
     assert list(from_dataframe(df)) == [("a", "b"), ("b",)]
 
 
-def test_columns_of_pandas_that_share_a_name_are_told():
-    with pytest.raises(DataError, match="columns 1 and 2 are both called 'a'"):
+def test_columns_of_pandas_that_share_a_name_are_reported():
+    with pytest.raises(DataError, match="columns 1 and 2 are both named 'a'"):
         from_dataframe(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
@@ -144,7 +144,7 @@ def test_columns_of_pandas_may_be_numbers():
     assert list(from_dataframe(pd.DataFrame(np.eye(2, dtype=bool)))) == [("0",), ("1",)]
 
 
-def test_anything_but_a_dataframe_is_told():
+def test_anything_but_a_dataframe_is_reported():
     with pytest.raises(DataError, match="dict is not a pandas or polars DataFrame"):
         from_dataframe({"a": [1]})
 
@@ -159,7 +159,7 @@ def test_a_dataframe_is_taken_by_as_database(frame):
 
 @pytest.fixture(params=["pyarrow", "polars"])
 def library(request, monkeypatch):
-    """Each library by itself, as if the other were not installed."""
+    """Each library alone, as if the other were not installed."""
     monkeypatch.setattr(frames, "_find", lambda name: name == request.param)
     return request.param
 
@@ -191,19 +191,19 @@ def test_parquet_of_flags_is_one_hot_and_of_pairs_is_long(tmp_path):
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("content", [b"not parquet at all", b"PAR1" + bytes(50) + b"PAR1"])
-def test_a_damaged_parquet_file_is_told(write, content):
+def test_a_damaged_parquet_file_is_reported(write, content):
     with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
         read(write("a.parquet", content))
 
 
-def test_parquet_without_rows_is_told(tmp_path):
+def test_parquet_without_rows_is_reported(tmp_path):
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="the table has no rows"):
         read(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("make", ["missing", "folder", "empty"])
-def test_parquet_paths_that_are_no_files_are_told_in_the_same_words(tmp_path, make):
+def test_parquet_paths_that_are_no_files_are_reported_in_the_same_words(tmp_path, make):
     path = tmp_path / "a.parquet"
     if make == "folder":
         path.mkdir()

@@ -83,13 +83,13 @@ def test_generated_data_survive_a_file(small, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "options", "says"),
     [
-        ("accident-like", {}, "no kind of generated data called 'accident-like'; did you mean accidents-like"),
+        ("accident-like", {}, "no kind of generated data named 'accident-like'; did you mean accidents-like"),
         ("wide-sparse", {"transactions": 0}, "transactions is 0; give a whole number from 1"),
         ("wide-sparse", {"transactions": 2.5}, "transactions is 2.5"),
         ("wide-sparse", {"seed": -1, "transactions": 1}, "seed is -1"),
     ],
 )
-def test_kinds_and_numbers_that_make_no_sense_are_told(kind, options, says):
+def test_kinds_and_numbers_that_make_no_sense_are_reported(kind, options, says):
     with pytest.raises(ParameterError, match=says):
         generate(kind, **options)
 

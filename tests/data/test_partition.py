@@ -30,7 +30,7 @@ from fedslim.data import (
 from fedslim.data import partition as module
 from fedslim.errors import ParameterError
 
-# Disjoint, so any number of them is diverse; over twelve items.
+# Disjoint itemsets over twelve items, so that any number of them is diverse.
 TRIPLES = [((0, 1, 2), 90), ((3, 4, 5), 80), ((6, 7, 8), 70), ((9, 10, 11), 60)]
 
 
@@ -54,7 +54,7 @@ SCHEMES = {
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 
 
-# -- what holds for all ------------------------------------------------------------------------------------------------
+# -- properties of all schemes -----------------------------------------------------------------------------------------
 
 
 @every_scheme
@@ -144,7 +144,7 @@ def test_as_many_members_as_transactions_get_one_each(scheme):
     assert SCHEMES[scheme](random_database(4), 4, 0).sizes == (1, 1, 1, 1)
 
 
-# -- random dealing ----------------------------------------------------------------------------------------------------
+# -- random assignment -------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 200), st.data(), st.integers(0, 99))
@@ -185,7 +185,7 @@ def test_apportioning_is_proportional_with_one_for_everybody(weights, more):
 def test_apportioning_by_hand():
     assert module._apportion(10, [1, 1, 1]) == [4, 3, 3]
     assert module._apportion(10, [1000, 1, 1]) == [8, 1, 1]
-    assert module._apportion(7, [5, 3, 2]) == [4, 2, 1]  # 3.5, 2.1, 1.4: the half goes first
+    assert module._apportion(7, [5, 3, 2]) == [4, 2, 1]  # 3.5, 2.1, 1.4: the largest remainder gets the rest
     assert module._apportion(3, [0, 0, 5]) == [1, 1, 1]
 
 
@@ -238,8 +238,8 @@ def test_dominant_itemsets_are_large_used_diverse_and_taken_by_usage():
         ((2, 3, 4, 5), 96),  # 2 of 6
         ((6, 7, 8), 0),  # never used
         ((2, 3, 8, 9), 95),  # 2 of 6 twice
-        ((5, 4, 3, 2), 94),  # there already
-        ((8, 9, 10, 11), 50),  # larger than its equal above, so first, and the other is then 3 of 4
+        ((5, 4, 3, 2), 94),  # a duplicate
+        ((8, 9, 10, 11), 50),  # larger than the one above with the same usage, so first; that one then shares 3 of 4
     ]
     chosen = support_skew(random_database(60), 2, pool).dominant
     assert chosen == (((0, 1, 2, 3), (2, 3, 8, 9)), ((2, 3, 4, 5), (8, 9, 10, 11)))
@@ -275,7 +275,7 @@ def test_a_member_that_nobody_contains_gets_the_nearest_transaction():
 
 
 def strength(transaction, itemsets):
-    """The naive twin of a score, as a pair."""
+    """Compute a score naively, as a pair."""
     contained = sum(len(x) for x in itemsets if set(x) <= transaction)
     return contained, max(
         (len(set(x) & transaction) / len(x) for x in itemsets if not set(x) <= transaction), default=0
@@ -308,7 +308,7 @@ def test_a_member_that_refused_a_transaction_is_full_of_stronger_ones(case, memb
     scores = [[strength(set(db.item_ids(t).tolist()), itemsets) for itemsets in found.dominant] for t in range(len(db))]
     for t, own in enumerate(found.assignment):
         for member in range(members):
-            if scores[t][member] > scores[t][own]:  # it was refused
+            if scores[t][member] > scores[t][own]:  # that member was full
                 taken = [scores[u][member] for u in np.flatnonzero(found.assignment == member)]
                 assert min(taken) >= scores[t][member]
 
@@ -336,32 +336,32 @@ def test_the_size_of_accidents_takes_seconds():
     assert sum(support_quantity_skew(db, 128, pool).sizes) == len(db)
 
 
-# -- impossible requests -----------------------------------------------------------------------------------------------
+# -- invalid parameters ------------------------------------------------------------------------------------------------
 
 
 @every_scheme
 def test_more_members_than_transactions_are_refused(scheme):
-    with pytest.raises(ParameterError, match=r"3 members cannot have a transaction each.*ask for at most 2 members"):
+    with pytest.raises(ParameterError, match=r"too few transactions for 3 members.*at most 2"):
         SCHEMES[scheme](random_database(2), 3, 0)
 
 
 @every_scheme
 def test_a_database_without_transactions_is_refused(scheme):
-    with pytest.raises(ParameterError, match="no transactions to deal out"):
+    with pytest.raises(ParameterError, match="no transactions to partition"):
         SCHEMES[scheme](database([]), 1, 0)
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"sized"}))
 @pytest.mark.parametrize("members", [0, -1, 2.0, True, "3", None])
 def test_a_number_of_members_that_is_none_is_refused(scheme, members):
-    with pytest.raises(ParameterError, match=r"the number of members is .*; give a whole number from 1 up"):
+    with pytest.raises(ParameterError, match=r"the number of members is .*; give a whole number of at least 1"):
         SCHEMES[scheme](random_database(9), members, 0)
 
 
 @every_scheme
 @pytest.mark.parametrize("seed", [-1, 0.5, None, 2**63])
 def test_a_seed_that_is_none_is_refused(scheme, seed):
-    with pytest.raises(ParameterError, match=r"seed is .*; give a whole number from 0"):
+    with pytest.raises(ParameterError, match=r"seed is .*; give a whole number"):
         SCHEMES[scheme](random_database(9), 2, seed)
 
 
@@ -385,10 +385,10 @@ def test_sizes_that_are_none_are_refused(sizes, message):
 @pytest.mark.parametrize(
     ("pool", "message"),
     [
-        (TRIPLES[:1], "2 members need .* of the 1 handed in only 1 differ.* lower min_size"),
-        ([], "of the 0 handed in only 0"),
-        ([((0, 1, 2), 5), ((2, 1, 0), 4), ((3, 4), 9), ((3, 4, 5), 0)], "of the 4 handed in only 1 differ"),
-        ([((0, 1, 12), 5)], "item 12, but the vocabulary ends with item 11"),
+        (TRIPLES[:1], "2 members .* of the 1 given only 1 .* lower min_size"),
+        ([], "of the 0 given only 0"),
+        ([((0, 1, 2), 5), ((2, 1, 0), 4), ((3, 4), 9), ((3, 4, 5), 0)], "of the 4 given only 1"),
+        ([((0, 1, 12), 5)], "item 12, but the last item of the vocabulary is 11"),
         ([((0, -1, 2), 5)], "item of a dominant itemset is -1"),
         ([((0, 1, 1), 5)], "has an item twice"),
         ([((0, 1, 2), -5)], "usage of a dominant itemset is -5"),

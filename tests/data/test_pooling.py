@@ -18,9 +18,9 @@ def test_databases_are_joined_in_order():
 
 
 def test_only_databases_over_one_vocabulary_are_joined():
-    with pytest.raises(DataError, match=r"database 2 \(data\) has another vocabulary than the first"):
+    with pytest.raises(DataError, match=r"database 2 \(data\) differs"):
         TransactionDatabase.joined([A, B])
-    with pytest.raises(DataError, match="there are no databases to join"):
+    with pytest.raises(DataError, match="no databases to join"):
         TransactionDatabase.joined([])
 
 

@@ -19,17 +19,17 @@ def test_the_named_format_wins_over_the_extension(write):
     assert list(read(write("a.dat", "x\n1\n"), format="csv")) == [("x=1",)]
 
 
-def test_an_extension_that_says_nothing_is_told(write):
-    with pytest.raises(DataError, match=r"name the format with --format: fimi, csv, tsv, parquet"):
+def test_an_extension_that_says_nothing_is_reported(write):
+    with pytest.raises(DataError, match=r"--format: fimi, csv, tsv, parquet"):
         read(write("a.xyz", "1\n"))
 
 
-def test_a_path_that_cannot_be_is_told():
+def test_a_path_that_cannot_be_is_reported():
     with pytest.raises(DataError, match="cannot be read"):
         read("n" * 5000)
 
 
-def test_a_format_that_does_not_exist_is_told(write):
+def test_a_format_that_does_not_exist_is_reported(write):
     with pytest.raises(ParameterError, match="there is no format 'excel'"):
         read(write("a.dat", "1\n"), format="excel")
 

@@ -17,7 +17,7 @@ CONTENT = b"1 2\n2 3\n"
 
 
 class Server(ThreadingHTTPServer):
-    """A source on this machine that answers every path as it is told to."""
+    """A local HTTP server that answers every path with the configured response."""
 
     daemon_threads = True
     answers: dict[str, tuple[int, dict[str, str], bytes]]
@@ -50,7 +50,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def toy(monkeypatch):
-    """Puts a small set into the registry; its address can be chosen."""
+    """Adds a small set with the given URL to the registry."""
 
     def known(url=None):
         checksum = hashlib.sha256(CONTENT).hexdigest()
@@ -79,7 +79,9 @@ def test_a_file_is_looked_for_in_the_given_folder_then_the_environment_then_the_
     for place in [*places, cache_folder()]:
         assert locate("toy", folder=places[0]) == place / "toy.dat"
         (place / "toy.dat").unlink()
-    with pytest.raises(DataError, match=r"toy is not here \(looked in .*; ask a friend for it, and pass --from FOLDER"):
+    with pytest.raises(
+        DataError, match=r"toy was not found \(looked in .*; ask a friend for it, and pass --from FOLDER"
+    ):
         locate("toy", folder=places[0])
 
 
@@ -105,11 +107,11 @@ def test_a_given_file_is_checked_and_kept(write, name, content):
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_wrong_file_is_told_and_never_kept(write):
+def test_a_wrong_file_is_reported_and_never_kept(write):
     path = write("toy.dat", b"1 2\n")
-    with pytest.raises(DataError, match="not the toy of the registry"):
+    with pytest.raises(DataError, match="not the public set toy"):
         get("toy", folder=path.parent)
-    with pytest.raises(DataError, match="not the toy of the registry"):
+    with pytest.raises(DataError, match="not the public set toy"):
         load("toy", folder=path.parent)
     assert files(cache_folder()) == []
 
@@ -123,16 +125,16 @@ def test_a_copy_in_the_cache_that_went_bad_is_replaced(write):
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_folder_that_is_none_is_told(tmp_path):
-    with pytest.raises(DataError, match="this is not a folder; --from takes the folder"):
+def test_a_folder_that_is_none_is_reported(tmp_path):
+    with pytest.raises(DataError, match=r"this is not a folder.*--from"):
         get("toy", folder=tmp_path / "nowhere")
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_cache_that_cannot_be_made_is_told(write, monkeypatch):
+def test_a_cache_that_cannot_be_made_is_reported(write, monkeypatch):
     path = write("toy.dat", CONTENT)
     monkeypatch.setenv("FEDSLIM_CACHE", str(path / "below a file"))
-    with pytest.raises(DataError, match="the cache folder cannot be made"):
+    with pytest.raises(DataError, match="cannot create the cache folder"):
         get("toy", folder=path.parent)
 
 
@@ -154,16 +156,16 @@ def test_a_redirect_is_followed(server, toy):
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ((404, {}, b""), r"the server says 404\); download it by hand from http.* and pass --from FOLDER"),
+        ((404, {}, b""), r"HTTP status 404\); download it by hand from http.* and pass --from FOLDER"),
         ((302, {"Location": "file:///etc/hostname"}, b""), "could not be downloaded"),
         ((302, {"Location": "ftp://127.0.0.1/x"}, b""), "could not be downloaded"),
-        ((200, {}, b"1 9\n"), "not the toy of the registry"),
-        ((200, {"Content-Length": "900"}, CONTENT[:4]), "could not be downloaded|not the toy"),
+        ((200, {}, b"1 9\n"), "not the public set toy"),
+        ((200, {"Content-Length": "900"}, CONTENT[:4]), "could not be downloaded|not the public set toy"),
         ((200, {}, b""), "is empty"),
         ((200, {}, b"1 2\n" * 2000), "did not end within 1,000 bytes"),
     ],
 )
-def test_a_download_that_fails_is_told_and_leaves_nothing(server, toy, monkeypatch, answer, says):
+def test_a_download_that_fails_is_reported_and_leaves_nothing(server, toy, monkeypatch, answer, says):
     monkeypatch.setattr(store, "DOWNLOAD_LIMIT", 1000)
     monkeypatch.setattr(store, "TIMEOUT", 0.5)
     toy(address(server))
@@ -196,7 +198,7 @@ def test_nothing_but_http_is_spoken(toy, url):
 
 def test_nothing_is_downloaded_if_that_is_not_wanted(server, toy):
     toy(address(server))
-    with pytest.raises(DataError, match="is not among the files at hand; download it by hand"):
+    with pytest.raises(DataError, match="is not available locally; download it by hand"):
         get("toy", download=False)
     with pytest.raises(DataError, match="fetch it with: fedslim data get toy"):
         load("toy")

@@ -22,7 +22,7 @@ def packed(content, **options):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_blocks_are_the_file_cut_at_line_ends(content, chunk, write):
     content = content.replace(b"\0", b"").replace(b"\r", b"") or b"\n"
-    path = write("any.dat", b"x" + content)  # the x keeps it from being a byte order mark or gzip by chance
+    path = write("any.dat", b"x" + content)  # the x prevents a byte order mark or gzip by chance
     before, textstream.CHUNK = textstream.CHUNK, chunk
     try:
         found = list(blocks(path))
@@ -47,13 +47,13 @@ def test_form_feeds_and_the_like_do_not_end_a_line(write):
 
 
 @EVERY_TEXT_FORMAT
-def test_a_missing_file_is_told(tmp_path, name):
+def test_a_missing_file_is_reported(tmp_path, name):
     with pytest.raises(DataError, match=f"{name}: there is no such file; check"):
         read(tmp_path / name)
 
 
 @EVERY_TEXT_FORMAT
-def test_a_folder_is_told(tmp_path, name):
+def test_a_folder_is_reported(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(DataError, match=f"{name}: this is a folder; name one file in it"):
         read(tmp_path / name)
@@ -61,42 +61,42 @@ def test_a_folder_is_told(tmp_path, name):
 
 @EVERY_TEXT_FORMAT
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", packed(b"")])
-def test_an_empty_file_is_told(write, name, content):
+def test_an_empty_file_is_reported(write, name, content):
     with pytest.raises(DataError, match=f"{name}: the file is empty"):
         read(write(name, content))
 
 
-def test_an_unreadable_file_is_told(write, monkeypatch):
+def test_an_unreadable_file_is_reported(write, monkeypatch):
     path = write("a.dat", "1 2\n")
 
     def refuse(*_, **__):
         raise PermissionError
 
-    monkeypatch.setattr(type(path), "open", refuse)  # a file without rights would still open for root
-    with pytest.raises(DataError, match=r"a\.dat: you may not read this file; ask for the right"):
+    monkeypatch.setattr(type(path), "open", refuse)  # root can open a file without permissions
+    with pytest.raises(DataError, match=r"a\.dat: .*no permission"):
         read(path)
 
 
-def test_any_other_trouble_of_the_system_is_told(tmp_path):
+def test_any_other_trouble_of_the_system_is_reported(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read(tmp_path / ("n" * 5000 + ".dat"))
 
 
-def test_a_path_with_a_nul_is_told():
-    with pytest.raises(DataError, match="holds a NUL character"):
+def test_a_path_with_a_nul_is_reported():
+    with pytest.raises(DataError, match="contains a NUL character"):
         read("a\0b.dat")
 
 
 @EVERY_TEXT_FORMAT
-def test_bytes_that_are_not_utf8_are_told_with_their_line(write, name):
+def test_bytes_that_are_not_utf8_are_reported_with_their_line(write, name):
     row = b"1 2\n" if name.endswith(("dat", "txt")) else b"a\nb\n"
     with pytest.raises(DataError, match=rf"{name}:{row.count(10) + 1}: byte 0xe9 is not UTF-8; save the file as UTF-8"):
         read(write(name, row + b"caf\xe9\n"))
 
 
 @EVERY_TEXT_FORMAT
-def test_nul_bytes_are_told_with_their_line(write, name):
-    with pytest.raises(DataError, match=f"{name}:2: holds a NUL byte"):
+def test_nul_bytes_are_reported_with_their_line(write, name):
+    with pytest.raises(DataError, match=f"{name}:2: contains a NUL byte"):
         read(write(name, b"1\n1\0\n"))
 
 
@@ -110,21 +110,21 @@ def test_gzip_is_known_by_content_and_not_by_name(write):
         read(write("a.dat.gz", b"1 2\n"))
 
 
-def test_a_truncated_gzip_is_told(write):
-    with pytest.raises(DataError, match="ends too early"):
+def test_a_truncated_gzip_is_reported(write):
+    with pytest.raises(DataError, match="truncated"):
         read(write("a.dat.gz", packed(b"1 2 3\n" * 1000)[:-12]))
 
 
 @pytest.mark.parametrize("spoilt", [10, 14, -6])
-def test_a_damaged_gzip_is_told(write, spoilt):
+def test_a_damaged_gzip_is_reported(write, spoilt):
     content = bytearray(packed(b"".join(b"%d\n" % (i * 7919) for i in range(2000))))
     content[spoilt] ^= 0xFF
-    with pytest.raises(DataError, match=r"damaged|ends too early"):
+    with pytest.raises(DataError, match=r"damaged|truncated"):
         read(write("a.dat.gz", bytes(content)))
 
 
 @pytest.mark.parametrize("name", ["line.dat.gz", "line.csv.gz"])
-def test_a_line_without_end_is_told_before_it_fills_the_memory(write, name):
+def test_a_line_without_end_is_reported_before_it_fills_the_memory(write, name):
     size = 400 * 2**20
     path = write(name, packed(b"1", compresslevel=1))
     with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=1) as out:

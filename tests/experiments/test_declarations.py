@@ -28,7 +28,7 @@ def test_every_cell_has_a_file_of_its_own_and_comes_back_from_its_record():
 
 
 def test_the_papers_table_is_all_there():
-    """Every figure that the paper prints for a cell of its tables stands beside ours."""
+    """Every published figure is assigned to a cell."""
     counted = {
         name: sum(experiment.paper(cell) is not None for cell in experiment.cells(experiment.datasets))
         for name, experiment in EXPERIMENTS.items()

@@ -228,7 +228,7 @@ def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(dat
     try:
         processes = [federation.start_server(), *map(federation.start_member, MEMBERS)]
         assert [process.wait(PATIENCE) for process in processes] == [0, 2, 0, 0]
-        assert "codetable.json: this is not an ordinary file" in federation.said("north")
+        assert "codetable.json: not a regular file" in federation.said("north")
         assert (federation.out("north") / MEMBER_JOURNAL).exists()
         saved["north"].rmdir()
         assert federation.start_member("north").wait(PATIENCE) == 0  # and the server is gone

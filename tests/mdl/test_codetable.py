@@ -193,6 +193,6 @@ def test_a_damaged_file_is_refused_or_equal(table, tmp_path_factory, data):
 
 def test_a_table_that_cannot_be_written_leaves_nothing_behind(table, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(WriteError, match="cannot be made"):
+    with pytest.raises(WriteError, match="cannot create its folder"):
         table.save(tmp_path / "file" / "table.json")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

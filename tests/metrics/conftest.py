@@ -1,4 +1,4 @@
-"""What the tests of the metrics share."""
+"""Fixtures of the metrics tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 
 @pytest.fixture
 def reference_folder() -> Path:
-    """The tables of other programs; tests that need them are skipped where there are none."""
+    """The tables of other programs; skips the test if they are missing."""
     if not (REFERENCE / "chess.slim-cpp-2014.json").is_file():
         pytest.skip("the reference tables of other programs are not beside the checkout (../shared/reference)")
     return REFERENCE
@@ -21,7 +21,7 @@ def reference_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def table():
-    """Makes a table of usages by itemset, each letter an item."""
+    """A function that builds a table from usages by itemset; each letter is an item."""
 
     def make(usages):
         rows = tuple(ReferenceItemset(tuple(letters), usage) for letters, usage in usages.items())

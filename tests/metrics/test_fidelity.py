@@ -16,7 +16,7 @@ from fedslim.mdl import mine
 from fedslim.metrics import fidelity, load_reference, spearman, weighted_recall
 
 PAIRS = ["".join(pair) for pair in combinations("abcdefgh", 2)]
-# Singletons are among them, to be passed over.
+# Some of them are singletons, which must be ignored.
 TABLES = st.dictionaries(st.sampled_from([*PAIRS, "abc", "abd", "a", "b"]), st.integers(1, 6))
 
 
@@ -198,5 +198,5 @@ def test_a_k_that_is_none_is_refused(table, k):
 
 
 def test_rankings_of_different_length_are_refused():
-    with pytest.raises(ParameterError, match="2 values on one side and 1 on the other"):
+    with pytest.raises(ParameterError, match="x has 2 values and y has 1"):
         spearman([1, 2], [1])

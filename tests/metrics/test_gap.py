@@ -144,7 +144,7 @@ def test_the_local_gain_is_the_papers_equation(gain, code_length, n):
 
 
 def test_as_many_databases_as_tables_are_needed(table):
-    with pytest.raises(ParameterError, match="2 local tables and 1 databases; hand in one"):
+    with pytest.raises(ParameterError, match="2 local tables and 1 databases"):
         discovery_gap(table({}), [table({})] * 2, [database("ab")])
 
 
@@ -164,7 +164,7 @@ def test_a_local_gain_of_nonsense_is_refused(gain, code_length, members, message
         local_gain_estimate(gain, code_length, members)
 
 
-# -- and how well it tells what falls into the gap ---------------------------------------------------------------------
+# -- and how well it predicts the gap ----------------------------------------------------------------------------------
 
 
 @given(

@@ -97,13 +97,13 @@ def test_anything_else_is_refused_with_the_reason(write, content, why):
     assert "fedslim mine" in str(caught.value)
 
 
-def test_a_damaged_code_table_of_ours_is_named_as_such(write):
+def test_a_damaged_code_table_is_reported_as_one(write):
     with pytest.raises(CodeTableError, match="is not a code table that fedslim can use"):
         load_reference(write({"format": "fedslim-code-table"}))
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(CodeTableError, match="cannot be read: No such file"):
+    with pytest.raises(CodeTableError, match=r"cannot read .*No such file"):
         load_reference(tmp_path / "nothing.json")
 
 

@@ -20,23 +20,23 @@ MESSAGES = st.lists(
 
 
 def account(messages):
-    said = Communication()
+    traffic = Communication()
     for kind, direction, plain, sent in messages:
-        said.add(kind, direction, plain=plain, sent=sent)
-    return said
+        traffic.add(kind, direction, plain=plain, sent=sent)
+    return traffic
 
 
 def test_an_account_by_hand():
-    said = Communication()
-    said.add("usages", "up", plain=800, sent=310)
-    said.add("usages", "up", plain=200, sent=90)
-    said.add("candidate", "down", plain=40, sent=48, messages=10)
-    said.end_round()
-    said.end_round()
-    assert (said.rounds, said.bytes_total, said.bytes_up, said.bytes_down) == (2, 448, 400, 48)
-    assert said.total(kind="usages") == Traffic(messages=2, sent=400, plain=1000)
-    assert said.total(kind="usages", direction="down") == Traffic()
-    assert said.as_dict() == {
+    traffic = Communication()
+    traffic.add("usages", "up", plain=800, sent=310)
+    traffic.add("usages", "up", plain=200, sent=90)
+    traffic.add("candidate", "down", plain=40, sent=48, messages=10)
+    traffic.end_round()
+    traffic.end_round()
+    assert (traffic.rounds, traffic.bytes_total, traffic.bytes_up, traffic.bytes_down) == (2, 448, 400, 48)
+    assert traffic.total(kind="usages") == Traffic(messages=2, sent=400, plain=1000)
+    assert traffic.total(kind="usages", direction="down") == Traffic()
+    assert traffic.as_dict() == {
         "rounds": 2,
         "messages": 12,
         "bytes_total": 448,
@@ -53,19 +53,19 @@ def test_an_account_by_hand():
 
 
 def test_silence_costs_nothing():
-    said = Communication()
-    assert said.bytes_total == said.rounds == 0
-    assert said.as_dict()["by_kind"] == []
+    traffic = Communication()
+    assert traffic.bytes_total == traffic.rounds == 0
+    assert traffic.as_dict()["by_kind"] == []
 
 
 @given(MESSAGES)
 def test_the_sums_equal_their_naive_twin(messages):
-    said = account(messages)
-    assert said.bytes_total == said.bytes_up + said.bytes_down == sum(sent for *_, sent in messages)
-    assert said.bytes_up == sum(sent for _, direction, _, sent in messages if direction == "up")
-    assert said.total().plain == sum(plain for *_, plain, _ in messages)
-    assert said.total().messages == len(messages)
-    assert sum(row["bytes"] for row in said.as_dict()["by_kind"]) == said.bytes_total
+    traffic = account(messages)
+    assert traffic.bytes_total == traffic.bytes_up + traffic.bytes_down == sum(sent for *_, sent in messages)
+    assert traffic.bytes_up == sum(sent for _, direction, _, sent in messages if direction == "up")
+    assert traffic.total().plain == sum(plain for *_, plain, _ in messages)
+    assert traffic.total().messages == len(messages)
+    assert sum(row["bytes"] for row in traffic.as_dict()["by_kind"]) == traffic.bytes_total
 
 
 @given(MESSAGES, st.randoms(use_true_random=False))
@@ -79,14 +79,14 @@ def test_the_order_of_messages_does_not_matter(messages, random):
 
 @pytest.mark.parametrize("direction", ["sideways", "", None])
 def test_a_direction_that_is_none_is_refused(direction):
-    with pytest.raises(ParameterError, match=r"it is 'up' .* or 'down'"):
+    with pytest.raises(ParameterError, match=r"give 'up' .* or 'down'"):
         Communication().add("usages", direction, plain=1, sent=1)
 
 
 @pytest.mark.parametrize("field", ["plain", "sent", "messages"])
 @pytest.mark.parametrize("number", [-1, 1.5, True, None])
 def test_a_number_that_is_none_is_refused(field, number):
-    said = Communication()
+    traffic = Communication()
     with pytest.raises(ParameterError, match=f"{field} is {number}; give a whole number"):
-        said.add("usages", "up", **{"plain": 1, "sent": 1, field: number})
-    assert said == Communication()
+        traffic.add("usages", "up", **{"plain": 1, "sent": 1, field: number})
+    assert traffic == Communication()

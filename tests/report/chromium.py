@@ -1,4 +1,4 @@
-"""A Chromium for the tests: the system's, or the distribution's package where we may install it."""
+"""Find a Chromium for the tests: the system's, or the distribution's package if it can be installed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PATIENCE = 600.0
 
 @cache
 def chromium():
-    """The path of a browser, or None, and why there is none."""
+    """Return the path of a browser and an empty string, or None and the reason."""
     if found := _found():
         return found, ""
     apt = shutil.which("apt-get")
     if apt is None:
-        return None, "there is no Chromium, and no apt-get to install it with; install the package chromium"
+        return None, "Chromium is not installed, and neither is apt-get; install the package chromium"
     if os.geteuid() != 0:
-        return None, "there is no Chromium, and only root may install it: apt-get install chromium"
-    install, said = ["install", "--no-install-recommends", "chromium"], ""
+        return None, "Chromium is not installed; as root, run apt-get install chromium"
+    install, reason = ["install", "--no-install-recommends", "chromium"], ""
     for arguments in (install, ["update"], install):
         try:
             done = subprocess.run(
@@ -43,11 +43,11 @@ def chromium():
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return None, f"there is no Chromium, and installing it failed: {error}"
+            return None, f"Chromium is not installed, and apt-get failed: {error}"
         if found := _found():
             return found, ""
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return None, f"there is no Chromium, and apt-get could not install it: {said}"
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return None, f"Chromium is not installed, and apt-get could not install it: {reason}"
 
 
 def _found():

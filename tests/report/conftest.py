@@ -1,4 +1,4 @@
-"""What the tests of reports share: real runs, and one made up of everything that could go wrong."""
+"""Fixtures of the report tests: real runs, a minimal record, and one with hostile labels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ITEMSETS = 2_000
 
 @pytest.fixture(scope="session")
 def records():
-    """The hospitals, by each variant."""
+    """The built-in hospital data, mined with each variant."""
     made = []
     for variant in ("x", "sa", "so"):
         simulation = simulate(dict(builtin_members()), variant=variant)
@@ -52,7 +52,7 @@ def records():
 
 @pytest.fixture(scope="session")
 def bare(records):
-    """A record with as little in it as may be: a server that was stopped before its first round, say."""
+    """A minimal record, as of a server that was stopped before its first round."""
     table = msgspec.Raw(msgspec.json.encode(code_table_document(CodeTable(("a",), 0, (0,), (0,), ()))))
     empty = {"history": [], "traffic": [], "members": [], "agreements": [], "gap": None, "figures": {}, "settings": {}}
     return msgspec.structs.replace(records[0], kind="server", machine={}, versions={}, table=table, **empty)
@@ -60,7 +60,7 @@ def bare(records):
 
 @pytest.fixture(scope="session")
 def hostile():
-    """2,000 itemsets over labels, names and data that mean harm."""
+    """A record with 2,000 itemsets, and with hostile labels and names."""
     labels = (*HOSTILE, *(f"item {k}" for k in range(60)))
     pairs = list(islice(combinations(range(len(labels)), 2), ITEMSETS))
     found = sorted(((pair, 1 + k % 50, 60, 1 + k % 50) for k, pair in enumerate(pairs)), key=_place)

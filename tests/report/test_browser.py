@@ -1,4 +1,4 @@
-"""The page in a real browser. One file, so that one worker of xdist has the one browser."""
+"""Tests of the page in a real browser. All in one file, so that a single xdist worker starts a single browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fedslim.report.page import write_page
 from fedslim.report.view import view
 
-# Tests are no package, so that the file beside this one is loaded by its path.
+# The tests are not a package, so load the neighbouring file by its path.
 _spec = importlib.util.spec_from_file_location("report_chromium", Path(__file__).with_name("chromium.py"))
 _chromium = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_chromium)
@@ -38,15 +38,15 @@ def browser(tmp_path_factory):
 def pages(tmp_path_factory, records, hostile, bare):
     folder = tmp_path_factory.mktemp("pages")
     shows = {"three": records, "one": records[:1], "many": [*records * 4, bare], "hostile": [hostile], "bare": [bare]}
-    for name, shown in shows.items():
-        write_page(view(shown), folder / f"{name}.html")
+    for name, runs in shows.items():
+        write_page(view(runs), folder / f"{name}.html")
     return folder
 
 
 @pytest.fixture
 def opened(browser, pages):
-    """Opens a page; at the end nothing may have been said on its console, and nothing asked for."""
-    said, asked, tabs = [], [], []
+    """Opens a page; fails if the page logs to the console or makes a request."""
+    logged, requested, tabs = [], [], []
 
     def open_page(name, size=None, scheme="light"):
         tab = browser.new_page()
@@ -54,18 +54,18 @@ def opened(browser, pages):
         tab.set_default_timeout(10_000)
         tab.set_viewport_size(size or {"width": 1280, "height": 900})
         tab.emulate_media(color_scheme=scheme)
-        tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        tab.on("pageerror", lambda error: said.append(str(error)))
-        tab.on("dialog", lambda dialog: (said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("console", lambda message: logged.append(f"{message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: logged.append(str(error)))
+        tab.on("dialog", lambda dialog: (logged.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.on("request", lambda request: requested.append(request.url))
         tab.goto((pages / f"{name}.html").as_uri())
         return tab
 
     yield open_page
     for tab in tabs:
         tab.close()
-    assert said == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert logged == []
+    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
 
 
 def texts(tab, selector):
@@ -73,12 +73,12 @@ def texts(tab, selector):
 
 
 def run(tab, name):
-    """The button that chooses a run."""
+    """Return the radio button of a run."""
     return tab.get_by_role("radio", name=name, exact=True)
 
 
 def column(tab, title):
-    """The numbers of a column of the code table, of the rows that are shown."""
+    """Return the numbers in a column of the code table, for the rows shown."""
     cells = texts(tab, f'#table tbody td[data-label="{title}"]')
     return [float(cell.replace(",", "")) for cell in cells]
 
@@ -90,13 +90,13 @@ def test_every_section_is_there(opened):
     tab = opened("three")
     assert texts(tab, "section h2") == [
         "All runs",
-        "Found together, by no member alone",
-        "The code table",
+        "Found together, but by no member alone",
+        "Code table",
         "Compression",
         "Agreement",
         "Communication",
         "Members",
-        "Configuration, and how to do it again",
+        "Configuration and command",
     ]
     assert "135 itemsets together" in tab.inner_text("#lead")
     assert "fedslim simulate encounters --variant x" in tab.inner_text("#reproduce pre")
@@ -131,7 +131,7 @@ def test_a_chart_says_what_is_under_the_pointer_and_the_keys(opened):
 
 def test_another_run_is_shown_when_it_is_chosen(opened):
     tab = opened("three")
-    assert tab.locator("#table .cells").count() == 0  # x shows nobody what is used where
+    assert tab.locator("#table .cells").count() == 0  # x reveals no usages per member
     assert "masked sums" in tab.inner_text("#members .note")
     run(tab, "so").check()
     assert "--variant so" in tab.inner_text("#reproduce pre")
@@ -167,7 +167,7 @@ def test_one_run_has_no_choice(opened):
 
 def test_a_record_with_nothing_in_it_is_a_page(opened):
     tab = opened("bare")
-    assert "Not known of this run" in tab.inner_text("#together")
+    assert "Not known for this run" in tab.inner_text("#together")
     assert "no history" in tab.inner_text("#compression")
 
 
@@ -182,10 +182,10 @@ def test_search_finds_itemsets_with_all_words(opened):
     assert texts(tab, "#table li.hit") == ["tremor", "sweating", "tramadol"]
     tab.fill("#search", "nothing like it")
     assert texts(tab, ROWS) == []
-    assert "No itemset fits" in tab.inner_text("#table .showing")
+    assert "No itemset matches" in tab.inner_text("#table .showing")
 
 
-def test_a_click_sorts_and_another_turns_it(opened):
+def test_a_click_sorts_and_another_reverses_the_order(opened):
     tab = opened("one")
     saved = column(tab, "bits saved")
     assert saved == sorted(saved, reverse=True)
@@ -225,8 +225,8 @@ def test_filters_for_length_usage_and_kind(opened):
     tab.select_option("#which", "found by no member alone")
     assert "of 69 itemsets" in tab.inner_text("#table .showing")
     run(tab, "so").check()
-    tab.get_by_text("extra in the code table").click()
-    assert set(texts(tab, '#table td[data-label="usage there"]')) == {"extra"}
+    tab.get_by_role("button", name="in the code table").click()
+    assert set(texts(tab, '#table td[data-label="reference usage"]')) == {"extra"}
 
 
 def test_pages_turn(opened):
@@ -235,7 +235,7 @@ def test_pages_turn(opened):
     assert tab.inner_text("#table .showing") == "26–50 of 135 itemsets"
     tab.locator("#table").get_by_text("Back").click()
     assert tab.inner_text("#table .showing") == "1–25 of 135 itemsets"
-    for _ in range(9):  # more often than there are pages: the button stays where it is, and the page the last
+    for _ in range(9):  # more often than there are pages: the last page and the focus on the button stay
         tab.locator("#table").get_by_text("Next").press("Enter")
     assert tab.inner_text("#table .showing") == "126–135 of 135 itemsets"
     assert tab.evaluate("document.activeElement.textContent") == "Next →"
@@ -275,11 +275,11 @@ def test_hostile_labels_are_only_text(opened):
     tab.fill("#search", "onerror onload")
     assert set(texts(tab, "#table li.hit")) == {title, '"><svg onload=alert(2)>'}
     assert tab.locator("img, iframe, main script, svg[onload], main b").count() == 0
-    tab.wait_for_timeout(50)  # what a label might have started would be told by now
+    tab.wait_for_timeout(50)  # a script in a label would have run by now
 
 
 def test_the_policy_lets_nothing_else_run(browser, pages):
-    tab = browser.new_page()  # by itself: here the console does complain
+    tab = browser.new_page()  # without the fixture: the console reports the violations
     tab.goto((pages / "one.html").as_uri())
     tab.evaluate(
         """() => {
@@ -294,7 +294,7 @@ def test_the_policy_lets_nothing_else_run(browser, pages):
     tab.close()
 
 
-# -- where it is looked at -------------------------------------------------------------------------------------------
+# -- windows, colour schemes, print ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -357,15 +357,15 @@ def test_on_paper_everything_is_open_and_light(opened):
     assert all(section.is_visible() for section in tab.locator("section h2").all())
     assert not tab.locator("#search").is_visible()
     assert not tab.locator("nav").is_visible()
-    assert tab.get_by_text("Printed are the rows that the page showed").is_visible()
+    assert tab.locator("#table .print-only").is_visible()
     assert tab.locator("path.curve").first.is_visible()
     tab.emulate_media(media="screen")
     assert not tab.locator("#steps").is_visible()
 
 
-def test_what_is_folded_opens_and_closes(opened):
+def test_a_folded_part_opens_and_closes(opened):
     tab = opened("three")
-    button = tab.get_by_role("button", name="Some of these figures as a table")
+    button = tab.get_by_role("button", name="values as a table")
     for is_open in (True, False):
         button.press("Enter")
         assert tab.locator("#steps").is_visible() is is_open
@@ -374,12 +374,12 @@ def test_what_is_folded_opens_and_closes(opened):
 
 @pytest.mark.parametrize("page", ["three", "many"])
 def test_printing_loses_nothing(opened, page):
-    """The paper has room for everything from the start: what grows only while it is printed is cut off at the end."""
+    """A part that opens only while printing would be cut off: opening it first must not change the page count."""
 
     def pages():
         return len(re.findall(rb"/Type\s*/Page\b", tab.pdf(format="A4")))
 
     tab = opened(page)
     as_it_is = pages()
-    tab.get_by_role("button", name="Some of these figures as a table").click()
+    tab.get_by_role("button", name="values as a table").click()
     assert pages() == as_it_is > 1

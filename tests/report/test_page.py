@@ -16,7 +16,7 @@ from fedslim.report.view import view
 
 
 class _Elements(HTMLParser):
-    """The elements of a page as a browser would see them, with the text of scripts and styles."""
+    """Collects the elements of a page, with the text of scripts and styles."""
 
     def __init__(self):
         super().__init__()

@@ -254,7 +254,7 @@ def test_a_log_that_could_not_be_begun_can_be_begun_later(path, monkeypatch, roo
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")  # noqa: PTH110
 def test_devices_are_no_logs():
-    with pytest.raises(DataError, match="not an ordinary file"):
+    with pytest.raises(DataError, match="not a regular file"):
         opened("/dev/full")
 
 
@@ -270,7 +270,7 @@ def test_places_that_cannot_be(tmp_path):
     with pytest.raises(DataError, match="this is a folder"):
         opened(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(WriteError, match="folder cannot be made"):
+    with pytest.raises(WriteError, match="cannot create its folder"):
         opened(tmp_path / "file" / "a")
     with pytest.raises(WriteError, match="cannot be opened"):
         opened(tmp_path / ("x" * 300))

@@ -529,7 +529,7 @@ def test_ids_are_made_at_random(tmp_path):
 def test_nothing_is_overwritten(tmp_path):
     write_template(tmp_path / "f.toml", "one", ["a", "b"], chosen=ITEMS)
     before = (tmp_path / "f.toml").read_bytes()
-    with pytest.raises(DataError, match="there is something of that name already, and it is kept"):
+    with pytest.raises(DataError, match="already exists"):
         write_template(tmp_path / "f.toml", "two", ["a", "b"], chosen=ITEMS)
     assert (tmp_path / "f.toml").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1

@@ -41,7 +41,7 @@ def test_what_init_writes_is_what_holds_without_it(strict, tmp_path):
     made = write_policy(tmp_path / "nowhere" / "policy.toml")
     assert MemberPolicy.find(tmp_path / "nowhere") == made == replace(strict, written=True)
     assert made.path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(DataError, match="there is something of that name already, and it is kept"):
+    with pytest.raises(DataError, match="already exists"):
         write_policy(made.path)
 
 

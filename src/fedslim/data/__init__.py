@@ -1,4 +1,4 @@
-"""The data room: the transaction database, and everything that makes one. It knows nothing of code tables."""
+"""Data: the transaction database, and the readers, encoders and generators that build one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are either complete or not there: written beside their place, then moved into it once on the disk."""
+"""Atomic writes: write to a temporary file, flush it to disk, then move it into place."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PRIVATE = 0o600
-"""The permissions of a file that is nobody else's business."""
+"""Permissions of a file that only its owner may read."""
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes], Path]]:
-    """A stream into a new file beside `path`, and that file's path.
+    """Open a temporary file next to `path`; yield its stream and its path.
 
-    The new file takes the place of `path` if the block succeeds, and is removed otherwise: whoever looks
-    at `path` sees the old content or the new, never a part. A link stays a link: what it points to is replaced,
-    and a file that was there keeps its permissions. If `private`, the new file is its owner's only, from its first
-    byte on and whatever was there.
+    If the block succeeds, the temporary file replaces `path`; otherwise it is removed. Readers of `path` see the old
+    content or the new, never a part. A symbolic link stays: its target is replaced. The permissions of an existing
+    file are kept. With `private`, only the owner may read the new file, from the first byte on, whatever was there.
     """
     target = Path(os.path.realpath(path))
     if not _replaceable(path, target):
-        msg = f"{path}: this is not an ordinary file and will not be replaced; name another"
+        msg = f"{path}: not a regular file, so it is not replaced; name another file"
         raise DataError(msg)
     partial = target.with_name(_name_of_part())
     try:
@@ -46,14 +45,14 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes],
 
 
 def _replaceable(path: Path, target: Path) -> bool:
-    """Whether there is nothing at all or an ordinary file; no folder, device or pipe, and no link in a circle."""
-    if os.path.exists(path):  # noqa: PTH110  # pathlib raises for a name that is too long, which is told later
+    """Return whether `path` is free or a regular file, rather than a folder, device, pipe or circular link."""
+    if os.path.exists(path):  # noqa: PTH110  # pathlib raises for a name that is too long, which is reported later
         return path.is_file()
     return not os.path.lexists(target)
 
 
 def _create(partial: Path, target: Path) -> IO[bytes]:
-    """A new file with the permissions of the one it replaces, from its first byte on: it may hold the same secrets."""
+    """Create the file with the permissions of the one it replaces from the start: it may hold the same secrets."""
     if not target.exists():
         return partial.open("xb")
     return _open(partial, stat.S_IMODE(target.stat().st_mode) & 0o777)
@@ -62,53 +61,53 @@ def _create(partial: Path, target: Path) -> IO[bytes]:
 def _open(partial: Path, mode: int) -> IO[bytes]:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     stream = os.fdopen(descriptor, "wb")
-    partial.chmod(mode)  # what the umask took away
+    partial.chmod(mode)  # restore the bits that the umask cleared
     return stream
 
 
 @contextmanager
 def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
-    """A stream into a new file for what cannot be made again, such as a key; only its owner may read it if `private`.
+    """Open a new file for content that cannot be recreated, such as a key; with `private`, only the owner may read it.
 
-    As with `replacing` the file is there whole or not at all; but whatever is there already stays, also if it came
-    while the block ran.
+    Like `replacing`, this is atomic, but it never overwrites: an existing file stays, even one that appeared while the
+    block ran.
     """
     partial = path.parent / _name_of_part()
     try:
         if os.path.lexists(path):
-            raise FileExistsError  # noqa: TRY301  # told below, as where the system says so
+            raise FileExistsError  # noqa: TRY301  # handled below, like the one that the system raises
         with _open(partial, PRIVATE) if private else partial.open("xb") as stream:
             yield stream
             _to_disk(stream)
         _move_to_free_place(partial, path)
         _to_disk(path.parent)
     except FileExistsError:
-        msg = f"{path}: there is something of that name already, and it is kept; name another file"
+        msg = f"{path}: already exists and is not overwritten; name another file"
         raise DataError(msg) from None
     except OSError as error:
         raise _explain_failure(path, error) from None
     finally:
-        with suppress(OSError):  # of a folder that is none, which is told already
+        with suppress(OSError):  # the folder may not be one, which has been reported already
             partial.unlink(missing_ok=True)
 
 
 def _move_to_free_place(partial: Path, path: Path) -> None:
-    """Give the file its name unless somebody has it; a rename would take it away from them."""
+    """Move the file to `path` unless that exists; a plain rename would overwrite it."""
     try:
         path.hardlink_to(partial)
     except FileExistsError:
         raise
-    except OSError:  # some file systems have no links
+    except OSError:  # some file systems have no hard links
         if os.path.lexists(path):
             raise FileExistsError from None
         partial.rename(path)
 
 
 def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file, its folder included, that appears whole or not at all; for its owner only if `private`.
+    """Write a file atomically and create its folder; with `private`, only the owner may read it.
 
     Raises:
-        WriteError: It cannot be written.
+        WriteError: The file cannot be written.
     """
     make_folder_for(path)
     with replacing(path, private=private) as (stream, _):
@@ -116,12 +115,12 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 
 
 def _to_disk(what: IO[bytes] | Path) -> None:
-    """Have it survive a power cut: a file before it gets its name, and then the folder that has the name."""
+    """Flush to disk, to survive a power cut: first the file, and after the move the folder with its name."""
     if not isinstance(what, Path):
         what.flush()
         os.fsync(what.fileno())
         return
-    with suppress(OSError):  # some systems have no way to do this for a folder
+    with suppress(OSError):  # some systems cannot sync a folder
         folder = os.open(what, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -130,16 +129,16 @@ def _to_disk(what: IO[bytes] | Path) -> None:
 
 
 def make_folder_for(path: Path) -> None:
-    """Make the folder that a file will be in, with those above it."""
+    """Create the parent folder of a file, and the folders above it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{path}: its folder cannot be made ({error.strerror or error}); choose another place"
+        msg = f"{path}: cannot create its folder ({error.strerror or error}); choose another folder"
         raise WriteError(msg) from error
 
 
 def _name_of_part() -> str:
-    """Short, however long the name of the file is, and nobody else's."""
+    """Return a unique name for a temporary file, short even if the name of the file is long."""
     return f".fedslim-{secrets.token_hex(8)}.part"
 
 
@@ -149,7 +148,7 @@ def _explain_failure(path: Path, error: OSError) -> WriteError:
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream into `path`, packed if the name ends in .gz; no time stamp, so that equal data make equal files."""
+    """Open `path` for writing, compressed if its name ends in .gz (without a time stamp: equal data, equal files)."""
     with replacing(path) as (raw, _):
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0, compresslevel=6) as packed:

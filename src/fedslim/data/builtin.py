@@ -1,12 +1,12 @@
-"""Data of our own making, for trying things out: patient encounters of six hospitals, with syndromes planted in them.
+"""Built-in example data: synthetic patient encounters of six hospitals, with planted syndromes.
 
-    members = builtin_members("encounters")           # one database for each hospital, over one vocabulary
+    members = builtin_members("encounters")       # one database per hospital, over one vocabulary
     whole = builtin_database("encounters")        # the same encounters in one place
 
-No patient is behind any of it. Three kinds of syndrome are planted (`PLANTED`): common ones that every hospital sees,
-local ones that one hospital sees, and thin ones: drug interactions whose few cases are spread over all hospitals. The
-drugs and complaints of a thin one are ordinary everywhere, so a hospital's own handful of cases is not worth a pattern,
-while all cases together are.
+There are no real patients. Three kinds of syndrome are planted (`PLANTED`): common ones that every hospital sees, local
+ones that one hospital sees, and thin ones: drug interactions with a few cases at each hospital. The drugs and symptoms
+of a thin syndrome are common everywhere, so the cases of one hospital do not justify a pattern, but all cases together
+do.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 DEFAULT_SEED = 0
 
 _COMPLETE = 0.95
-"""How often an item of a common or local syndrome is noted when the syndrome is there."""
+"""Probability that an item of a common or local syndrome is recorded in a case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Syndrome:
-    """Items that were planted to occur together."""
+    """Items planted to occur together."""
 
     name: str
     kind: Literal["common", "local", "thin"]
     items: tuple[str, ...]
-    rate: float = 0.0  # share of the encounters, where the syndrome occurs at all
-    age: str = "adult"  # the age group it prefers
-    hospital: str | None = None  # where a local one occurs
+    rate: float = 0.0  # share of encounters at the hospitals that see it
+    age: str = "adult"  # the most affected age group
+    hospital: str | None = None  # the hospital that sees a local syndrome
 
 
 @dataclass(frozen=True, slots=True)
 class Hospital:
-    """A member: how many encounters it has, and how its age groups are shared out."""
+    """A member: its number of encounters and the shares of the age groups."""
 
     name: str
     encounters: int
@@ -136,12 +136,12 @@ PLANTED = (
     Syndrome("serotonin syndrome", "thin", ("tremor", "sweating", "agitation", "tramadol", "citalopram")),
     Syndrome("lack of vitamin B12", "thin", ("tingling feet", "tiredness", "anaemia", "omeprazole", "gliclazide")),
 )
-"""Everything planted in `encounters`. Age group and sex are items of every encounter too, but of no syndrome."""
+"""The syndromes planted in `encounters`. Every encounter also has an age group and a sex, which no syndrome has."""
 
 _THIN_CASES = (4, 5)
-"""The fewest and the most cases of a thin syndrome at one member."""
+"""Minimum and maximum number of cases of a thin syndrome at one member."""
 
-# How often each item is noted for reasons of its own. Items of thin syndromes are ordinary on purpose.
+# Background rate of each item, apart from syndromes. Items of thin syndromes are deliberately common.
 _ORDINARY = 0.08
 _BACKGROUND = {
     "symptoms": {
@@ -234,13 +234,13 @@ BUILTIN_NAMES = ("encounters",)
 
 
 def builtin_members(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> list[tuple[str, TransactionDatabase]]:
-    """The members of a built-in data set, by name, over one vocabulary."""
+    """Return the (name, database) pairs of a built-in data set's members, over one vocabulary."""
     _check(name, seed)
     return [(hospital.name, _encounters(hospital, seed, number)) for number, hospital in enumerate(HOSPITALS)]
 
 
 def builtin_database(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> TransactionDatabase:
-    """A built-in data set in one place: its members one after the other."""
+    """Return a built-in data set as one database, member after member."""
     return TransactionDatabase.joined([database for _, database in builtin_members(name, seed=seed)], name=name)
 
 
@@ -249,22 +249,22 @@ def _check(name: str, seed: int) -> None:
         msg = f"there is no built-in data set {name!r}{did_you_mean(name, list(BUILTIN_NAMES))}"
         raise DataError(msg)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        msg = f"seed is {seed!r}; give a whole number from 0 up"
+        msg = f"seed is {seed!r}; give a whole number of at least 0"
         raise ParameterError(msg)
 
 
 def _encounters(hospital: Hospital, seed: int, number: int) -> TransactionDatabase:
-    """One hospital's encounters, from a random stream of its own, with primitives that are the same everywhere."""
+    """Generate one hospital's encounters from its own random stream; the result is the same on every machine."""
     rng = np.random.Generator(np.random.PCG64([seed, number]))
     size = hospital.encounters
-    habits = 0.8 + 0.4 * rng.random(len(_RATES))  # no two hospitals note things equally often
+    habits = 0.8 + 0.4 * rng.random(len(_RATES))  # hospitals differ in how often they record an item
     present = rng.random((size, len(_RATES))) < _RATES * habits
     age = np.searchsorted(np.cumsum(hospital.ages)[:-1], rng.random(size), side="right")
     _plant_frequent(rng, hospital, present, age)
     _plant_thin(rng, present)
     rows = np.arange(size)
     present[rows, age] = True
-    present[rows, len(AGES) + (rng.random(size) < 0.48)] = True  # noqa: PLR2004  # the share of men
+    present[rows, len(AGES) + (rng.random(size) < 0.48)] = True  # noqa: PLR2004  # share of men
     return TransactionDatabase.from_rows(
         present.sum(axis=1), np.nonzero(present)[1], _VOCABULARY, name=f"encounters at {hospital.name}"
     )
@@ -276,16 +276,16 @@ def _plant_frequent(
     for syndrome in PLANTED:
         if syndrome.kind == "thin" or syndrome.hospital not in {None, hospital.name}:
             continue
-        share = syndrome.rate * (0.7 + 0.6 * rng.random())  # more of it here, less of it there
+        share = syndrome.rate * (0.7 + 0.6 * rng.random())  # rates differ between hospitals
         cases = np.flatnonzero(rng.random(len(present)) < share)
-        noted = rng.random((len(cases), len(syndrome.items))) < _COMPLETE
-        present[np.ix_(cases, _columns(syndrome))] |= noted
-        typical = cases[rng.random(len(cases)) < 0.5]  # noqa: PLR2004  # half of them in the age it prefers
+        recorded = rng.random((len(cases), len(syndrome.items))) < _COMPLETE
+        present[np.ix_(cases, _columns(syndrome))] |= recorded
+        typical = cases[rng.random(len(cases)) < 0.5]  # noqa: PLR2004  # half of the cases are in the typical age group
         age[typical] = AGES.index(syndrome.age)
 
 
 def _plant_thin(rng: np.random.Generator, present: NDArray[np.bool_]) -> None:
-    """A few cases of each thin syndrome, no encounter having two of them."""
+    """Plant a few cases of each thin syndrome, at most one in each encounter."""
     fewest, most = _THIN_CASES
     order = np.argsort(rng.random(len(present)), kind="stable")
     first = 0

@@ -1,4 +1,4 @@
-"""Whatever people hold their transactions in, as a transaction database."""
+"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedslim.data.readers import read_table
 from fedslim.data.textstream import is_file
 from fedslim.errors import DataError
 
-_TAKEN = (
+_ACCEPTED = (
     "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, "
     "a 2-D array or sparse matrix of 0 and 1, or the path of a file or the name of a data set"
 )
@@ -27,12 +27,12 @@ _MATRIX_DIMENSIONS = 2
 
 
 def as_database(X: Any, *, name: str | None = None) -> TransactionDatabase:  # noqa: N803  # scikit-learn's name
-    """Make a transaction database of `X`, which may already be one.
+    """Convert `X` to a transaction database, unless it is one already.
 
     Columns of arrays and sparse matrices have no names: their items are '0', '1', ... by position.
 
     Raises:
-        DataError: `X` is none of the things that can be taken; the message lists them.
+        DataError: `X` cannot be converted; the message lists the accepted types.
     """
     return encode(X, name=name)[0]
 
@@ -43,15 +43,15 @@ def encode(
     *,
     name: str | None = None,
 ) -> tuple[TransactionDatabase, Encoding]:
-    """Make a transaction database of `X`, and say how: apply that to other data and equal rows have equal items.
+    """Convert `X` to a transaction database, and return it with the encoding used, which can be applied to other data.
 
-    Without `encoding`, a table decides for itself whether it is one-hot and where its numbers are cut. With the
-    encoding of a table, another table is taken in the same way: numbers beyond the outermost bounds belong to the
-    outermost interval, and a value never seen is the item `column=value`. The vocabulary is that of `X` all the same.
-    Lists of items, databases and FIMI files are taken by their labels, whatever the encoding.
+    Without `encoding`, the table itself determines whether it is one-hot and where its numbers are cut. With an
+    encoding, equal rows get equal items: numbers outside the outermost bounds go to the outermost interval, and an
+    unseen value becomes the item `column=value`. The vocabulary is still that of `X`. Lists of items, databases and
+    FIMI files are converted by their labels, whatever the encoding.
 
     Raises:
-        DataError: `X` cannot be taken, or not in the way of the encoding; the message names the column.
+        DataError: `X` cannot be converted, or does not fit the encoding; the message names the column.
     """
     if isinstance(X, (str, os.PathLike)):
         table = read_table(X, name=name) if is_file(Path(X)) else None
@@ -68,17 +68,17 @@ def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803 
         return X if name is None or name == X.name else replace(X, name=name)
     if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype != object):
         _two_dimensions(X)
-        return TransactionDatabase.from_transactions(X.tolist(), name=name or "data")  # a row of texts is a transaction
+        return TransactionDatabase.from_transactions(X.tolist(), name=name or "data")  # a row of strings
     if isinstance(X, Iterable) and not isinstance(X, (bytes, bytearray)):
         return TransactionDatabase.from_transactions(X, name=name or "data")
-    msg = f"cannot take transactions from {type(X).__name__}; give {_TAKEN}"
+    msg = f"cannot convert {type(X).__name__} to transactions; give {_ACCEPTED}"
     raise DataError(msg)
 
 
 def is_matrix(value: Any) -> bool:
-    """Whether this is a sparse matrix or an array of numbers, whose columns are items.
+    """Return whether `value` is a sparse matrix or an array of numbers, whose columns are items.
 
-    Sparse matrices exist only where scipy is loaded, so it is never imported for this.
+    A sparse matrix exists only if scipy is loaded already, so this does not import it.
     """
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and bool(sparse.issparse(value)):
@@ -87,14 +87,14 @@ def is_matrix(value: Any) -> bool:
 
 
 def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[TransactionDatabase, Encoding]:  # noqa: N803
-    """A matrix is a one-hot table whose columns are called after their positions."""
+    """Treat a matrix as a one-hot table whose columns are named by their positions."""
     _two_dimensions(X)
     own = Encoding("one-hot", tuple(str(column) for column in range(X.shape[1])))
     if encoding is not None and encoding != own:
         fitted = "lists of items" if encoding.kind == "items" else f"a table with {len(encoding.columns)} columns"
-        called = f" the first of which is {encoding.columns[0]!r}" if encoding.columns else ""
+        first = f", the first of which is {encoding.columns[0]!r}" if encoding.columns else ""
         msg = (
-            f"the matrix has {X.shape[1]} columns without names, but the model was fitted on {fitted}{called}; "
+            f"the matrix has {X.shape[1]} unnamed columns, but the model was fitted on {fitted}{first}; "
             "give the same kind of data as in fitting"
         )
         raise DataError(msg)
@@ -104,12 +104,12 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
 
 def _two_dimensions(array: Any) -> None:
     if array.ndim != _MATRIX_DIMENSIONS:
-        msg = f"the array has {array.ndim} dimension(s); give one row for each transaction and one column for each item"
+        msg = f"the array has {array.ndim} dimension(s); give a 2-D array with one row per transaction"
         raise DataError(msg)
 
 
 def _positions(matrix: Any) -> tuple[Any, Any]:
-    """The rows and columns of all ones."""
+    """Return the row and column indices of all ones."""
     if isinstance(matrix, np.ndarray):
         _only_flags(matrix)
         rows, columns = np.nonzero(matrix)
@@ -123,7 +123,7 @@ def _positions(matrix: Any) -> tuple[Any, Any]:
 def _only_flags(values: np.ndarray[Any, Any]) -> None:
     if values.dtype != bool and not (values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())):
         msg = (
-            "the array holds values other than 0 and 1; give a 0/1 matrix with a column for each item, "
-            "a list of lists of items, or a DataFrame whose columns are attributes"
+            "the array has values other than 0 and 1; give a 0/1 matrix with one column per item, a list of lists of "
+            "items, or a DataFrame whose columns are attributes"
         )
         raise DataError(msg)

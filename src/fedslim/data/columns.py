@@ -1,7 +1,7 @@
-"""The columns of a table, and which value of them each row has.
+"""Columns of a table, with a code for the value in each row.
 
-CSV, Parquet and DataFrames differ in how their columns come; each brings them into one of the two forms here,
-and missing values, intervals and order are decided once. `fedslim.data.encoding` makes items of them.
+The readers of CSV, Parquet and DataFrames convert their columns to one of the two classes here, so that missing values,
+intervals and order are handled in one place. `fedslim.data.encoding` turns columns into items.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MISSING = -1
-"""The code of a cell that makes no item."""
+"""Code of a missing cell, which yields no item."""
 
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
-"""What people write where a value is missing; compared after blanks are stripped."""
+"""Common spellings of a missing value; compared after stripping white space."""
 
 _FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -35,62 +35,62 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column as items: a code for each row (`MISSING` for none), and the codes' labels in vocabulary order."""
+    """A column as items: a code for each row (or `MISSING`), and the codes' labels in vocabulary order."""
 
     codes: NDArray[np.int32]
     labels: list[str]
-    intervals: Intervals | None = None  # how the values were cut, if they were
+    intervals: Intervals | None = None  # if the values were cut into intervals
 
 
 class Column(Protocol):
-    """What a reader hands over for each column."""
+    """The interface of a column."""
 
     @property
     def name(self) -> str:
-        """What its items are called after."""
+        """The column name, which prefixes its items."""
         ...
 
     def is_flag(self) -> bool:
-        """Whether this can be a column of a one-hot table."""
+        """Return whether this can be a column of a one-hot table."""
         ...
 
     def flags(self) -> NDArray[np.bool_] | None:
-        """Where the flag is set (a missing flag is not), or None if there are values that are no flags."""
+        """Return where the flag is set (missing counts as unset), or None if some values are not flags."""
         ...
 
     def coded(self, bins: int | None) -> Coded:
-        """The column's values in order; numbers with more than `bins` values are cut, unless `bins` is None."""
+        """Code the values in order; cut numbers with more than `bins` distinct values, unless `bins` is None."""
         ...
 
     def placed(self, intervals: Intervals) -> Coded:
-        """The column's values in intervals that were cut before; values that are no numbers stay as they are."""
+        """Code the values by the given intervals; values that are not numbers stay as they are."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """Texts, each given by its index in a list of distinct ones; `MISSING` for cells that have none."""
+    """Strings, as indices into a list of distinct strings; `MISSING` for missing cells."""
 
     name: str
     codes: NDArray[np.int32]
     texts: Sequence[str]
-    cut: bool = True  # a DataFrame's categories stay whole, even if they look like numbers
+    cut: bool = True  # False for a DataFrame's categories, which are not cut even if they look like numbers
 
     def is_flag(self) -> bool:
-        """Never: texts that look like flags are values of an attribute."""
+        """Return False: strings that look like flags are values of an attribute."""
         return False
 
     def flags(self) -> NDArray[np.bool_] | None:
-        """Texts may still stand for flags where a table of flags is expected: a file has nothing but texts."""
+        """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
         coded = self.coded(None)
         known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
         return None if None in known else np.array([*known, False], bool)[coded.codes]
 
     def coded(self, bins: int | None) -> Coded:
-        """By value if every text is a number, else by text; blanks around a value do not count."""
+        """Order by value if every string is a number, else as strings; surrounding white space is ignored."""
         stripped = [text.strip() for text in self.texts]
         present = np.zeros(len(stripped) + 1, bool)
-        present[self.codes] = True  # the cell past the end collects the missing ones
+        present[self.codes] = True  # MISSING sets the extra last cell
         distinct = {text for text, here in zip(stripped, present, strict=False) if here} - MISSING_TEXTS
         numbers = _as_numbers(distinct)
         ordered = sorted(distinct) if numbers is None else sorted(distinct, key=lambda text: (numbers[text], text))
@@ -102,7 +102,7 @@ class TextColumn:
         return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins)
 
     def placed(self, intervals: Intervals) -> Coded:
-        """A text that is a number goes to its interval, however the number is written."""
+        """Put each string that is a number into its interval, however the number is written."""
         whole = self.coded(None)
         labels = [intervals.label(float(t)) if _NUMBER.fullmatch(t) else t for t in whole.labels]
         return _relabel(whole.codes, labels)
@@ -110,28 +110,28 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """Numbers or booleans, and which of them are missing; NaN is missing too."""
+    """Numbers or booleans with a mask of missing ones; NaN counts as missing."""
 
     name: str
     values: NDArray[Any]
     missing: NDArray[np.bool_] | None = None
 
     def is_flag(self) -> bool:
-        """Booleans, and integers that are only ever 0 or 1."""
+        """Return True for booleans and for integers that are all 0 or 1."""
         if self.values.dtype == bool:
             return True
-        here = self.values[~self._gone()]
-        return self.values.dtype.kind in "iu" and bool(np.isin(here, (0, 1)).all())
+        known = self.values[~self._missing()]
+        return self.values.dtype.kind in "iu" and bool(np.isin(known, (0, 1)).all())
 
     def flags(self) -> NDArray[np.bool_] | None:
-        """Set where it is there and not 0; a column of integers with gaps may have become one of floats."""
-        gone = self._gone()
-        if not bool(np.isin(self.values[~gone], (0, 1)).all()):
+        """Accept floats too: integers with missing values may have been converted to floats."""
+        missing = self._missing()
+        if not bool(np.isin(self.values[~missing], (0, 1)).all()):
             return None
-        return self.values.astype(bool) & ~gone
+        return self.values.astype(bool) & ~missing
 
     def coded(self, bins: int | None) -> Coded:
-        """By value, written as people write numbers."""
+        """Order by value; whole numbers are written without a fraction."""
         distinct, codes = self._distinct()
         if distinct.dtype == bool:
             return Coded(codes, [str(bool(value)) for value in distinct])
@@ -140,25 +140,25 @@ class NumberColumn:
         return Coded(codes, [number_label(value) for value in distinct])
 
     def placed(self, intervals: Intervals) -> Coded:
-        """Each number in its interval."""
+        """Put each number into its interval."""
         distinct, codes = self._distinct()
         return _relabel(codes, [intervals.label(value) for value in distinct.tolist()])
 
     def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        """The distinct values, ascending, and for each row the place of its value among them."""
-        gone = self._gone()
-        distinct, codes = np.unique(self.values[~gone], return_inverse=True)
+        """Return the distinct values, ascending, and for each row the index of its value."""
+        missing = self._missing()
+        distinct, codes = np.unique(self.values[~missing], return_inverse=True)
         spread = np.full(len(self.values), MISSING, np.int32)
-        spread[~gone] = codes
+        spread[~missing] = codes
         return distinct, spread
 
-    def _gone(self) -> NDArray[np.bool_]:
-        gone = np.zeros(len(self.values), bool) if self.missing is None else self.missing
-        return gone | np.isnan(self.values) if self.values.dtype.kind == "f" else gone
+    def _missing(self) -> NDArray[np.bool_]:
+        missing = np.zeros(len(self.values), bool) if self.missing is None else self.missing
+        return missing | np.isnan(self.values) if self.values.dtype.kind == "f" else missing
 
 
 def _as_numbers(texts: set[str]) -> dict[str, float] | None:
-    """The texts' values if each is a plain decimal number, else None: one word makes a column of words."""
+    """Return the values of the strings if all are plain decimal numbers, else None."""
     if not texts or not all(map(_NUMBER.fullmatch, texts)):
         return None
     numbers = {text: float(text) for text in texts}
@@ -166,7 +166,7 @@ def _as_numbers(texts: set[str]) -> dict[str, float] | None:
 
 
 def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
-    """Replace codes of ascending values by codes of intervals; equal values (1 and 1.0) stay together."""
+    """Replace the codes of ascending values with those of intervals; equal values (1 and 1.0) stay together."""
     distinct, same = np.unique(values, return_inverse=True)
     counts = np.bincount(same[codes[codes != MISSING]], minlength=len(distinct))
     intervals = equal_frequency(distinct, counts, bins)
@@ -175,7 +175,7 @@ def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
 
 
 def _relabel(codes: NDArray[np.int32], labels: Sequence[str]) -> Coded:
-    """The rows under other labels, one for each code; codes with the same label become one."""
+    """Give each code a new label; codes with the same label are merged."""
     distinct = list(dict.fromkeys(labels))
     place = {label: code for code, label in enumerate(distinct)}
     recode = np.array([*(place[label] for label in labels), MISSING], np.int32)
@@ -185,30 +185,30 @@ def _relabel(codes: NDArray[np.int32], labels: Sequence[str]) -> Coded:
 def long_to_database(
     transaction: Column, item: Column, *, name: str, source: str, place: Callable[[int], str] | None = None
 ) -> TransactionDatabase:
-    """Make a table of (transaction, item) rows a database: transactions as they first appear, items in order.
+    """Convert a table of (transaction, item) rows; transactions are in order of first appearance.
 
-    A row with a transaction and no item says that the transaction is there; a row without a transaction is an error.
-    `place` says where row 0, 1, ... stands in a file that has lines.
+    A row with a transaction but no item declares a transaction, possibly empty; a row without a transaction is an
+    error. `place` returns the position of a row (counted from 0) in a file, for messages.
     """
     rows, items = transaction.coded(None), item.coded(None)
-    gone = np.flatnonzero(rows.codes == MISSING)
-    if gone.size:
-        row = int(gone[0])
+    nameless = np.flatnonzero(rows.codes == MISSING)
+    if nameless.size:
+        row = int(nameless[0])
         where = f"{source}: row {row + 1}" if place is None else f"{place(row)}: the row"
         msg = f"{where} has no value in {transaction.name!r}; every row must name its transaction"
         raise DataError(msg)
     _, first, number = np.unique(rows.codes, return_index=True, return_inverse=True)
     appearance = np.argsort(np.argsort(first))  # the n-th transaction to appear has number n
-    here = items.codes != MISSING
+    known = items.codes != MISSING
     return TransactionDatabase.from_pairs(
-        appearance[number[here]], items.codes[here], items.labels, transactions=len(first), name=name
+        appearance[number[known]], items.codes[known], items.labels, transactions=len(first), name=name
     )
 
 
 def check_names(names: Sequence[str], source: str) -> None:
-    """Every column needs a name of its own, for the items are called after it."""
+    """Check that every column has a unique name, because items are named after columns."""
     if not names:
-        msg = f"{source}: the table has no columns; give one column for each attribute"
+        msg = f"{source}: the table has no columns; give one column per attribute"
         raise DataError(msg)
     seen: dict[str, int] = {}
     for position, name in enumerate(names, 1):
@@ -216,25 +216,25 @@ def check_names(names: Sequence[str], source: str) -> None:
             msg = f"{source}: column {position} has no name; name every column in the header"
             raise DataError(msg)
         if (wrong := unwritable(name)) is not None:
-            msg = f"{source}: column {position} is called by {wrong}; rename it"
+            msg = f"{source}: the name of column {position} is {wrong}; rename it"
             raise DataError(msg)
         if name in seen:
-            msg = f"{source}: columns {seen[name]} and {position} are both called {name!r}; rename one of them"
+            msg = f"{source}: columns {seen[name]} and {position} are both named {name!r}; rename one of them"
             raise DataError(msg)
         seen[name] = position
 
 
 def long_columns(names: Sequence[str], transaction: str | None, item: str | None, source: str) -> tuple[int, int]:
-    """Where the two columns of a long table stand."""
+    """Return the positions of the two columns of a long table."""
     if transaction is None or item is None:
-        msg = "a long table needs both columns; give transaction_column and item_column, or neither"
+        msg = "a long table needs two columns; give both transaction_column and item_column, or neither"
         raise ParameterError(msg)
     for wanted in (transaction, item):
         if wanted not in names:
-            shown = ", ".join(map(repr, names[:20]))
-            msg = f"{source}: there is no column {wanted!r}; the columns are {shown}"
+            known = ", ".join(map(repr, names[:20]))
+            msg = f"{source}: there is no column {wanted!r}; the columns are {known}"
             raise DataError(msg)
     if transaction == item:
-        msg = f"transaction_column and item_column are both {item!r}; a long table has two different ones"
+        msg = f"transaction_column and item_column are both {item!r}; name two different columns"
         raise ParameterError(msg)
     return names.index(transaction), names.index(item)

@@ -3,8 +3,8 @@
     db = TransactionDatabase.from_transactions([["bread", "milk"], ["milk"]])
     db.transactions, db.n_items, db.transaction(0)          # 2, 2, ('bread', 'milk')
 
-An item is its index in the vocabulary, and the order of that vocabulary is the lexicographic order of the
-whole method: whoever shares a vocabulary gets the same code table from the same transactions.
+An item is its index in the vocabulary, and the method uses the order of the vocabulary as the order of items: the same
+transactions over the same vocabulary give the same code table.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ItemArray = np.int32
-"""Item ids: 2^31 distinct items are plenty, and half the memory of int64."""
+"""Type of item ids: room for 2^31 items in half the memory of int64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransactionDatabase:
     """An immutable list of transactions over a vocabulary; memory is linear in the number of item occurrences.
 
-    `items[offsets[t]:offsets[t + 1]]` are the items of transaction `t`, ascending and without repeats.
-    Empty transactions are kept: they count, though they cost no bits.
+    `items[offsets[t]:offsets[t + 1]]` are the items of transaction `t`, ascending and without duplicates.
+    Empty transactions are kept and counted, though they cost no bits.
     """
 
     offsets: NDArray[np.int64]
@@ -51,14 +51,14 @@ class TransactionDatabase:
             array.setflags(write=False)
 
     def digest(self) -> str:
-        """A hash of the transactions and the vocabulary, equal for equal databases and, in practice, no others."""
-        found = sha256()
+        """Return a SHA-256 hash of the transactions and the vocabulary."""
+        digest = sha256()
         labels = "\0".join(self.vocabulary).encode("utf-8", "surrogatepass")
         for part in (labels, self.offsets.tobytes(), self.items.tobytes()):
-            found.update(len(part).to_bytes(8, "little") + part)
-        return found.hexdigest()
+            digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.hexdigest()
 
-    # -- making one ---------------------------------------------------------------------------------------------
+    # -- construction -------------------------------------------------------------------------------------------
 
     @classmethod
     def from_pairs(
@@ -70,7 +70,7 @@ class TransactionDatabase:
         transactions: int,
         name: str = "data",
     ) -> TransactionDatabase:
-        """Build from (transaction, item) index pairs in any order, with repeats; linear but for one sort."""
+        """Build from (transaction, item) index pairs in any order, duplicates allowed; linear apart from one sort."""
         width = max(len(vocabulary), 1)
         _check_range("transaction", transaction_ids, transactions)
         _check_range("item", item_ids, len(vocabulary))
@@ -95,9 +95,9 @@ class TransactionDatabase:
         *,
         name: str = "data",
     ) -> TransactionDatabase:
-        """Build from the transactions' items one after another, and how many each transaction has.
+        """Build from the concatenated items of all transactions and the length of each transaction.
 
-        Where they are in order already, as in most files, nothing is sorted and no pairs are made.
+        If the items of each transaction are sorted already, as in most files, this needs no sort and no pairs.
         """
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -116,9 +116,9 @@ class TransactionDatabase:
     ) -> TransactionDatabase:
         """Build from any iterable of iterables of items.
 
-        Items are texts, numbers, booleans or dates. Numbers are written by their value, whatever their type: 1, 1.0
-        and numpy's 1 are the item '1', while True is the item 'True'.
-        Without a vocabulary the items are put in order: numbers by value, anything else by its text.
+        Items are strings, numbers, booleans or dates. Numbers are labelled by value, whatever their type: 1, 1.0 and
+        numpy's 1 are the item '1', while True is the item 'True'. Without a vocabulary, items are sorted: numbers by
+        value, then everything else as strings.
         """
         rows = plain_rows([_row(number, row) for number, row in enumerate(transactions, 1)])
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -133,26 +133,26 @@ class TransactionDatabase:
         try:
             ids = np.fromiter(map(index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
         except KeyError as error:
-            msg = f"item {error.args[0]!r} is not in the given vocabulary; add it, or leave the vocabulary out"
+            msg = f"item {error.args[0]!r} is not in the given vocabulary; add it, or omit the vocabulary"
             raise DataError(msg) from None
         return cls.from_rows(lengths, ids, labels, name=name)
 
     @classmethod
     def joined(cls, databases: Sequence[TransactionDatabase], *, name: str = "data") -> TransactionDatabase:
-        """All transactions of several databases over one vocabulary, those of the first database first.
+        """Concatenate databases over the same vocabulary.
 
         Raises:
-            DataError: There is no database, or one has another vocabulary.
+            DataError: There is no database, or the vocabularies differ.
         """
         if not databases:
-            msg = "there are no databases to join; give at least one"
+            msg = "no databases to join; give at least one"
             raise DataError(msg)
         vocabulary = databases[0].vocabulary
         for number, database in enumerate(databases[1:], 2):
             if database.vocabulary != vocabulary:
                 msg = (
-                    f"database {number} ({database.name}) has another vocabulary than the first; "
-                    "make them with fedslim.data.encode_together"
+                    f"the vocabulary of database {number} ({database.name}) differs from that of the first; "
+                    "create the databases with fedslim.data.encode_together"
                 )
                 raise DataError(msg)
         return cls.from_rows(
@@ -162,29 +162,29 @@ class TransactionDatabase:
             name=name,
         )
 
-    # -- looking at it ------------------------------------------------------------------------------------------
+    # -- access -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
     def transactions(self) -> int:
-        """The number of transactions, empty ones included."""
+        """The number of transactions, including empty ones."""
         return len(self)
 
     @property
     def n_items(self) -> int:
-        """The size of the vocabulary; items that never occur count too."""
+        """The size of the vocabulary, including items that never occur."""
         return len(self.vocabulary)
 
     @property
     def occurrences(self) -> int:
-        """The number of (transaction, item) pairs: what memory and time grow with."""
+        """The number of (transaction, item) pairs, which determines memory and time."""
         return len(self.items)
 
     @property
     def supports(self) -> NDArray[np.int64]:
-        """In how many transactions each item of the vocabulary occurs."""
+        """The support of each item of the vocabulary."""
         return self._supports
 
     @property
@@ -193,18 +193,18 @@ class TransactionDatabase:
         return np.diff(self.offsets)
 
     def item_ids(self, t: int) -> NDArray[np.int32]:
-        """The item ids of transaction `t`, ascending."""
+        """Return the item ids of transaction `t`, ascending."""
         return self.items[self.offsets[t] : self.offsets[t + 1]]
 
     def transaction(self, t: int) -> tuple[str, ...]:
-        """The labels of transaction `t`, in vocabulary order."""
+        """Return the labels of transaction `t`, in vocabulary order."""
         return tuple(self.vocabulary[i] for i in self.item_ids(t))
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         return (self.transaction(t) for t in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        """Equal transactions in the same order over the same vocabulary; the name does not count."""
+        """Compare transactions, their order and the vocabulary; names are ignored."""
         if not isinstance(other, TransactionDatabase):
             return NotImplemented
         return (
@@ -213,12 +213,12 @@ class TransactionDatabase:
             and np.array_equal(self.items, other.items)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # equality by content over large arrays: not a key
+    __hash__ = None  # type: ignore[assignment]  # equality compares large arrays, so databases are no keys
 
-    # -- deriving others ----------------------------------------------------------------------------------------
+    # -- derived databases --------------------------------------------------------------------------------------
 
     def take(self, tids: Sequence[int] | NDArray[np.integer[Any]], *, name: str | None = None) -> TransactionDatabase:
-        """The given transactions, in the given order, over the same vocabulary."""
+        """Return the given transactions, in the given order, over the same vocabulary."""
         chosen = np.asarray(tids, np.int64)
         lengths = self.lengths[chosen]
         offsets = np.zeros(len(chosen) + 1, np.int64)
@@ -227,7 +227,7 @@ class TransactionDatabase:
         return TransactionDatabase(offsets, self.items[source], self.vocabulary, name=name or self.name)
 
     def without(self, items: Sequence[int]) -> TransactionDatabase:
-        """The same transactions, in which these items do not occur; the vocabulary stays."""
+        """Return the same transactions without these items; the vocabulary stays the same."""
         stays = np.ones(self.n_items, bool)
         stays[list(items)] = False
         kept = stays[self.items]
@@ -237,15 +237,15 @@ class TransactionDatabase:
 
 
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
-    """One transaction as a list; whatever cannot be one is named by its number, counted from 1."""
+    """Return a transaction as a list; errors name it by its number, counted from 1."""
     if isinstance(row, (str, bytes)):
         msg = (
-            f"transaction {number} is the text {row!r:.60}, whose letters would become items; "
+            f"transaction {number} is the string {row!r:.60}, whose letters would become items; "
             "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
         )
         raise DataError(msg)
     if isinstance(row, np.ndarray) and row.ndim == 1 and row.dtype.kind in "biufU":
-        return row.tolist()  # type: ignore[no-any-return]  # Python's own numbers are taken faster
+        return row.tolist()  # type: ignore[no-any-return]  # Python's own numbers are processed faster
     try:
         return list(row)
     except TypeError:
@@ -254,19 +254,19 @@ def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
 
 
 def _distinct(rows: list[list[Any]]) -> list[Any]:
-    """All items, numbers by value before texts, provided that they can be told apart by what is written."""
+    """Return the distinct items, numbers by value and then strings; check that their labels differ."""
     items = set(chain.from_iterable(rows))
     texts = sorted(item for item in items if isinstance(item, str))
     distinct = [*sorted(item for item in items if not isinstance(item, str)), *texts]
     twin = first_repeat([str(item) for item in distinct])
     if twin is not None:
-        msg = f"two different items are both written {twin!r} (say 1 and '1'); make all items of one type"
+        msg = f"two different items have the same label {twin!r} (such as 1 and '1'); convert all items to one type"
         raise DataError(msg)
     return distinct
 
 
 def first_repeat(labels: Sequence[str]) -> str | None:
-    """The first label that was there before, or None if all differ."""
+    """Return the first repeated label, or None if all labels differ."""
     if len(set(labels)) == len(labels):
         return None
     seen: set[str] = set()
@@ -275,13 +275,13 @@ def first_repeat(labels: Sequence[str]) -> str | None:
 
 def _check_range(what: str, ids: NDArray[np.integer[Any]], size: int) -> None:
     if len(ids) and (int(np.min(ids)) < 0 or int(np.max(ids)) >= size):
-        msg = f"{what} ids must lie between 0 and {size - 1}; these run from {np.min(ids)} to {np.max(ids)}"
+        msg = f"{what} ids must be between 0 and {size - 1}; these range from {np.min(ids)} to {np.max(ids)}"
         raise DataError(msg)
 
 
 def _ascending(offsets: NDArray[np.int64], items: NDArray[np.integer[Any]]) -> bool:
-    """Whether the items of every transaction rise strictly."""
-    if len(items) < 2:  # noqa: PLR2004  # a single item is in order
+    """Return whether the items of every transaction are strictly ascending."""
+    if len(items) < 2:  # noqa: PLR2004  # a single item is always in order
         return True
     rising = items[1:] > items[:-1]
     starts = offsets[1:-1]
@@ -291,13 +291,13 @@ def _ascending(offsets: NDArray[np.int64], items: NDArray[np.integer[Any]]) -> b
 
 def _check_arrays(offsets: NDArray[np.int64], items: NDArray[np.int32], vocabulary: tuple[str, ...]) -> None:
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(items) or bool(np.any(np.diff(offsets) < 0)):
-        msg = "offsets must start at 0, never fall, and end at the number of item occurrences"
+        msg = "offsets must start at 0, never decrease, and end at the number of item occurrences"
         raise DataError(msg)
     _check_range("item", items, len(vocabulary))
     if not _ascending(offsets, items):
-        msg = "the items of a transaction must be ascending and without repeats; use from_pairs or from_transactions"
+        msg = "the items of a transaction must be strictly ascending; use from_pairs or from_transactions"
         raise DataError(msg)
     twin = first_repeat(vocabulary)
     if twin is not None:
-        msg = f"the vocabulary holds {twin!r} twice; every item needs a label of its own"
+        msg = f"the vocabulary has {twin!r} twice; give every item its own label"
         raise DataError(msg)

@@ -1,4 +1,4 @@
-"""CSV and TSV files with a header: categorical tables, and long tables of (transaction, item) rows."""
+"""Read CSV and TSV files with a header: categorical tables, and long tables of (transaction, item) rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROWS_AT_A_TIME = 4096
 
 
 class _Lines:
-    """Feeds lines to the csv module and bounds a record, which quotes may spread over any number of lines."""
+    """Feeds lines to the csv module and limits the size of a record, which quotes may spread over many lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,22 +50,22 @@ class _Lines:
         if self._held > textstream.LINE_LIMIT:
             msg = (
                 f"{self._path}:{self.record_start}: the row is longer than {textstream.LINE_LIMIT:,} characters; "
-                "a quote that is never closed may be the reason"
+                "check for a quote that is never closed"
             )
             raise DataError(msg)
         return line
 
     def next_record(self) -> None:
-        """Say that a record is complete: the next one starts on the next line."""
+        """Mark the end of a record: the next one starts on the next line."""
         self.record_start = self._number + 1
         self._held = 0
 
 
 class _LongFields:
-    """Lets fields be as long as lines while a file is read; `_Lines` has the bound that counts.
+    """Raises the csv module's field size limit while files are read; `_Lines` enforces the real limit.
 
-    The csv module has one limit for the whole process. It is raised when the first reader begins, and lowered
-    again by the last, unless somebody else has set it meanwhile.
+    The csv module has one limit for the whole process. The first reader raises it and the last one restores it, unless
+    other code changed it meanwhile.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ _LONG_FIELDS = _LongFields()
 
 
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file with the line on which each begins; blank lines are no rows."""
+    """Yield the rows of a file with the line on which each starts; blank lines are skipped."""
     with _LONG_FIELDS:
         yield from _parse(path, delimiter)
 
@@ -105,8 +105,8 @@ def _parse(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             row = next(rows, None)
         except csv.Error as error:
             msg = (
-                f"{path}:{lines.record_start}: cannot be taken apart ({error}); "
-                'close every quote, and write a quote inside a quoted field twice, as in "6"" nails"'
+                f"{path}:{lines.record_start}: cannot be parsed ({error}); "
+                'close every quote, and double a quote inside a quoted field, as in "6"" nails"'
             )
             raise DataError(msg) from None
         if row is None:
@@ -117,7 +117,7 @@ def _parse(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 class _Factorised:
-    """A column as it grows: each text gets the next number when it is first seen. All in C but for the dictionary."""
+    """Builds a column: each string gets the next code when it first appears. The loops run in C, for speed."""
 
     def __init__(self) -> None:
         self._index: defaultdict[str, int] = defaultdict()
@@ -140,7 +140,7 @@ def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
     item_column: str | None = None,
     name: str | None = None,
 ) -> TransactionDatabase:
-    """Read a table with a header; see `fedslim.data.read` for what the options mean."""
+    """Read a table with a header; see `fedslim.data.read` for the options."""
     path = Path(path)
     check_bins(bins)
     if transaction_column is None and item_column is None:
@@ -148,7 +148,7 @@ def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
     records = _records(path, delimiter)
     names = _header(path, records)
     chosen = long_columns(names, transaction_column, item_column, str(path))
-    lines = array("q")  # eight bytes for each row, to name the line of one that is wrong
+    lines = array("q")  # the line of each row, for error messages
     transaction, item = _columns(path, names, _note(records, lines), chosen)
     return long_to_database(
         transaction, item, name=name or stem(path), source=str(path), place=lambda row: f"{path}:{lines[row]}"
@@ -156,7 +156,7 @@ def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
 
 
 def delimited_table(path: str | os.PathLike[str], *, delimiter: str = ",", name: str | None = None) -> EncodedTable:
-    """Read a table with a header that has a transaction in each row."""
+    """Read a table with a header and one transaction per row."""
     path = Path(path)
     records = _records(path, delimiter)
     names = _header(path, records)
@@ -169,7 +169,7 @@ def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
     check_names(names, f"{path}:{line}")
     if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
         msg = (
-            f"{path}:{line}: the header is a single column {names[0]!r:.60}, which looks like several separated by "
+            f"{path}:{line}: the header has the single column {names[0]!r:.60}, which looks like several separated by "
             f"{other!r}; use --format tsv for tabs, or save the table with commas"
         )
         raise DataError(msg)
@@ -179,23 +179,23 @@ def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
 def _columns(
     path: Path, names: list[str], records: Iterator[tuple[int, list[str]]], wanted: Sequence[int]
 ) -> list[TextColumn]:
-    """The wanted columns, read in batches: transposing a batch keeps the work for each cell out of Python."""
-    growing = [_Factorised() for _ in wanted]
+    """Read the wanted columns in batches; transposing a batch avoids Python code for each cell."""
+    parts = [_Factorised() for _ in wanted]
     checked = _check(path, len(names), records)
     empty = True
     while batch := list(islice(checked, _ROWS_AT_A_TIME)):
         empty = False
         cells = list(zip(*batch, strict=True))
-        for part, position in zip(growing, wanted, strict=True):
+        for part, position in zip(parts, wanted, strict=True):
             part.extend(cells[position])
     if empty:
-        msg = f"{path}: there is a header but no row below it; add the data, or check that the file is complete"
+        msg = f"{path}: the file has a header but no rows; add the data, or check that the file is complete"
         raise DataError(msg)
-    return [part.column(names[position]) for part, position in zip(growing, wanted, strict=True)]
+    return [part.column(names[position]) for part, position in zip(parts, wanted, strict=True)]
 
 
 def _note(records: Iterator[tuple[int, list[str]]], lines: array[int]) -> Iterator[tuple[int, list[str]]]:
-    """The same records; the line of each is noted as it passes."""
+    """Pass records through, and append the line of each to `lines`."""
     for line, row in records:
         lines.append(line)
         yield line, row
@@ -205,8 +205,8 @@ def _check(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> 
     for line, row in records:
         if len(row) != width:
             msg = (
-                f"{path}:{line}: the row has {len(row)} fields where the header has {width}; "
-                "fill in or remove fields, and quote those that hold the separator"
+                f"{path}:{line}: the row has {len(row)} fields, but the header has {width}; "
+                "add or remove fields, and quote fields that contain the separator"
             )
             raise DataError(msg)
         yield row

@@ -1,4 +1,4 @@
-"""Cutting a numeric attribute into intervals that hold about equally many rows."""
+"""Cut a numeric attribute into intervals with about the same number of rows."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_BINS = 10
-_EXACT_DIGITS = 17  # that many significant digits write any 64-bit float exactly
+_EXACT_DIGITS = 17  # significant digits that represent any 64-bit float exactly
 
 
 def check_bins(bins: int) -> int:
-    """Two intervals at least: a single one says nothing."""
+    """Check that there are at least two intervals: a single one carries no information."""
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 2:  # noqa: PLR2004  # two
-        msg = f"bins is {bins!r}; give a whole number from 2 up"
+        msg = f"bins is {bins!r}; give a whole number of at least 2"
         raise ParameterError(msg)
     return int(bins)
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How a numeric attribute was cut: the inner bounds, ascending, and the labels of the intervals around them.
+    """The cuts of a numeric attribute: the inner bounds, ascending, and the labels of the intervals around them.
 
-    Plain numbers in tuples, so that it can be kept with a model, pickled, and applied to rows never seen.
+    Tuples of plain numbers, so that they can be pickled with a model and applied to unseen rows.
     """
 
     cuts: tuple[float, ...]
     labels: tuple[str, ...]
 
     def label(self, value: float) -> str:
-        """The interval of a value; what lies outside the outermost bounds belongs to the outermost interval."""
+        """Return the interval of a value; values outside the outermost bounds go to the outermost interval."""
         return self.labels[bisect_right(self.cuts, value)]
 
 
 def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) -> Intervals:
     """Cut distinct ascending `values`, which occur `counts` times, into `bins` intervals.
 
-    A value is never split, so a heavy value fills an interval by itself, and what is left is shared out
-    afresh among the intervals that are left: ties cost evenness, never intervals. There must be more values
-    than bins.
+    A value is never split, so a frequent value may fill an interval by itself; the remaining rows are then divided anew
+    among the remaining intervals. Ties make intervals less even, but never fewer. There must be more values than bins.
     """
     starts = _interval_ends(np.cumsum(counts), bins)[:-1]
     cuts = [_shortest_between(values[s - 1], values[s]) for s in starts]
@@ -59,22 +58,22 @@ def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) 
 
 
 def _interval_ends(cumulative: NDArray[np.int64], bins: int) -> list[int]:
-    """For each interval, the index just past its last value."""
+    """Return the end index (exclusive) of each interval."""
     ends: list[int] = []
     start, taken, total = 0, 0, int(cumulative[-1])
     for left in range(bins, 1, -1):
         target = taken + (total - taken) / left
-        end = int(np.searchsorted(cumulative, target))  # the value at which the target is reached
+        end = int(np.searchsorted(cumulative, target))  # the value that reaches the target
         if end > start and target - cumulative[end - 1] <= cumulative[end] - target:
-            end -= 1  # stopping before that value is no further from the target
-        end = min(end + 1, len(cumulative) - left + 1)  # leave a value for every interval to come
+            end -= 1  # stopping before that value is at least as close to the target
+        end = min(end + 1, len(cumulative) - left + 1)  # leave at least one value for each remaining interval
         ends.append(end)
         start, taken = end, int(cumulative[end - 1])
     return [*ends, len(cumulative)]
 
 
 def _shortest_between(low: Any, high: Any) -> Any:
-    """The number with the fewest digits in (low, high]: 0.3 rather than 0.30000000000000004."""
+    """Return the number with the fewest digits in (low, high]: 0.3 rather than 0.30000000000000004."""
     if float(high).is_integer():
         return high
     for digits in range(1, _EXACT_DIGITS):
@@ -85,10 +84,10 @@ def _shortest_between(low: Any, high: Any) -> Any:
 
 
 def number_label(value: Any) -> str:
-    """A number as people write it: whole floats without a fraction, everything else exactly."""
+    """Return the label of a number: whole floats without a fraction, everything else exactly."""
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     number = float(value)
-    if math.isfinite(number) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004  # digits that are exact
+    if math.isfinite(number) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004  # all digits are exact
         return str(int(number))
     return repr(number)

@@ -1,4 +1,4 @@
-"""Our own JSON files, each with the name of its format and a version: read within bounds, refused with the reason.
+"""Read fedslim's JSON files, which start with a format name and a version.
 
 FILES = Format("fedslim-vocabulary", 1, bad=lambda path, why: DataError(...))
 FILES.decode(data, path, _File)
@@ -21,7 +21,7 @@ Content = TypeVar("Content")
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """Enough of a file to tell what it is, whatever else it holds."""
+    """The fields that identify a file."""
 
     format: str
     version: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
@@ -29,19 +29,19 @@ class _Head(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of ours. `bad` makes the error that names the file, says why it is refused and what to do."""
+    """A file format. `bad` builds the error that names the file, the reason and what to do."""
 
     name: str
     version: int
     bad: Callable[[str | Path, str], FedslimError]
-    oldest: int | None = None  # the oldest version that is still read, if not only the newest
+    oldest: int | None = None  # the oldest supported version, if not only the newest
 
     def read(self, path: Path, max_bytes: int) -> bytes:
-        """The content of a file.
+        """Return the content of a file.
 
         Raises:
-            OSError: It cannot be read.
-            FedslimError: It is larger than any of ours, and was not read to its end.
+            OSError: The file cannot be read.
+            FedslimError: The file is larger than `max_bytes`; it is not read to the end.
         """
         with path.open("rb") as stream:
             data = stream.read(max_bytes + 1)
@@ -50,10 +50,10 @@ class Format:
         return data
 
     def decode(self, data: bytes, path: str | Path, into: type[Content]) -> Content:
-        """What a file says; `path` is where it is from.
+        """Decode a file's content; `path` is for messages.
 
         Raises:
-            FedslimError: It is of another format or version, or damaged; the message names the field.
+            FedslimError: The format or version is wrong, or the file is damaged; the message names the field.
         """
         try:
             head = msgspec.json.decode(data, type=_Head)
@@ -68,4 +68,4 @@ class Format:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self.bad(path, str(error)) from None
         except RecursionError:
-            raise self.bad(path, "there are too many brackets in brackets in it") from None
+            raise self.bad(path, "it is nested too deeply") from None

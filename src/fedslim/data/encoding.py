@@ -1,10 +1,10 @@
-"""From a table of columns to items: the one place where `column=value` is made, and the memory of how it was made.
+"""Encode tables as transactions with `column=value` items, and keep the encoding for later data.
 
-    database, encoding = encode_table(table)                  # decides: one-hot or categorical, where to cut
-    unseen, _ = encode_table(other, encoding=encoding)        # decides nothing: the same values, the same items
+    database, encoding = encode_table(table)                  # chooses one-hot or categorical, and where to cut
+    unseen, _ = encode_table(other, encoding=encoding)        # applies these choices: the same values, the same items
 
-Whoever compares rows with a model must make items of them as was done for the model. Deciding again, from five rows
-rather than five thousand, would cut other intervals and find other items, and nobody would notice.
+To compare new rows with a model, encode them as the model's data were encoded. A new encoding, from five rows instead
+of five thousand, would cut other intervals and silently give other items.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from fedslim.data.columns import Column
 
-_SHOWN = 20
+_NAMED = 20
 """How many column names a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedTable:
-    """Columns of equal length that are not items yet; `source` is what messages call the table."""
+    """Columns of equal length, not yet converted to items; `source` names the table in messages."""
 
     columns: Sequence[Column]
     name: str
@@ -39,10 +39,10 @@ class EncodedTable:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How rows became items. Immutable, picklable, and equal if it does the same.
+    """How rows were converted to items. Immutable and picklable; equal encodings give equal items.
 
-    `items`: the rows were lists of items and nothing was decided. `one-hot`: a column is an item. `categorical`: the
-    items are `column=value`, and `intervals` says for each column how its numbers were cut (None: not at all).
+    `items`: the rows were lists of items already. `one-hot`: each column is an item. `categorical`: items are
+    `column=value`, and `intervals` has the cuts of each column (None if its values were not cut).
     """
 
     kind: Literal["items", "one-hot", "categorical"]
@@ -57,12 +57,12 @@ ITEMS = Encoding("items")
 def encode_table(
     table: EncodedTable, *, bins: int = DEFAULT_BINS, encoding: Encoding | None = None
 ) -> tuple[TransactionDatabase, Encoding]:
-    """Make each row a transaction, in a way of the table's own, or as `encoding` says.
+    """Convert each row to a transaction, with the given encoding or one derived from the table.
 
-    A table of flags only has its column names as items; any other has `column=value`.
+    If all columns are flags, items are the column names; otherwise they are `column=value`.
 
     Raises:
-        DataError: The table has not the columns that the encoding needs; the message names the first.
+        DataError: The columns do not match the encoding; the message names the first that differs.
     """
     check_bins(bins)
     check_names([column.name for column in table.columns], table.source)
@@ -97,33 +97,30 @@ def _apply(table: EncodedTable, encoding: Encoding) -> list[Coded]:
 
 
 def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
-    """The table's columns in the order of the encoding, which needs all of them and knows no others."""
+    """Return the table's columns in the order of the encoding; both must have the same columns."""
     if encoding.kind == "items":
         msg = (
             f"{table.source}: this is a table with the column {table.columns[0].name!r}, but the model was fitted on "
             "lists of items; give lists of items, or fit on a table"
         )
         raise DataError(msg)
-    own = {column.name: column for column in table.columns}
-    known = ", ".join(map(repr, encoding.columns[:_SHOWN])) + (", ..." if len(encoding.columns) > _SHOWN else "")
-    if (lost := next((name for name in encoding.columns if name not in own), None)) is not None:
+    columns = {column.name: column for column in table.columns}
+    known = ", ".join(map(repr, encoding.columns[:_NAMED])) + (", ..." if len(encoding.columns) > _NAMED else "")
+    if (lost := next((name for name in encoding.columns if name not in columns), None)) is not None:
         msg = f"{table.source}: there is no column {lost!r}; the model was fitted on a table with the columns {known}"
         raise DataError(msg)
-    if (new := next((name for name in own if name not in set(encoding.columns)), None)) is not None:
-        msg = (
-            f"{table.source}: the column {new!r} is not one that the model was fitted on; leave it out, "
-            f"the columns are {known}"
-        )
+    if (new := next((name for name in columns if name not in set(encoding.columns)), None)) is not None:
+        msg = f"{table.source}: the model was not fitted on the column {new!r}; drop it, the columns are {known}"
         raise DataError(msg)
-    return [own[name] for name in encoding.columns]
+    return [columns[name] for name in encoding.columns]
 
 
 def _flag(column: Column, source: str = "the table") -> Coded:
     flags = column.flags()
     if flags is None:
         msg = (
-            f"{source}: the column {column.name!r} holds values other than 0, 1, true and false, but the model was "
-            "fitted on a one-hot table; give such a table, or fit again"
+            f"{source}: the column {column.name!r} has values other than 0, 1, true and false, but the model was "
+            "fitted on a one-hot table; give a one-hot table, or fit again"
         )
         raise DataError(msg)
     return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name])
@@ -134,7 +131,7 @@ def _prefix(name: str, coded: Coded) -> Coded:
 
 
 def _rows_from_codes(coded: Sequence[Coded], vocabulary: list[str], name: str) -> TransactionDatabase:
-    """Collect (row, item) pairs column by column: memory grows with the items that are there."""
+    """Collect (row, item) pairs column by column; memory is linear in the number of items present."""
     tids, ids, first = [], [], 0
     for part in coded:
         rows = np.flatnonzero(part.codes != MISSING)

@@ -1,7 +1,7 @@
-"""FIMI files: one transaction on each line, items as whole numbers between blanks.
+"""Read and write FIMI files: one transaction per line, items as whole numbers separated by blanks.
 
-Parsing works on whole blocks of bytes with numpy, because a line at a time in Python takes most of a minute for
-a database of Accidents' size. Only a block that does not parse is walked line by line, to say where it is wrong.
+Parsing works on blocks of bytes with numpy: line by line in Python, a database as large as Accidents takes most of a
+minute. Only a block with an error is read line by line, to locate the error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGEST_ITEM = 2**63 - 1
-"""Item numbers are kept as signed 64-bit integers while reading."""
+"""The largest item number: they are read as signed 64-bit integers."""
 
 _SAFE_DIGITS = 18
-"""Any number of this many digits fits 64 bits; longer ones are looked at one by one."""
+"""Numbers with this many digits always fit 64 bits; longer ones are checked one by one."""
 
 _BLANK, _DIGIT, _OTHER = 0, 1, 2
 _KIND = np.full(256, _OTHER, np.uint8)
@@ -40,16 +40,16 @@ _ROWS_PER_WRITE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """The item numbers of a block in file order, and how many of them stand on each line."""
+    """The item numbers of a block in file order, and the number of items on each line."""
 
     values: NDArray[np.signedinteger]
     lengths: NDArray[np.int64]
 
 
 def read_fimi(path: str | os.PathLike[str], *, name: str | None = None) -> TransactionDatabase:
-    """Read a FIMI file; the vocabulary is the items that occur, ascending by number.
+    """Read a FIMI file; the vocabulary has the items that occur, in ascending order.
 
-    A blank line is an empty transaction. Item 0 is accepted, for the FIMI repository has files that use it.
+    A blank line is an empty transaction. Item 0 is accepted, because some files of the FIMI repository use it.
     """
     path = Path(path)
     parsed = [_parse(path, block) for block in blocks(path)]
@@ -62,7 +62,7 @@ def read_fimi(path: str | os.PathLike[str], *, name: str | None = None) -> Trans
 
 
 def stem(path: Path) -> str:
-    """The file's name without its extensions: `data/chess.dat.gz` is called chess."""
+    """Return the file's name without extensions: `chess` for `data/chess.dat.gz`."""
     bare = path.name.removesuffix(".gz")
     return Path(bare).stem or bare
 
@@ -73,7 +73,7 @@ def _parse(path: Path, block: Block) -> _Parsed:
     if bool((kind == _OTHER).any()):
         raise _first_bad_field(path, block)
     digit = kind.view(bool)
-    edges = np.flatnonzero(digit[1:] != digit[:-1]) + 1  # a block ends in a newline, so every number has its end
+    edges = np.flatnonzero(digit[1:] != digit[:-1]) + 1  # a block ends with a newline, so every number has an end
     if digit[0]:
         edges = np.concatenate(([0], edges))
     starts, ends = edges[0::2], edges[1::2]
@@ -90,7 +90,7 @@ def _parse(path: Path, block: Block) -> _Parsed:
 
 
 def _numbers(raw: NDArray[np.uint8], ends: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add up the digits place by place, over all numbers at once; numbers too long to be safe stay unfinished."""
+    """Add up the digits place by place, for all numbers at once; numbers above `_SAFE_DIGITS` stay incomplete."""
     values = np.zeros(len(ends), np.int64)
     longest = min(int(widths.max(initial=0)), _SAFE_DIGITS)
     reach: slice | NDArray[np.int64] = slice(None)
@@ -102,19 +102,19 @@ def _numbers(raw: NDArray[np.uint8], ends: NDArray[np.int64], widths: NDArray[np
 
 
 def _first_bad_field(path: Path, block: Block) -> DataError:
-    """Walk the block's lines to name the field that is no item number."""
+    """Find the first field of the block that is not an item number, and return the error."""
     for line, text in enumerate(block.data.split(b"\n"), block.first_line):
         for field, token in enumerate(text.split(), 1):
             if token.isdigit() and _fits(token):
                 continue
             shown = explain_decoding(path, token, line)
-            shown = shown if len(shown) <= 40 else shown[:37] + "..."  # noqa: PLR2004  # what fits a sentence
+            shown = shown if len(shown) <= 40 else shown[:37] + "..."  # noqa: PLR2004  # fits into a sentence
             reason = "is too large for an item number" if token.isdigit() else "is not a positive integer"
             return DataError(
                 f"{path}:{line}: field {field} {shown!r} {reason}; FIMI items are whole numbers up to "
-                f"{LARGEST_ITEM} between blanks, and a table with a header needs --format csv or tsv"
+                f"{LARGEST_ITEM} separated by blanks, and a table with a header needs --format csv or tsv"
             )
-    return DataError(f"{path}:{block.first_line}: holds bytes that are no item numbers; check the file")
+    return DataError(f"{path}:{block.first_line}: contains bytes that are not item numbers; check the file")
 
 
 def _fits(digits: bytes) -> bool:
@@ -123,9 +123,9 @@ def _fits(digits: bytes) -> bool:
 
 
 def _rank(values: NDArray[np.signedinteger]) -> tuple[NDArray[np.signedinteger], NDArray[np.int32]]:
-    """The distinct numbers ascending, and for each value its place among them."""
+    """Return the distinct numbers, ascending, and the index of each value among them."""
     largest = int(values.max(initial=0))
-    if largest > 4 * values.size + 2**20:  # a look-up table would outgrow the data: sort instead
+    if largest > 4 * values.size + 2**20:  # a lookup table would be larger than the data: sort instead
         numbers, ids = np.unique(values, return_inverse=True)
         return numbers, ids.astype(ItemArray)
     present = np.zeros(largest + 1, bool)
@@ -135,13 +135,13 @@ def _rank(values: NDArray[np.signedinteger]) -> tuple[NDArray[np.signedinteger],
 
 
 def write_fimi(db: TransactionDatabase, path: str | os.PathLike[str]) -> Path:
-    """Write a FIMI file (packed if the name ends in .gz), all of it or nothing; gives back the path.
+    """Write a FIMI file atomically, compressed if the name ends in .gz, and return its path.
 
-    Labels that are whole numbers are written as they are. FIMI has no place for others: items are then
-    numbered from 1 in vocabulary order.
+    If all labels are whole numbers, they are written as they are; otherwise items are numbered from 1 in vocabulary
+    order, because FIMI has no other labels.
     """
     if not len(db):
-        msg = f"{db.name!r} has no transactions, and a FIMI file of none is an empty file; there is nothing to write"
+        msg = f"{db.name!r} has no transactions, so its FIMI file would be empty; give a database with transactions"
         raise DataError(msg)
     path = Path(path)
     with writing(path) as stream:

@@ -1,4 +1,4 @@
-"""DataFrames and Parquet files. The libraries are extras: looked up when first needed, never imported here."""
+"""Read DataFrames and Parquet files. The libraries are optional, so they are imported only when needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """Named columns as a library has them, and the way to take one."""
+    """Named columns of a library's own type, and the function that converts one."""
 
     named: Sequence[tuple[str, Any]]
     to_column: Callable[[str, Any], Column]
@@ -56,18 +56,18 @@ def from_dataframe(
     item_column: str | None = None,
     name: str | None = None,
 ) -> TransactionDatabase:
-    """Turn a pandas or polars DataFrame into transactions, one for each row.
+    """Convert a pandas or polars DataFrame to transactions, one per row.
 
-    If every column is boolean, or an integer of 0 and 1 only, the items are the column names (one-hot);
-    otherwise every column is a categorical attribute, as in a CSV file. With `transaction_column` and
-    `item_column` the rows are (transaction, item) pairs.
+    If every column is boolean, or has integers of 0 and 1 only, the items are the column names (one-hot); otherwise
+    every column is a categorical attribute, as in a CSV file. With `transaction_column` and `item_column`, the rows are
+    (transaction, item) pairs.
     """
     raw = _dataframe(df, name)
     return _database(raw, transaction_column, item_column, bins)
 
 
 def dataframe_table(df: Any, *, name: str | None = None) -> EncodedTable:
-    """The columns of a DataFrame that has a transaction in each row."""
+    """Return the columns of a DataFrame with one transaction per row."""
     return _dataframe(df, name).table()
 
 
@@ -83,7 +83,7 @@ def _dataframe(df: Any, name: str | None) -> _Raw:
 
 
 def is_dataframe(value: Any) -> bool:
-    """Whether this is a DataFrame we can take, found out without importing any library."""
+    """Return whether `value` is a pandas or polars DataFrame, without importing either library."""
     return _adapter(value) is not None
 
 
@@ -95,19 +95,19 @@ def read_parquet(
     item_column: str | None = None,
     name: str | None = None,
 ) -> TransactionDatabase:
-    """Read a Parquet file with pyarrow, or with polars where only that is installed."""
+    """Read a Parquet file with pyarrow, or with polars if pyarrow is not installed."""
     raw = _parquet(Path(path), name, {transaction_column, item_column})
     return _database(raw, transaction_column, item_column, bins)
 
 
 def parquet_table(path: str | os.PathLike[str], *, name: str | None = None) -> EncodedTable:
-    """The columns of a Parquet file that has a transaction in each row."""
+    """Return the columns of a Parquet file with one transaction per row."""
     return _parquet(Path(path), name, set()).table()
 
 
 def _parquet(path: Path, name: str | None, wanted: set[str | None]) -> _Raw:
-    """The columns of a file without those of a pandas index, which is no attribute unless it is asked for by name."""
-    with open_bytes(path):  # a folder, a missing or an empty file is told in the same words as for text
+    """Return the columns of a file, without those of a pandas index unless they are wanted by name."""
+    with open_bytes(path):  # reports a folder, a missing or an empty file with the same messages as for text
         pass
     library = next((found for found in ("pyarrow", "polars") if _find(found)), None)
     if library is None:
@@ -118,7 +118,7 @@ def _parquet(path: Path, name: str | None, wanted: set[str | None]) -> _Raw:
         named, index = read(path)
     except Exception as error:  # noqa: BLE001  # each library has its own exceptions for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        msg = f"{path}: cannot be read as Parquet ({reason:.200}); check that the file is complete, or name its format"
+        msg = f"{path}: cannot be read as Parquet ({reason:.200}); check that the file is complete, or give --format"
         raise DataError(msg) from None
     if named and not len(named[0][1]):
         msg = f"{path}: the table has no rows; check that the file is complete"
@@ -143,15 +143,15 @@ def _arrow_table(path: Path) -> tuple[list[tuple[str, Any]], set[str]]:
 
 def _polars_table(path: Path) -> tuple[list[tuple[str, Any]], set[str]]:
     polars = import_module("polars")
-    metadata = getattr(polars, "read_parquet_metadata", None)  # older versions cannot tell
+    metadata = getattr(polars, "read_parquet_metadata", None)  # missing in older versions
     about = metadata(path).get("pandas") if metadata else None
     return [(series.name, series) for series in polars.read_parquet(path).get_columns()], _index_columns(about)
 
 
 def _index_columns(about: str | bytes | None) -> set[str]:
-    """The columns that pandas wrote for the index of a DataFrame, by what it noted in the file."""
-    noted = [] if about is None else json.loads(about).get("index_columns", [])
-    return {label for label in noted if isinstance(label, str)}  # a plain range is described, not stored
+    """Return the index columns of a DataFrame, from the metadata that pandas wrote to the file."""
+    index = [] if about is None else json.loads(about).get("index_columns", [])
+    return {label for label in index if isinstance(label, str)}  # a plain range is described, not stored
 
 
 def _database(raw: _Raw, transaction: str | None, item: str | None, bins: int) -> TransactionDatabase:
@@ -166,7 +166,7 @@ def _database(raw: _Raw, transaction: str | None, item: str | None, bins: int) -
 
 
 def _adapter(value: Any) -> Callable[[str, Any], Column] | None:
-    """How to take the columns of this DataFrame; a library that is not loaded cannot have made it."""
+    """Return the column converter for a DataFrame; a library that is not loaded cannot have created it."""
     for library, adapter in (("pandas", _from_pandas), ("polars", _from_polars)):
         frame = getattr(sys.modules.get(library), "DataFrame", None)
         if frame is not None and isinstance(value, frame):
@@ -174,7 +174,7 @@ def _adapter(value: Any) -> Callable[[str, Any], Column] | None:
     return None
 
 
-# -- one adapter for each library: booleans and numbers as arrays, everything else as distinct texts ---------------
+# -- one adapter per library: booleans and numbers as arrays, everything else as distinct strings ------------------
 
 
 def _from_pandas(name: str, series: Any) -> Column:
@@ -197,7 +197,7 @@ def _from_polars(name: str, series: Any) -> Column:
     missing = series.is_null().to_numpy()
     if series.dtype == polars.Boolean:
         return NumberColumn(name, series.fill_null(value=False).to_numpy().astype(bool), missing)
-    if str(series.dtype).endswith("Int128"):  # numpy has no such integers, while a text holds any
+    if str(series.dtype).endswith("Int128"):  # numpy has no such integers: convert to strings
         return _from_objects(name, series.to_list(), missing)
     if series.dtype.is_integer():
         return NumberColumn(name, series.fill_null(0).to_numpy().astype(_integer(str(series.dtype))), missing)
@@ -220,12 +220,12 @@ def _from_arrow(name: str, column: Any) -> Column:
 
 
 def _integer(dtype: str) -> type[np.int64 | np.uint64]:
-    """64 bits hold every integer column; only unsigned ones may need the last of them."""
+    """Return the 64-bit type of an integer column; only uint64 values may not fit int64."""
     return np.uint64 if dtype.lower().startswith("uint64") else np.int64
 
 
 def _from_objects(name: str, values: list[Any], missing: Any, *, cut: bool = True) -> TextColumn:
-    """Values of any type by their text: 1, 1.0 and True are equal as keys, so values themselves would not do."""
+    """Convert values of any type to strings first: as dictionary keys, 1, 1.0 and True would be equal."""
     index: dict[str, int] = {}
     codes = np.full(len(values), MISSING, np.int32)
     for row in np.flatnonzero(~missing).tolist():
@@ -238,7 +238,7 @@ def _text(name: str, value: Any, where: str = "") -> str:
         return value_text(value)
     except ValueError as error:
         msg = (
-            f"column {name!r} holds {error}{where}; make it text or numbers, split it into columns, "
+            f"column {name!r} has {error}{where}; convert it to text or numbers, split it into columns, "
             "or give a table of (transaction, item) rows"
         )
         raise DataError(msg) from None

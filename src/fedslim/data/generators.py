@@ -1,8 +1,8 @@
-"""Large benchmark data of a stated shape, from a seed.
+"""Generate large benchmark data of a given shape from a seed.
 
-Only `Generator.random` and `Generator.integers` are used: those streams stay the same from release to release of
-numpy, which its distributions need not. Rows come in chunks of fixed size, each from a stream of its own, so that fewer
-transactions are simply the head of more: growth can be measured on data of one kind.
+Only `Generator.random` and `Generator.integers` are used: unlike numpy's distributions, these streams stay the same
+across releases. Rows are generated in chunks of fixed size, each from its own stream, so a smaller data set is the head
+of a larger one, and scaling can be measured on data of one kind.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK = 8192
-"""Transactions made at a time; part of what a seed means, so it must not change."""
+"""Transactions per chunk. The data of a seed depend on it, so it must not change."""
 
 MAX_TRANSACTIONS = 10**8
 
 
 if TYPE_CHECKING:
-    Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # how many items each transaction has, and the items
+    Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # the length of each transaction, and all items
     Maker = Callable[[np.random.Generator, int], Rows]  # from a stream and the number of the first transaction
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorKind:
-    """A kind of generated data: its shape at full size, and the function that makes one chunk after another."""
+    """A kind of generated data: its shape at full size, and the function that generates chunks."""
 
     name: str
     title: str
@@ -49,11 +49,11 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
 
     Args:
         kind: A name in `KINDS`.
-        transactions: How many; the kind's full size if left out. Fewer are the head of more.
-        seed: Equal seeds give equal data, on every machine.
+        transactions: Number of transactions; defaults to the kind's full size.
+        seed: Equal seeds give equal data on every machine.
     """
     if kind not in KINDS:
-        msg = f"there is no kind of generated data called {kind!r}{did_you_mean(kind, list(KINDS))}"
+        msg = f"there is no kind of generated data named {kind!r}{did_you_mean(kind, list(KINDS))}"
         raise ParameterError(msg)
     chosen = KINDS[kind]
     wanted = chosen.transactions if transactions is None else _whole("transactions", transactions, 1, MAX_TRANSACTIONS)
@@ -86,18 +86,18 @@ _DENSE_ITEMS = 468
 _SHORTEST, _MAX_LENGTH = 18, 51
 _CLASSES = 8
 _DENSE_PATTERNS = 600
-_PATTERN_RANKS = 260  # patterns are made of the more frequent items; the rest is noise, as in any real data
+_PATTERN_RANKS = 260  # patterns use only the more frequent items; the others are noise, as in real data
 
-# Item frequencies by rank, read off the real Accidents: two dozen items in most transactions, some
-# sixty in more than one of seven, and hundreds that are rare.
+# Item frequencies by rank, as in the real Accidents: two dozen items are in most transactions, about sixty in more than
+# one in seven, and hundreds are rare.
 _RANKS = (0, 3, 8, 24, 35, 60, 75, 105, 150, 210, 260, 467)
 _FREQUENCIES = (0.999, 0.97, 0.82, 0.47, 0.28, 0.15, 0.08, 0.035, 0.012, 0.003, 0.0015, 0.0002)
 
 
 def _dense(rng: np.random.Generator) -> Maker:
-    """Accidents of a few kinds, with patterns that overlap in their items and are tied to the kind.
+    """Generate accidents of several classes, with overlapping patterns whose probability depends on the class.
 
-    Patterns use up part of each item's frequency and independent noise the rest, so the profile stays the real one.
+    Patterns use part of each item's frequency and independent noise the rest, so the frequencies match the real data.
     """
     frequency = np.interp(np.arange(_DENSE_ITEMS), _RANKS, _FREQUENCIES)
     members, chance = _dense_patterns(rng, frequency)
@@ -105,7 +105,7 @@ def _dense(rng: np.random.Generator) -> Maker:
     for pattern, items in enumerate(members):
         untouched[:, items] *= 1 - chance[:, pattern, None]
     noise = np.clip(1 - (1 - frequency) / untouched, 0, 1)
-    label = np.argsort(rng.random(_DENSE_ITEMS), kind="stable")  # item numbers must say nothing about frequency
+    label = np.argsort(rng.random(_DENSE_ITEMS), kind="stable")  # item numbers must not reveal frequencies
     noise[:, label] = noise.copy()
     by_pattern = np.zeros((_DENSE_PATTERNS, _DENSE_ITEMS), bool)
     for pattern, items in enumerate(members):
@@ -127,10 +127,10 @@ def _dense(rng: np.random.Generator) -> Maker:
 def _dense_patterns(
     rng: np.random.Generator, frequency: NDArray[np.float64]
 ) -> tuple[list[NDArray[np.int64]], NDArray[np.float64]]:
-    """Patterns as arrays of item ranks, and the chance of each in each kind of accident.
+    """Return patterns as arrays of item ranks, and the probability of each in each class.
 
-    A pattern takes a share of what its scarcest item has left: each item's frequency is a budget that later
-    patterns find smaller, which makes a few patterns common and many rare.
+    Each item's frequency is a budget, and a pattern takes a share of what its rarest item has left. Later patterns find
+    less, so a few patterns are common and many are rare.
     """
     members = []
     chance = np.zeros((_CLASSES, _DENSE_PATTERNS))
@@ -142,7 +142,7 @@ def _dense_patterns(
         items = np.sort(ranks[ranks < reach][:size])
         share = (0.1 + 0.4 * rng.random()) * float(budget[items].min())
         budget[items] -= share
-        kinds = rng.random(_CLASSES) < 0.4  # noqa: PLR2004  # two or three kinds of eight
+        kinds = rng.random(_CLASSES) < 0.4  # noqa: PLR2004  # about three classes of eight
         kinds[int(rng.integers(0, _CLASSES))] = True
         chance[kinds, pattern] = np.minimum(share * _CLASSES / kinds.sum(), 0.9)
         members.append(items)
@@ -172,13 +172,13 @@ def _lengthen(present: NDArray[np.bool_], by_frequency: NDArray[np.int64]) -> No
 _WIDE_ITEMS = 20_000
 _WIDE_PATTERNS = 1_500
 _LARGEST_PATTERN = 7
-_NOISE = 8  # at most this many items of a transaction are drawn one by one
+_NOISE = 8  # maximum number of items drawn independently for a transaction
 
 
 def _sparse(rng: np.random.Generator) -> Maker:
-    """Transactions of up to three patterns, some items drawn by popularity, and one item in turn.
+    """Generate transactions from up to three patterns, some items drawn by popularity, and one item in turn.
 
-    Popularity falls off as a power of the rank. The item in turn makes every item occur once in 20,000 transactions.
+    Popularity follows a power law of the rank. The item in turn makes every item occur once in 20,000 transactions.
     """
     label = np.argsort(rng.random(_WIDE_ITEMS), kind="stable")
     item_cdf = _power_law(_WIDE_ITEMS, offset=20)
@@ -205,7 +205,7 @@ def _sparse(rng: np.random.Generator) -> Maker:
 
 
 def _power_law(size: int, *, offset: int) -> NDArray[np.float64]:
-    """Cumulative chances that fall off as 1 / (rank + offset)."""
+    """Return cumulative probabilities proportional to 1 / (rank + offset)."""
     weights = 1.0 / (np.arange(size) + offset)
     cumulative = np.cumsum(weights)
     result: NDArray[np.float64] = cumulative / cumulative[-1]
@@ -225,4 +225,4 @@ KINDS = {
         GeneratorKind("wide-sparse", "short transactions over very many items", 100_000, _WIDE_ITEMS, "1-30", _sparse),
     )
 }
-"""The kinds of data that `generate` makes, by name."""
+"""The kinds of generated data, by name."""

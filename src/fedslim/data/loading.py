@@ -1,4 +1,4 @@
-"""From what a person types to a database: a file, a built-in set, a public set, or a kind of generated data."""
+"""Load data by path or name: a file, a built-in or public data set, or generated data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def data_names() -> list[str]:
-    """Every name that `load` knows besides files."""
+    """Return every name that `load` accepts besides paths."""
     return [*BUILTIN_NAMES, *(record.name for record in public_sets()), *KINDS]
 
 
 def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     source: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002  # the word that users type
+    format: str | None = None,  # noqa: A002  # the option's name
     bins: int = DEFAULT_BINS,
     transaction_column: str | None = None,
     item_column: str | None = None,
@@ -37,25 +37,25 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
 ) -> TransactionDatabase:
-    """Load data by path or by name; a file that exists wins over a name.
+    """Load data by path or by name; an existing file takes precedence over a name.
 
     Args:
         source: The path of a file, or a name: `encounters`, a public set such as `mushroom` (from `folder`,
-            FEDSLIM_DATA or the cache; nothing is downloaded here), or a kind of generated data such as
-            `accidents-like`, with a number of transactions if wanted: `accidents-like:20000`.
-        format: For files, see `read`, as the next three.
+            FEDSLIM_DATA or the cache; this function never downloads), or a kind of generated data such as
+            `accidents-like`, optionally with a number of transactions: `accidents-like:20000`.
+        format: Format of a file; see `read`, also for the next three.
         bins: See `read`.
         transaction_column: See `read`.
         item_column: See `read`.
-        name: What to call the data.
-        folder: Where to look for a public set first.
-        seed: For built-in and generated data.
+        name: Name of the database.
+        folder: Folder to search first for a public set.
+        seed: Random seed for built-in and generated data.
 
     Raises:
-        DataError: There is nothing of that name or path, or it cannot be read.
+        DataError: The path or name does not exist, or the data cannot be read.
     """
     path, text = Path(source), str(source)
-    if is_file(path):  # a folder that happens to be called like a data set is not meant
+    if is_file(path):  # a folder with the name of a data set does not count
         return read(
             path,
             format=format,
@@ -67,12 +67,12 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     made = _make(text, seed)
     if made is not None:
         if any(option is not None for option in (format, transaction_column, item_column)):
-            msg = f"{text} is made, not read; leave out the format and the columns"
+            msg = f"{text} is generated, not read from a file; leave out the format and the columns"
             raise ParameterError(msg)
         return made if name is None else replace(made, name=name)
     if text in {record.name for record in public_sets()}:
         if format not in {None, "fimi"} or transaction_column is not None or item_column is not None:
-            msg = f"{text} is a public set, and those are FIMI files; leave out the format and the columns"
+            msg = f"{text} is a public set, which is a FIMI file; leave out the format and the columns"
             raise DataError(msg)
         found = locate(text, folder=folder)
         verify(public_set(text), found)
@@ -81,7 +81,7 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
 
 
 def _make(text: str, seed: int | None) -> TransactionDatabase | None:
-    """Built-in or generated data, if the name is one of theirs."""
+    """Return built-in or generated data, or None if the name is neither."""
     chosen = {} if seed is None else {"seed": seed}
     if text in BUILTIN_NAMES:
         return builtin_database(text, **chosen)
@@ -92,8 +92,8 @@ def _make(text: str, seed: int | None) -> TransactionDatabase | None:
 
 
 def _size(text: str, size: str) -> int:
-    if not (size.isascii() and size.isdigit() and len(size) < 12):  # noqa: PLR2004  # far more than can be made
-        msg = f"{text}: after the colon goes the number of transactions, as in {text.partition(':')[0]}:20000"
+    if not (size.isascii() and size.isdigit() and len(size) < 12):  # noqa: PLR2004  # far above the limit
+        msg = f"{text}: give a number of transactions after the colon, as in {text.partition(':')[0]}:20000"
         raise ParameterError(msg)
     return int(size)
 
@@ -102,5 +102,5 @@ def _nothing(path: Path, text: str) -> DataError:
     if is_folder(path):
         return DataError(f"{path}: this is a folder; name one file in it")
     return DataError(
-        f"{text!r:.80} is neither a file that exists nor a data set known by name{did_you_mean(text, data_names())}"
+        f"{text!r:.80} is neither an existing file nor the name of a data set{did_you_mean(text, data_names())}"
     )

@@ -1,11 +1,11 @@
-"""Dealing one database out to members: the paper's four settings (sections 5.1 to 5.4), from a seed.
+"""Partition a database among members: the paper's four settings (sections 5.1 to 5.4), from a seed.
 
     partition = iid(db, 10, seed=0)
     partition.sizes, partition.parts[3], partition.assignment
 
-Every transaction goes to exactly one member and every member gets at least one; a part keeps the order of the
-database. Equal seeds give equal partitions on every machine: of numpy only `Generator.random` is used, whose stream
-stays the same from release to release, and whatever is computed from it is exact or correctly rounded.
+Every transaction goes to exactly one member, every member gets at least one, and each part keeps the order of the
+database. Equal seeds give equal partitions on every machine: only numpy's `Generator.random` is used, whose stream
+stays the same across releases, and all computations with it are exact or correctly rounded.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     Itemset = tuple[int, ...]
 
 PER_MEMBER = 3
-"""A member has up to this many dominant itemsets; fewer where the code table does not offer enough diverse ones."""
+"""Maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones."""
 
 MOST_ALIKE = (0.5, 0.75, 1.0)
 """Two dominant itemsets are diverse if their Jaccard similarity |X ∩ Y| / |X ∪ Y| is at most the first of these.
 
-The others are for when there are not enough such itemsets for all members to have one; 1 is any that differ.
+The next ones apply if there are too few for each member to have one; 1 accepts any two different itemsets.
 """
 
 PAPER_UNEVEN_SIZES = (91850, 61230, 47630, 34020, 27210, 20410, 17010, 13610, 13610, 13610)
 """The member sizes of the paper's uneven setting on Accidents (section 5.3), for `sized`."""
 
-_ROWS = 4096  # transactions scored at a time: bounds memory, changes nothing else
+_ROWS = 4096  # transactions scored at a time, to limit memory; results do not depend on it
 _LARGEST_SEED = 2**63 - 1
-_DEALING, _CAPACITIES, _TIES = range(3)  # each purpose has a stream of its own
+_DEALING, _CAPACITIES, _TIES = range(3)  # each purpose has its own random stream
 _WEIGHT_BITS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """A database dealt out to members. `assignment[t]` is the member of transaction `t`, counted from 0.
+    """A database partitioned among members. `assignment[t]` is the member of transaction `t`, counted from 0.
 
-    `dominant` has each member's dominant itemsets (item ids), where the scheme knows any.
+    `dominant` has each member's dominant itemsets (item ids), if the scheme uses them.
     """
 
     scheme: str
@@ -62,7 +62,7 @@ class Partition:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """What the scheme was asked for, besides the seed."""
+        """The parameters of the scheme, without the seed."""
         return dict(self.settings)
 
     @property
@@ -71,7 +71,7 @@ class Partition:
         return tuple(len(part) for part in self.parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the transactions, ready for JSON."""
+        """Return everything but the transactions, ready for JSON."""
         return {
             "scheme": self.scheme,
             "parameters": self.parameters,
@@ -85,28 +85,28 @@ class Partition:
 
 
 def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
-    """Transactions at random, member sizes that differ by at most one (sections 5.1 and 5.2)."""
+    """Assign transactions at random; member sizes differ by at most one (sections 5.1 and 5.2)."""
     members, seed = check_member_count(db, members), _check_seed(seed)
     each, left = divmod(len(db), members)
     sizes = [each + (member < left) for member in range(members)]
-    return _divide(db, _dealt(sizes, seed), "iid", seed, {"members": members})
+    return _divide(db, _deal(sizes, seed), "iid", seed, {"members": members})
 
 
 def dirichlet(db: TransactionDatabase, members: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
-    """Transactions at random, member sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
+    """Assign transactions at random, with member sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
     members, seed, alpha = check_member_count(db, members), _check_seed(seed), _check_alpha(alpha)
     sizes = _dirichlet_sizes(len(db), members, alpha, seed)
-    return _divide(db, _dealt(sizes, seed), "dirichlet", seed, {"members": members, "alpha": alpha})
+    return _divide(db, _deal(sizes, seed), "dirichlet", seed, {"members": members, "alpha": alpha})
 
 
 def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Partition:
-    """Transactions at random, member sizes as given, or in their proportions where their sum is another."""
+    """Assign transactions at random, with the given member sizes, scaled if they do not add up to the database."""
     if len(sizes) == 0:
-        msg = "no member sizes were given; give one whole number from 1 up for each member"
+        msg = "no member sizes were given; give one whole number of at least 1 per member"
         raise ParameterError(msg)
     wanted = [_whole(f"the size of member {number}", size, 1) for number, size in enumerate(sizes, 1)]
     members, seed = check_member_count(db, len(wanted)), _check_seed(seed)
-    return _divide(db, _dealt(_apportion(len(db), wanted), seed), "sized", seed, {"members": members})
+    return _divide(db, _deal(_apportion(len(db), wanted), seed), "sized", seed, {"members": members})
 
 
 def support_skew(
@@ -117,23 +117,22 @@ def support_skew(
     min_size: int = 3,
     seed: int = 0,
 ) -> Partition:
-    """Each transaction to the member whose dominant itemsets it contains most strongly (section 5.4).
+    """Assign each transaction to the member whose dominant itemsets fit it best (section 5.4).
 
     Args:
-        db: The transactions to deal out.
-        members: How many members.
-        dominant: Itemsets (item ids) with their usages, as a code table of the whole database has them. Those of
-            `min_size` items or more are taken by falling usage, then the larger, then the lexicographically first,
-            as long as each is diverse (see `MOST_ALIKE`) from all taken before, up to `PER_CLIENT` for each member,
-            and dealt out in turn: the first to member 0, the second to member 1, and round again. If that leaves a
-            member without, more alike ones are taken too, no more than needed; `most_alike` of the parameters says so.
-        min_size: The least number of items of a dominant itemset.
-        seed: Decides between members that are equally strong in a transaction.
+        db: The transactions to partition.
+        members: Number of members.
+        dominant: Itemsets (item ids) with their usages, as in a code table of the whole database. Itemsets with at
+            least `min_size` items are considered by descending usage, then size, then in lexicographic order. Each one
+            that is diverse (see `MOST_ALIKE`) from all chosen before is chosen, up to `PER_MEMBER` per member, and
+            they go to the members in turn. If a member would have none, as many less diverse ones as needed are chosen
+            too; the parameter `most_alike` of the partition tells.
+        min_size: Minimum number of items of a dominant itemset.
+        seed: Breaks ties between members.
 
-    How strongly a transaction contains a member's dominant itemsets: the number of items of those that it contains,
-    added up; between equals, the largest part |X ∩ t| / |X| of one that it does not contain whole. A member that would
-    get nothing gets the transaction that contains its itemsets most strongly (of those, the first) from a member
-    that can spare it.
+    The score of a member for a transaction is the total size of its dominant itemsets that the transaction contains;
+    ties go to the largest fraction |X ∩ t| / |X| of an itemset that it contains in part. A member without transactions
+    gets the first one with its highest score from a member that has more than one.
     """
     members, seed = check_member_count(db, members), _check_seed(seed)
     min_size = _whole("min_size", min_size, 1)
@@ -154,10 +153,10 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     min_size: int = 3,
     seed: int = 0,
 ) -> Partition:
-    """`support_skew`, with member sizes in proportions drawn from Dirichlet(alpha) (section 5.4).
+    """Assign as `support_skew`, with member sizes in proportions drawn from Dirichlet(alpha) (section 5.4).
 
-    The transactions choose one after another, the strongest first (equals by lot), the member that they are strongest
-    in among those that have room.
+    In descending order of score (ties at random), each transaction goes to the member with its highest score among
+    those that have room.
     """
     members, seed, alpha = check_member_count(db, members), _check_seed(seed), _check_alpha(alpha)
     min_size = _whole("min_size", min_size, 1)
@@ -172,9 +171,9 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
 
 
 def _apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Whole numbers of at least one in proportion to the weights: rounded down, the rest to the largest remainders.
+    """Divide `total` in proportion to the weights: round down, and give the rest to the largest remainders.
 
-    Whoever would get nothing gets one, and the others share what is left. All in integers; ties to the first.
+    Every part is at least 1, and the others share what is left. Uses integers only; ties go to the first.
     """
     sizes = [0] * len(weights)
     sharing = list(range(len(weights)))
@@ -196,18 +195,18 @@ def _apportion(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def _dirichlet_sizes(total: int, members: int, alpha: float, seed: int) -> list[int]:
-    """Sizes in the proportions of independent Gamma(alpha) variables, which is what Dirichlet(alpha) is."""
+    """Draw sizes in Dirichlet(alpha) proportions, that is, proportional to independent Gamma(alpha) variables."""
     stream = _stream(seed, _CAPACITIES)
     with localcontext(Context(40, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)):
-        # Decimal's ln, exp and sqrt are correctly rounded, those of the C library need not be.
+        # Decimal's ln, exp and sqrt are correctly rounded, unlike those of some C libraries.
         logs = [_log_gamma_variate(stream, Decimal(alpha)) for _ in range(members)]
-        largest = max(logs)  # by logarithms, as a small alpha leaves most variables far below any float
+        largest = max(logs)  # logarithms, because a small alpha makes most variables too small for a float
         weights = [int((log - largest).exp() * 2**_WEIGHT_BITS) for log in logs]
     return _apportion(total, weights)
 
 
 def _log_gamma_variate(stream: np.random.Generator, shape: Decimal) -> Decimal:
-    """The logarithm of a Gamma(shape) variable, by Marsaglia and Tsang's squeeze-free rejection (2000).
+    """Draw the logarithm of a Gamma(shape) variable, by Marsaglia and Tsang's rejection without squeeze (2000).
 
     For shapes below 1, Gamma(shape) = Gamma(shape + 1) · U^(1 / shape).
     """
@@ -225,7 +224,7 @@ def _log_gamma_variate(stream: np.random.Generator, shape: Decimal) -> Decimal:
 
 
 def _normal(stream: np.random.Generator) -> Decimal:
-    """A standard normal variable by the polar method; its twin is thrown away."""
+    """Draw a standard normal variable by the polar method; discard the second one."""
     while True:
         x, y = 2 * _uniform(stream) - 1, 2 * _uniform(stream) - 1
         square = x * x + y * y
@@ -234,22 +233,22 @@ def _normal(stream: np.random.Generator) -> Decimal:
 
 
 def _uniform(stream: np.random.Generator) -> Decimal:
-    """Uniform above 0, up to 1."""
+    """Draw from the uniform distribution on (0, 1]."""
     return Decimal(1.0 - stream.random())
 
 
-# -- dealing -----------------------------------------------------------------------------------------------------------
+# -- assignment --------------------------------------------------------------------------------------------------------
 
 
-def _dealt(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
-    """A random assignment with exactly these sizes."""
+def _deal(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
+    """Return a random assignment with exactly these sizes."""
     shuffled = np.argsort(_stream(seed, _DEALING).random(sum(sizes)), kind="stable")
     assignment = np.empty(len(shuffled), np.int32)
     assignment[shuffled] = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     return assignment
 
 
-def _divide(  # noqa: PLR0913, PLR0917  # what a partition is made of
+def _divide(  # noqa: PLR0913, PLR0917  # the fields of a partition
     db: TransactionDatabase,
     assignment: NDArray[np.int32],
     scheme: str,
@@ -278,15 +277,15 @@ def _stream(seed: int, purpose: int) -> np.random.Generator:
 def _deal_itemsets(
     db: TransactionDatabase, members: int, dominant: Iterable[tuple[Iterable[int], int]], min_size: int
 ) -> tuple[tuple[tuple[Itemset, ...], ...], float]:
-    """For each member its dominant itemsets, and how alike two may be; `support_skew` says which and why."""
+    """Choose the dominant itemsets of each member, as `support_skew` describes; also return the similarity limit."""
     offered = [(_checked_itemset(db, items), _whole("a usage of a dominant itemset", u, 0)) for items, u in dominant]
     by_usage = sorted(offered, key=lambda pair: (-pair[1], -len(pair[0]), pair[0]))
     large = list(dict.fromkeys(frozenset(items) for items, usage in by_usage if len(items) >= min_size and usage))
     if len(large) < members:
         msg = (
-            f"{members} members need a dominant itemset each, but of the {len(offered)} handed in only {len(large)} "
-            f"differ, are used and have {min_size} items or more; "
-            "ask for fewer members, lower min_size, or hand in the itemsets of a larger code table"
+            f"each of the {members} members needs a dominant itemset, but of the {len(offered)} given only "
+            f"{len(large)} are distinct, used and have {min_size} items or more; "
+            "use fewer members, lower min_size, or give the itemsets of a larger code table"
         )
         raise ParameterError(msg)
     chosen: dict[frozenset[int], None] = {}
@@ -300,21 +299,21 @@ def _deal_itemsets(
         if len(chosen) >= members:
             break
         enough = members
-    dealt = [tuple(sorted(items)) for items in chosen]
-    return tuple(tuple(dealt[member::members]) for member in range(members)), alike
+    itemsets = [tuple(sorted(items)) for items in chosen]
+    return tuple(tuple(itemsets[member::members]) for member in range(members)), alike
 
 
 def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> NDArray[np.float32]:
-    """How strongly each transaction contains each member's itemsets: items contained, and a fraction between equals.
+    """Return the score of each member for each transaction: items contained, plus a fraction that breaks ties.
 
-    Overlaps are products of 0-1 matrices over the items that matter. In float32 they are exact whatever the order of
-    summation, and the fraction is one division and one addition: the same number on every machine.
+    Overlaps are products of 0-1 matrices over the relevant items. In float32 they are exact for any order of summation,
+    and the fraction takes one division and one addition, so scores are the same on every machine.
     """
     rounds, members = max(map(len, hands)), len(hands)
     items = np.array(sorted({item for hand in hands for itemset in hand for item in itemset}), np.int64)
     column_of = np.full(db.n_items, -1, np.int64)
     column_of[items] = np.arange(len(items))
-    membership = np.zeros((len(items), rounds * members), np.float32)  # a member short of an itemset has an empty one
+    membership = np.zeros((len(items), rounds * members), np.float32)  # padded with empty itemsets
     for member, hand in enumerate(hands):
         for number, itemset in enumerate(hand):
             membership[column_of[list(itemset)], number * members + member] = 1
@@ -336,7 +335,7 @@ def _scores(db: TransactionDatabase, hands: tuple[tuple[Itemset, ...], ...]) -> 
 
 
 def _strongest(scores: NDArray[np.float32], draw: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """For each row the highest score and its column, by `draw` (uniform below 1) where several have it."""
+    """Return the highest score of each row and its column; `draw` (uniform on [0, 1)) breaks ties."""
     highest = scores.max(axis=1)
     equal = scores == highest[:, None]
     lot = (draw * equal.sum(axis=1)).astype(np.int64)
@@ -345,7 +344,7 @@ def _strongest(scores: NDArray[np.float32], draw: NDArray[np.float64]) -> tuple[
 
 
 def _leave_nobody_empty(assignment: NDArray[np.int32], scores: NDArray[np.float32]) -> None:
-    """Move one transaction to each member without any, in place; there are at least as many as members."""
+    """Move one transaction to each member without any, in place; there are at least as many transactions as members."""
     sizes = np.bincount(assignment, minlength=scores.shape[1])
     for member in np.flatnonzero(sizes == 0):
         chosen = np.argmax(np.where(sizes[assignment] > 1, scores[:, member], -1))
@@ -357,10 +356,10 @@ def _leave_nobody_empty(assignment: NDArray[np.int32], scores: NDArray[np.float3
 def _within_room(
     scores: NDArray[np.float32], room: NDArray[np.int64], stream: np.random.Generator
 ) -> NDArray[np.int32]:
-    """One transaction after another, the strongest first, to its strongest member with room; `room` fits all of them.
+    """Assign transactions in descending order of score, each to its best member with room; `room` suffices for all.
 
-    All go at once up to the one that takes some member's last place; then those that had chosen this member choose
-    again and are put in order. So there are at most as many turns as members.
+    Each turn assigns all transactions up to the one that fills a member. Those that had chosen this member then choose
+    again and are sorted anew, so there are at most as many turns as members.
     """
     draw, lot = stream.random(len(scores)), stream.random(len(scores))
     assignment = np.full(len(scores), -1, np.int32)
@@ -368,13 +367,13 @@ def _within_room(
     waiting = np.arange(len(scores))
     while len(waiting):
         waiting = waiting[np.lexsort((lot[waiting], -highest[waiting]))]
-        asked = choice[waiting]
-        counts = np.bincount(asked, minlength=len(room))
-        filled = np.flatnonzero((counts >= room) & (room > 0))  # never empty, as room is left for all who wait
+        chosen = choice[waiting]
+        counts = np.bincount(chosen, minlength=len(room))
+        filled = np.flatnonzero((counts >= room) & (room > 0))  # never empty: the room equals the number waiting
         last = (np.cumsum(counts) - counts + room)[filled] - 1
-        stop = int(np.argsort(asked, kind="stable")[last].min()) + 1
-        assignment[waiting[:stop]] = asked[:stop]
-        room = room - np.bincount(asked[:stop], minlength=len(room))
+        stop = int(np.argsort(chosen, kind="stable")[last].min()) + 1
+        assignment[waiting[:stop]] = chosen[:stop]
+        room = room - np.bincount(chosen[:stop], minlength=len(room))
         waiting = waiting[stop:]
         refused = waiting[room[choice[waiting]] == 0]
         if len(refused):
@@ -384,27 +383,24 @@ def _within_room(
     return assignment
 
 
-# -- what can be asked for ---------------------------------------------------------------------------------------------
+# -- parameter checks --------------------------------------------------------------------------------------------------
 
 
 def _whole(what: str, value: Any, low: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        msg = f"{what} is {value!r}; give a whole number from {low} up"
+        msg = f"{what} is {value!r}; give a whole number of at least {low}"
         raise ParameterError(msg)
     return int(value)
 
 
 def check_member_count(db: TransactionDatabase, members: Any) -> int:
-    """The number of members, if there are transactions for so many."""
+    """Return the number of members, after checking that there is a transaction for each."""
     wanted = _whole("the number of members", members, 1)
     if len(db) == 0:
-        msg = "the database has no transactions to deal out; give one that has some"
+        msg = "the database has no transactions to partition; give one with transactions"
         raise ParameterError(msg)
     if wanted > len(db):
-        msg = (
-            f"{wanted} members cannot have a transaction each, as the database has {len(db)}; "
-            f"ask for at most {len(db)} members"
-        )
+        msg = f"the database has too few transactions for {wanted} members; use at most {len(db)} members"
         raise ParameterError(msg)
     return wanted
 
@@ -418,7 +414,7 @@ def _check_seed(seed: Any) -> int:
 
 
 def _check_alpha(alpha: Any) -> float:
-    """The parameter of a Dirichlet distribution: small for very uneven sizes, large for nearly equal ones."""
+    """Check the parameter of a Dirichlet distribution: small for very uneven sizes, large for nearly equal ones."""
     number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
     if not number or not math.isfinite(alpha) or alpha <= 0:
         msg = f"alpha is {alpha!r}; give a finite number above 0, e.g. 0.5 for very uneven sizes"
@@ -430,8 +426,8 @@ def _checked_itemset(db: TransactionDatabase, items: Iterable[int]) -> Itemset:
     itemset = tuple(sorted(_whole("an item of a dominant itemset", item, 0) for item in items))
     if itemset and itemset[-1] >= db.n_items:
         msg = (
-            f"a dominant itemset has the item {itemset[-1]}, but the vocabulary ends with item {db.n_items - 1}; "
-            "hand in itemsets of a code table over the same vocabulary"
+            f"a dominant itemset has the item {itemset[-1]}, but the last item of the vocabulary is {db.n_items - 1}; "
+            "give itemsets of a code table over the same vocabulary"
         )
         raise ParameterError(msg)
     if len(set(itemset)) < len(itemset):

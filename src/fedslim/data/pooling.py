@@ -1,10 +1,10 @@
-"""The data of several members as databases over one vocabulary, as if all rows had been in one place.
+"""Encode the data of several members over one vocabulary, as if all rows were in one place.
 
-    databases, encoding = encode_together([rows_a, rows_b])      # item 7 of the one is item 7 of the other
-    whole = TransactionDatabase.joined(databases)                # what mining all rows in one place would see
+    databases, encoding = encode_together([rows_a, rows_b])      # item 7 is the same item in both
+    whole = TransactionDatabase.joined(databases)                # all rows in one place
 
-For experiments in one process, which sees all rows anyway. Members who may not show each other their data agree on a
-vocabulary instead (`fedslim.data.vocabulary`), and beforehand on how columns of numbers are cut.
+For experiments in one process, which sees all rows anyway. In a federation, members agree on a vocabulary instead
+(`fedslim.data.vocabulary`), and cut their numeric columns in the same way beforehand.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ if TYPE_CHECKING:
 def encode_together(
     members: Sequence[Any], names: Sequence[str] | None = None
 ) -> tuple[list[TransactionDatabase], Encoding]:
-    """Make a database of each member's data, over the vocabulary that all rows in one place would have.
+    """Convert each member's data to a database, over the vocabulary that all rows in one place would have.
 
-    A member's data are what `encode` takes, of the same kind for all. Tables are encoded as one: whether they are
-    one-hot, and where numbers are cut, all rows decide together. Databases, FIMI files and data by name are put
-    together by their labels: numbers by value, then texts, unless all have the same vocabulary, which is kept.
+    Each member's data may be anything that `encode` accepts, of the same kind for all. Tables are encoded as one: all
+    rows determine whether they are one-hot and where numbers are cut. Databases, FIMI files and named data are combined
+    by their labels: numbers by value, then strings; a vocabulary that all have in common is kept.
 
     Args:
-        members: The data of each.
-        names: What to call them; member 1, member 2 and so on if left out.
+        members: The data of each member.
+        names: Names of the members; default to member 1, member 2 and so on.
 
     Raises:
-        DataError: There are no members, they hold different kinds of data, or the data cannot be taken.
+        DataError: There are no members, their data are of different kinds, or cannot be converted.
     """
     if not members:
         msg = "there are no members; give the data of at least one"
         raise DataError(msg)
     names = [f"member {number}" for number in range(1, len(members) + 1)] if names is None else names
-    taken = [_Taken(X) for X in members]
-    first = taken[0].kind
-    for name, one in zip(names, taken, strict=True):
-        if one.kind != first:
-            msg = f"{names[0]} has {first} and {name} has {one.kind}; give the data of all members in one form"
+    sources = [_Source(X) for X in members]
+    first = sources[0].kind
+    for name, source in zip(names, sources, strict=True):
+        if source.kind != first:
+            msg = f"{names[0]} has {first} and {name} has {source.kind}; give the data of all members in one form"
             raise DataError(msg)
     if first == "a table":
-        return _tables(taken, names)
+        return _tables(sources, names)
     if first == "a matrix":
         return _matrices(members, names)
     if first == "a database":
@@ -71,8 +71,8 @@ def encode_together(
     return _split(whole, [len(own) for own in rows], names), ITEMS
 
 
-class _Taken:
-    """A member's data, looked at once: what they are, and the table if they are one."""
+class _Source:
+    """A member's data: their kind, and the table if they are one."""
 
     def __init__(self, X: Any) -> None:  # noqa: N803  # scikit-learn's name
         self.table: EncodedTable | None = None
@@ -100,7 +100,7 @@ def _matrices(members: Sequence[Any], names: Sequence[str]) -> tuple[list[Transa
     widths = {name: X.shape[-1] for name, X in zip(names, members, strict=True)}
     for name, width in widths.items():
         if width != widths[names[0]]:
-            msg = f"the matrix of {names[0]} has {widths[names[0]]} columns and that of {name} {width}; give the same"
+            msg = f"the matrix of {names[0]} has {widths[names[0]]} columns, that of {name} {width}; give equal widths"
             raise DataError(msg)
     others = [encode(X, encoding, name=name)[0] for X, name in zip(members[1:], names[1:], strict=True)]
     return [first, *others], encoding
@@ -124,7 +124,7 @@ def _over_one_vocabulary(databases: list[TransactionDatabase]) -> list[Transacti
 
 
 def _by_value(label: str) -> tuple[bool, int, str]:
-    """As items are put in order that were numbers and texts: whole numbers by value, then texts."""
+    """Return the sort key of a label: whole numbers by value, then strings."""
     number = label.isascii() and label.isdigit() and (label == "0" or label[0] != "0")
     return not number, int(label) if number else 0, label
 
@@ -132,14 +132,14 @@ def _by_value(label: str) -> tuple[bool, int, str]:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _tables(taken: Sequence[_Taken], names: Sequence[str]) -> tuple[list[TransactionDatabase], Encoding]:
-    tables = [one.table for one in taken if one.table is not None]
+def _tables(sources: Sequence[_Source], names: Sequence[str]) -> tuple[list[TransactionDatabase], Encoding]:
+    tables = [source.table for source in sources if source.table is not None]
     columns = [column.name for column in tables[0].columns]
     own = [{column.name: column for column in table.columns} for table in tables]
     for name, these in zip(names, own, strict=True):
         if odd := next((label for label in (*columns, *these) if (label in columns) != (label in these)), None):
             lacks, has = (name, names[0]) if odd in columns else (names[0], name)
-            msg = f"the table of {lacks} has no column {odd!r}, that of {has} has; give tables with the same columns"
+            msg = f"the table of {has} has a column {odd!r}, that of {lacks} has not; give tables with the same columns"
             raise DataError(msg)
     pooled = EncodedTable([_pool([these[label] for these in own], names) for label in columns], "data", "the tables")
     whole, encoding = encode_table(pooled)
@@ -151,12 +151,12 @@ def _rows(column: Column) -> int:
 
 
 def _pool(columns: Sequence[Any], names: Sequence[str]) -> Column:
-    """One column of several, the rows after each other."""
+    """Concatenate the columns of all members."""
     kinds = [_what(column) for column in columns]
     if other := next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None):
         msg = (
-            f"column {columns[0].name!r} holds {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
-            "make it one type everywhere"
+            f"column {columns[0].name!r} has {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
+            "convert it to the same type at all members"
         )
         raise DataError(msg)
     if isinstance(columns[0], TextColumn):
@@ -177,5 +177,5 @@ def _pooled_texts(columns: Sequence[TextColumn]) -> TextColumn:
     codes = []
     for column in columns:
         places = [index.setdefault(text, len(index)) for text in column.texts]
-        codes.append(np.array([*places, MISSING], np.int32)[column.codes])  # MISSING is the last place
+        codes.append(np.array([*places, MISSING], np.int32)[column.codes])  # MISSING selects the last element
     return TextColumn(columns[0].name, np.concatenate(codes), list(index), all(column.cut for column in columns))

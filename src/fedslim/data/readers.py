@@ -1,4 +1,4 @@
-"""One function for every file: the reader is chosen by extension, or by name."""
+"""Read a data file with the reader for its extension or for the given format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: dict[str, Callable[..., EncodedTable]] = {
     "parquet": parquet_table,
 }
 FORMATS = ("fimi", *_TABLES)
-"""The formats that can be named."""
+"""The names of the supported formats."""
 
 _EXTENSIONS = {
     ".dat": "fimi",
@@ -46,7 +46,7 @@ _EXTENSIONS = {
 def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     path: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002  # the word that users type
+    format: str | None = None,  # noqa: A002  # the option's name
     bins: int = DEFAULT_BINS,
     transaction_column: str | None = None,
     item_column: str | None = None,
@@ -55,12 +55,12 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     """Read a file into a transaction database.
 
     Args:
-        path: FIMI (`.dat`, `.txt`), CSV, TSV, each also packed with gzip, or Parquet.
-        format: One of `FORMATS`, where the extension does not say it.
-        bins: Numeric columns of tables with more distinct values are cut into this many intervals of equal frequency.
-        transaction_column: With `item_column`: the table has a row for each (transaction, item) pair.
+        path: FIMI (`.dat`, `.txt`), CSV or TSV, each optionally compressed with gzip, or Parquet.
+        format: One of `FORMATS`; defaults to the format of the extension.
+        bins: Numeric columns with more distinct values than this are cut into this many intervals of equal frequency.
+        transaction_column: With `item_column`: the table has one row per (transaction, item) pair.
         item_column: See `transaction_column`.
-        name: What to call the data; the file's name without extension if left out.
+        name: Name of the database; defaults to the file's name without extension.
 
     Raises:
         DataError: The file cannot be read; the message names file, line and field, and what to do.
@@ -73,13 +73,13 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     if kind != "fimi":
         return _TABLES[kind](path, bins=bins, transaction_column=transaction_column, item_column=item_column, name=name)
     if transaction_column is not None or item_column is not None:
-        msg = f"{path}: a FIMI file has no columns; leave the column names out, or say --format csv, tsv or parquet"
+        msg = f"{path}: a FIMI file has no columns; leave out the column names, or give --format csv, tsv or parquet"
         raise ParameterError(msg)
     return read_fimi(path, name=name)
 
 
 def read_table(path: str | os.PathLike[str], *, name: str | None = None) -> EncodedTable | None:
-    """The columns of a file that holds a table, before they are items; None if it is a FIMI file."""
+    """Return the columns of a file with a table, not yet converted to items; None for a FIMI file."""
     kind = _format_of(Path(path))
     return _COLUMNS[kind](path, name=name) if kind in _COLUMNS else None
 
@@ -89,9 +89,6 @@ def _format_of(path: Path) -> str:
     if suffix in _EXTENSIONS:
         return _EXTENSIONS[suffix]
     if not is_file(path):
-        return "fimi"  # whichever reader opens it will say what is wrong with the path
-    msg = (
-        f"{path}: the extension {suffix!r} does not say what is in the file; "
-        f"name the format with --format: {', '.join(FORMATS)}"
-    )
+        return "fimi"  # any reader reports what is wrong with the path
+    msg = f"{path}: the extension {suffix!r} is unknown; give the format with --format: {', '.join(FORMATS)}"
     raise DataError(msg)

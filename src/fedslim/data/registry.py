@@ -1,6 +1,6 @@
-"""The public data sets we know: what they are, where they come from, and how to tell the right file.
+"""The registry of public data sets: their shape, source, licence and checksum.
 
-Nothing is shipped and nothing is trusted: a file counts only if its unpacked content has the checksum recorded here.
+No data are shipped, and no file is trusted: its uncompressed content must match the checksum recorded here.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNPACKED_LIMIT = 2**30
-"""No public set is larger than this once unpacked; what is, is not the file we look for."""
+"""Maximum uncompressed bytes; every public set is smaller."""
 
 _CHUNK = 2**20
 
 _CLOSE = 0.75
-"""How much of two names must agree: a slip or two of the finger, not another word."""
+"""Similarity of names that counts as a typo, for `difflib`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicSet:
-    """What is known of a public data set. One of the two checksums is always given."""
+    """The record of a public data set. At least one of the two checksums is given."""
 
     name: str
     title: str
@@ -39,19 +39,19 @@ class PublicSet:
     licence: str
     citation: str
     sha256: str | None = None  # of the uncompressed file
-    git_blob: str | None = None  # what `git hash-object` says of the uncompressed file
+    git_blob: str | None = None  # `git hash-object` of the uncompressed file
     url: str | None = None
-    by_hand: str = ""  # how to get it where there is no address
+    by_hand: str = ""  # how to get it if there is no URL
     partial: bool = False
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """What the file may be called, in the order of looking."""
+        """The possible file names, in search order."""
         return (f"{self.name}.dat", f"{self.name}.dat.gz", f"{self.name}.txt", f"{self.name}.txt.gz")
 
     @property
     def how_to_get(self) -> str:
-        """The half sentence that error messages end with."""
+        """How to get the file by hand: the last part of error messages."""
         origin = f"download it by hand from {self.url}" if self.url else self.by_hand
         return f"{origin}, and pass --from FOLDER or set FEDSLIM_DATA to its folder"
 
@@ -186,37 +186,37 @@ _SETS = (
 
 
 def public_sets() -> tuple[PublicSet, ...]:
-    """Every public data set in the registry, small ones first."""
+    """Return every public data set in the registry."""
     return _SETS
 
 
 def public_set(name: str) -> PublicSet:
-    """The record of that name.
+    """Return the record of a public data set.
 
     Raises:
-        DataError: There is none; the message names the closest.
+        DataError: The name is unknown; the message suggests similar ones.
     """
     records = {record.name: record for record in public_sets()}
     if name in records:
         return records[name]
-    msg = _at_hand(name) or f"there is no public data set {name!r}{did_you_mean(name, list(records))}"
+    msg = _no_download(name) or f"there is no public data set {name!r}{did_you_mean(name, list(records))}"
     raise DataError(msg)
 
 
-def _at_hand(name: str) -> str | None:
-    """What to say of a name that needs no file, because its data are made when asked for."""
-    from fedslim.data.builtin import BUILTIN_NAMES  # noqa: PLC0415  # they need did_you_mean
+def _no_download(name: str) -> str | None:
+    """Return the message for built-in and generated data, which have no file."""
+    from fedslim.data.builtin import BUILTIN_NAMES  # noqa: PLC0415  # they import did_you_mean
     from fedslim.data.generators import KINDS  # noqa: PLC0415  # as above
 
     if name in BUILTIN_NAMES:
-        return f"{name} is built in, so there is nothing to fetch; use it by its name, as in: fedslim mine {name}"
+        return f"{name} is built in and needs no download; use it by name, as in: fedslim mine {name}"
     if name.partition(":")[0] in KINDS:
-        return f"{name} is made, so there is nothing to fetch; use it by its name, as in: fedslim mine {name}"
+        return f"{name} is generated and needs no download; use it by name, as in: fedslim mine {name}"
     return None
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
-    """The end of a sentence about an unknown name: its closest likes, or all there are."""
+    """Return the end of a message about an unknown name: similar names, or all names."""
     close = difflib.get_close_matches(name, known, n=3, cutoff=_CLOSE)
     if close:
         return f"; did you mean {' or '.join(close)}?"
@@ -224,10 +224,10 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
 
 def verify(record: PublicSet, path: Path) -> None:
-    """Check that the unpacked content of `path` is the set's.
+    """Check the uncompressed content of `path` against the checksum of the set.
 
     Raises:
-        DataError: It is not, or cannot be read.
+        DataError: It differs, or cannot be read.
     """
     for kind, wanted in (("sha256", record.sha256), ("git blob id", record.git_blob)):
         if wanted is None:
@@ -235,7 +235,7 @@ def verify(record: PublicSet, path: Path) -> None:
         found = _sha256(path) if kind == "sha256" else _git_blob(path)
         if found != wanted:
             msg = (
-                f"{path}: this is not the {record.name} of the registry ({kind} {found}, expected {wanted}); "
+                f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
                 f"remove it, then {record.how_to_get}"
             )
             raise DataError(msg)
@@ -252,7 +252,7 @@ def _unpack(path: Path) -> Iterator[bytes]:
                 return
             size += len(chunk)
             if size > UNPACKED_LIMIT:
-                msg = f"{path}: holds more than {UNPACKED_LIMIT:,} bytes, as no public set does; check the file"
+                msg = f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file"
                 raise DataError(msg)
             yield chunk
 
@@ -265,7 +265,7 @@ def _sha256(path: Path) -> str:
 
 
 def _git_blob(path: Path) -> str:
-    """What `git hash-object` prints. Git puts the size in front, so the content is read once more to learn it."""
+    """Return the git blob id. Git hashes the size first, so the content is read twice."""
     size = sum(map(len, _unpack(path)))
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     for chunk in _unpack(path):

@@ -1,4 +1,4 @@
-"""Finding, checking and fetching public data sets: given folders first, then the cache, then the network."""
+"""Find, verify and download public data sets: look in the given folders, then the cache, then the network."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 DOWNLOAD_LIMIT = 256 * 2**20
-"""Bytes on the wire; the largest public set has 34 MiB."""
+"""Maximum bytes of a download; the largest public set has 34 MiB."""
 
 TIMEOUT = 30.0
-"""Seconds without an answer, or without a byte, after which a download is given up."""
+"""Seconds without data after which a download fails."""
 
 DEADLINE = 900.0
-"""Seconds after which a download is given up even if bytes still trickle in."""
+"""Seconds after which a download fails, even if data still arrive."""
 
 _CHUNK = 2**18
 
 
 def cache_folder() -> Path:
-    """Where fetched sets are kept: FEDSLIM_CACHE, or the user's cache folder. It need not exist yet."""
+    """Return the folder for downloads: FEDSLIM_CACHE, or the user's cache folder. It may not exist yet."""
     if own := os.environ.get("FEDSLIM_CACHE"):
         return Path(own).expanduser()
     if xdg := os.environ.get("XDG_CACHE_HOME"):
@@ -38,25 +38,25 @@ def cache_folder() -> Path:
     try:
         return Path.home() / ".cache" / "fedslim"
     except RuntimeError:
-        msg = "this account has no home folder to keep data in; set FEDSLIM_CACHE to a folder"
+        msg = "there is no home folder for the cache; set FEDSLIM_CACHE to a folder"
         raise DataError(msg) from None
 
 
 def data_folders(folder: str | os.PathLike[str] | None = None) -> list[Path]:
-    """The folders of already downloaded files: the given one, then those that FEDSLIM_DATA lists."""
+    """Return the folders with downloaded files: the given one, then those listed in FEDSLIM_DATA."""
     given = [] if folder is None else [Path(folder)]
     if given and not given[0].is_dir():
-        msg = f"{given[0]}: this is not a folder; --from takes the folder that holds the data files"
+        msg = f"{given[0]}: this is not a folder; give --from the folder with the data files"
         raise DataError(msg)
     listed = os.environ.get("FEDSLIM_DATA", "").split(os.pathsep)
     return given + [Path(entry).expanduser() for entry in listed if entry]
 
 
 def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
-    """The file of a public set, unchecked: in `folder`, in the folders of FEDSLIM_DATA, or in the cache.
+    """Find the file of a public set in `folder`, in the folders of FEDSLIM_DATA or in the cache, without verifying it.
 
     Raises:
-        DataError: It is in none of them; the message says how to get it.
+        DataError: The file is in none of them; the message says how to get it.
     """
     record = public_set(name)
     places = [*data_folders(folder), cache_folder()]
@@ -66,14 +66,14 @@ def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
                 return place / candidate
     looked = ", ".join(map(str, places))
     fetch = f"fetch it with: fedslim data get {name}, or " if record.url else ""
-    msg = f"the data set {name} is not here (looked in {looked}); {fetch}{record.how_to_get}"
+    msg = f"the data set {name} was not found (looked in {looked}); {fetch}{record.how_to_get}"
     raise DataError(msg)
 
 
 def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bool = True) -> Path:
-    """The checked file of a public set in the cache; copied or downloaded into it if need be.
+    """Return the verified file of a public set in the cache; copy or download it first if necessary.
 
-    A copy in the cache that went bad is fetched again; the cache never holds a file that was not checked.
+    A damaged file in the cache is fetched again; a file enters the cache only after it was verified.
     """
     record = public_set(name)
     cache = cache_folder()
@@ -82,7 +82,7 @@ def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bo
         return cached
     found = _in_folders(record, data_folders(folder))
     if found is None and (not download or record.url is None):
-        raise _unavailable(record, "is not among the files at hand")
+        raise _unavailable(record, "is not available locally")
     chunks = _remote(record) if found is None else _local(found)
     with closing(chunks):
         return _keep(record, chunks, cache)
@@ -100,17 +100,17 @@ def _in_folders(record: PublicSet, folders: list[Path]) -> Path | None:
     for place in folders:
         for candidate in record.file_names:
             if (place / candidate).is_file():
-                verify(record, place / candidate)  # a wrong file in a given folder is worth telling, not skipping
+                verify(record, place / candidate)  # report a wrong file in a given folder instead of skipping it
                 return place / candidate
     return None
 
 
 def _keep(record: PublicSet, chunks: Generator[bytes, None, None], cache: Path) -> Path:
-    """Write into the cache, check what arrived, and only then give it its name."""
+    """Write to a temporary file in the cache, verify it, and only then move it into place."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{cache}: the cache folder cannot be made ({error.strerror}); set FEDSLIM_CACHE to another"
+        msg = f"{cache}: cannot create the cache folder ({error.strerror}); set FEDSLIM_CACHE to another folder"
         raise DataError(msg) from None
     first = next(chunks, b"")
     target = cache / f"{record.name}.dat{'.gz' if first.startswith(GZIP_MAGIC) else ''}"
@@ -121,7 +121,7 @@ def _keep(record: PublicSet, chunks: Generator[bytes, None, None], cache: Path) 
         verify(record, partial)
     for other in record.file_names:
         if cache / other != target:
-            (cache / other).unlink(missing_ok=True)  # a twin that went bad must not be found first
+            (cache / other).unlink(missing_ok=True)  # a damaged copy must not be found first
     return target
 
 
@@ -138,9 +138,9 @@ def _local(path: Path) -> Generator[bytes, None, None]:
 
 
 def _remote(record: PublicSet) -> Generator[bytes, None, None]:
-    """What the set's source answers, within bounds of size and time.
+    """Download the set, with limits on size and time.
 
-    The libraries for it are loaded only here: they cost more to import than all of ours.
+    The HTTP libraries are imported only here, because importing them takes longer than importing all of fedslim.
     """
     import http.client  # noqa: PLC0415  # see above
     import urllib.error  # noqa: PLC0415  # see above
@@ -158,14 +158,14 @@ def _remote(record: PublicSet) -> Generator[bytes, None, None]:
         raise
     except urllib.error.HTTPError as error:
         error.close()
-        raise _unavailable(record, f"could not be downloaded (the server says {error.code})") from None
+        raise _unavailable(record, f"could not be downloaded (HTTP status {error.code})") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error or type(error).__name__
         raise _unavailable(record, f"could not be downloaded ({reason})") from None
 
 
 def _opener() -> Any:
-    """A member that speaks http and https and nothing else, so that no redirect leads to a file or an FTP server."""
+    """Return an opener for HTTP and HTTPS only, so that no redirect leads to a file or an FTP server."""
     import urllib.request as web  # noqa: PLC0415  # see _remote
 
     opener = web.OpenerDirector()

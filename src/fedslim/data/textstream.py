@@ -1,7 +1,7 @@
-"""The one place that opens files: bounded memory, gzip, and foreign errors turned into ours.
+"""Open data files with bounded memory, gzip support and uniform error messages.
 
-Every text reader gets its bytes from `blocks`, so a directory, a truncated archive or a line without end is
-told in the same words whatever the format, and no reader holds more of a file than it has asked for.
+Every text reader gets its bytes from `blocks`. A folder, a truncated archive or an endless line is therefore reported
+in the same way for every format, and no reader holds more of a file than it needs.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LINE_LIMIT = 16 * 2**20
-"""Longest line in bytes: millions of items, and yet an endless line is told before it fills the memory."""
+"""Maximum bytes of a line: enough for millions of items, and an endless line fails before it fills the memory."""
 
 CHUNK = 4 * 2**20
-"""How much is read at a time: large enough for vectorised parsing, small beside any data set worth the trouble."""
+"""Bytes to read at a time: large enough for vectorised parsing, small compared with large data sets."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there. Unlike pathlib's, this has an answer for impossible paths too."""
+    """Return whether `path` is a folder; unlike pathlib, False for impossible paths."""
     return os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises for a path that is too long
 
 
 def is_file(path: Path) -> bool:
-    """Whether something that can be read is there: a file, a pipe, but no folder."""
+    """Return whether `path` exists and is not a folder: a file or a pipe, for example."""
     return os.path.exists(path) and not is_folder(path)  # noqa: PTH110  # as above
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """A path that the system has an answer for, be it a complaint."""
-    if "\0" in str(path):  # the one path for which that is no OSError
-        msg = f"{str(path)!r} is no path, for it holds a NUL character; give the path of a file"
+    """Return a path, after checking that it has no NUL character."""
+    if "\0" in str(path):  # the only bad path for which the system raises no OSError
+        msg = f"{str(path)!r} is not a valid path because it contains a NUL character; give the path of a file"
         raise DataError(msg)
     return Path(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a file: bytes that end in a newline, and the number of the first line (from 1)."""
+    """Complete lines of a file: bytes that end with a newline, and the number of the first line (from 1)."""
 
     data: bytes
     first_line: int
@@ -58,7 +58,7 @@ class Block:
 
 @contextmanager
 def told_as_data_errors(path: Path) -> Iterator[None]:
-    """Turn what the system and the decompressor raise into one sentence that names the file."""
+    """Turn errors of the system and the decompressor into a `DataError` that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -68,13 +68,13 @@ def told_as_data_errors(path: Path) -> Iterator[None]:
         msg = f"{path}: this is a folder; name one file in it"
         raise DataError(msg) from None
     except PermissionError:
-        msg = f"{path}: you may not read this file; ask for the right, or copy it to where you may"
+        msg = f"{path}: you have no permission to read this file; change its permissions, or copy it elsewhere"
         raise DataError(msg) from None
     except EOFError:
-        msg = f"{path}: the gzip file ends too early; it was cut off, so fetch or pack it again"
+        msg = f"{path}: the gzip file is truncated; download or compress it again"
         raise DataError(msg) from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        msg = f"{path}: the gzip file is damaged ({error}); fetch or pack it again"
+        msg = f"{path}: the gzip file is damaged ({error}); download or compress it again"
         raise DataError(msg) from None
     except OSError as error:
         msg = f"{path}: cannot be read ({error.strerror or error}); check the file and the disk"
@@ -83,10 +83,10 @@ def told_as_data_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open for reading, unpacking gzip on the way; what counts is the content, not the name.
+    """Open a file for reading, and decompress it if its content (not its name) is gzip.
 
-    Only opening is guarded here: reads are guarded where they happen, so that an error of the caller's own
-    is never mistaken for one of the file.
+    This translates only errors of opening. Callers guard their reads, so that an error of the caller is never mistaken
+    for an error of the file.
     """
     path = real_path(path)
     with told_as_data_errors(path):
@@ -96,20 +96,20 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             packed = raw.peek(len(GZIP_MAGIC))[: len(GZIP_MAGIC)] == GZIP_MAGIC
             empty = not raw.peek(1)
         if empty:
-            msg = f"{path}: the file is empty; a data file has one transaction, or one row, on each line"
+            msg = f"{path}: the file is empty; a data file has one transaction or row per line"
             raise DataError(msg)
         if packed:
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield io.BufferedReader(unpacked)
         elif path.suffix == ".gz":
-            msg = f"{path}: the name ends in .gz but the content is not gzip; rename it, or pack it with gzip"
+            msg = f"{path}: the name ends in .gz but the content is not gzip; rename it, or compress it with gzip"
             raise DataError(msg)
         else:
             yield raw
 
 
 def blocks(path: str | os.PathLike[str], *, line_limit: int | None = None) -> Iterator[Block]:
-    """The file as blocks of whole lines: line ends are newlines, a byte order mark is dropped, NUL is refused."""
+    """Yield blocks of complete lines; normalise line ends, drop a byte order mark, and reject NUL bytes."""
     path = Path(path)
     first_line = 1
     for data in _whole_lines(path, LINE_LIMIT if line_limit is None else line_limit):
@@ -118,18 +118,18 @@ def blocks(path: str | os.PathLike[str], *, line_limit: int | None = None) -> It
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if (nul := text.find(b"\0")) >= 0:
             line = first_line + text.count(b"\n", 0, nul)
-            msg = f"{path}:{line}: holds a NUL byte, so this is no UTF-8 text; convert it, or name its format"
+            msg = f"{path}:{line}: contains a NUL byte, so it is not UTF-8 text; convert it, or give --format"
             raise DataError(msg)
         if text:
             yield Block(text, first_line)
         first_line += text.count(b"\n")
     if first_line == 1:
-        msg = f"{path}: the file is empty; a data file has one transaction, or one row, on each line"
+        msg = f"{path}: the file is empty; a data file has one transaction or row per line"
         raise DataError(msg)
 
 
 def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
-    """Cut a stream into pieces that end at a newline, holding at most one line and one chunk."""
+    """Yield pieces that end with a newline; hold at most one line and one chunk in memory."""
     pending: list[bytes] = []
     held = 0
     lines = 0
@@ -143,7 +143,7 @@ def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
             if held + (chunk.find(b"\n") if cut else len(chunk)) > limit:
                 msg = (
                     f"{path}:{lines + 1}: the line is longer than {limit:,} bytes; "
-                    "put each transaction, or row, on a line of its own"
+                    "put each transaction, or row, on its own line"
                 )
                 raise DataError(msg)
             if cut:
@@ -155,12 +155,12 @@ def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
                 pending.append(chunk[cut:])
                 held += len(chunk) - cut
     rest = b"".join(pending)
-    if rest and (lines or rest != _BOM):  # a byte order mark alone is an empty file
+    if rest and (lines or rest != _BOM):  # a file with only a byte order mark is empty
         yield rest + b"\n"
 
 
 def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int) -> str:
-    """Bytes as UTF-8 text; anything else names the line and says how to convert the file."""
+    """Decode UTF-8; an error names the line and says how to convert the file."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -173,7 +173,7 @@ def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int)
 
 
 def text_lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The lines of a UTF-8 file, each with its newline."""
+    """Yield the lines of a UTF-8 file, each with its newline."""
     for block in blocks(path):
-        # Not splitlines(): that also breaks at form feeds and other characters which are content here.
+        # Not splitlines(), which also splits at form feeds and other characters that are content here.
         yield from (line + "\n" for line in explain_decoding(path, block.data, block.first_line)[:-1].split("\n"))

@@ -1,12 +1,12 @@
-"""Items by number for members who do not show each other, or a server, what their items are called.
+"""Number the items of a federation without revealing their labels.
 
-    secret = ItemSecret.from_random(entropy)                     # 32 random bytes, shared by the members alone
+    secret = ItemSecret.from_random(entropy)                     # 32 random bytes that only the members know
     agreed = Vocabulary.merge(Vocabulary.of(our_labels, secret), theirs)
     database = over(database, agreed, secret)                    # item 7 is now item 7 at every member
 
-An item's id is a keyed hash of its label. Without the key nobody can try labels on it, so a vocabulary tells a server
-how many items there are and nothing else. Whoever has the secret can: members see which of the labels that they can
-think of another member's vocabulary has.
+An item's id is a keyed hash of its label. Without the key, nobody can test a label against it, so a vocabulary tells
+the server only how many items there are. Members have the key: they can test whether a label that they guess is in
+another member's vocabulary.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 ID_BYTES = 16
-"""Two of a billion labels have the same id with a probability of 2^-69."""
+"""For a billion labels, the probability that any two have the same id is 2^-69."""
 FINGERPRINT_BYTES = 8
 DIGEST_BYTES = 32
 
-# What a hash is for is part of it, so that one made for one purpose is of no use for another.
+# Each purpose has its own personalisation, so that a hash for one purpose is useless for another.
 ITEM = b"fedslim item 1"
 FINGERPRINT = b"fedslim print 1"
 DIGEST = b"fedslim vocab 1"
@@ -51,22 +51,22 @@ SECRET_FORMAT, SECRET_VERSION = "fedslim-item-secret", "1"
 FORMAT, VERSION = "fedslim-vocabulary", 1
 MAX_ITEMS = 10_000_000
 MAX_BYTES = 1 << 29
-"""Room for that many ids, one on a line."""
+"""Maximum size of a vocabulary file: room for `MAX_ITEMS` ids, one per line."""
 MAX_SECRET_BYTES = 4096
 
 _FIELDS = 4
-_SHOWN = 3
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ItemSecret:
-    """What the members of a federation share and the server does not have. It is never shown, logged or sent."""
+    """The key that the members share and the server does not have. It is never displayed, logged or sent."""
 
     key: bytes
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_BYTES:
-            msg = f"a secret is made from {KEY_BYTES} random bytes, not {len(self.key)}"
+            msg = f"a secret needs {KEY_BYTES} random bytes, not {len(self.key)}"
             raise ParameterError(msg)
 
     def __repr__(self) -> str:
@@ -74,23 +74,23 @@ class ItemSecret:
 
     @classmethod
     def from_random(cls, entropy: bytes) -> ItemSecret:
-        """Make a secret from 32 bytes of a cryptographic random source."""
+        """Create a secret from 32 bytes of a cryptographic random source."""
         return cls(bytes(entropy))
 
     @staticmethod
     def is_in(path: str | os.PathLike[str]) -> bool:
-        """Whether a file begins as secrets do; whatever else is wrong with it is told by `read`."""
+        """Return whether a file starts like a secret; `read` reports any other error."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             return stream.read(len(SECRET_FORMAT)) == SECRET_FORMAT.encode()
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemSecret:
-        """Read what `write` wrote.
+        """Read a file that `write` wrote.
 
         Raises:
-            DataError: It is no secret, or, where files have permissions, not one: others than its owner may use it.
-                The message has nothing of the content in it.
+            DataError: The file is not a secret or is damaged, or (on POSIX) others than its owner may access it. The
+                message contains nothing of the content.
         """
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
@@ -98,32 +98,30 @@ class ItemSecret:
             data = stream.read(MAX_SECRET_BYTES)
         words = data.split()
         if words[:1] != [SECRET_FORMAT.encode()]:
-            msg = f"{path}: this is not a secret of fedslim; name the file that `fedslim vocabulary secret` made"
+            msg = f"{path}: this is not a secret of fedslim; name the file created by `fedslim vocabulary secret`"
             raise DataError(msg)
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
             msg = (
                 f"{path}: others may read or change this secret (its permissions are {stat.S_IMODE(mode):03o}); "
-                "if nobody has, keep it to yourself with chmod 600, otherwise make a new one"
+                "if nobody has, run chmod 600 on it, otherwise create a new one"
             )
             raise DataError(msg)
         if words[1:2] != [SECRET_VERSION.encode()]:
-            msg = (
-                f"{path}: this secret is not of version {SECRET_VERSION}, which this fedslim reads; use a newer fedslim"
-            )
+            msg = f"{path}: this fedslim only reads secrets of version {SECRET_VERSION}; use a newer fedslim"
             raise DataError(msg)
         if len(words) != 3 or not re.fullmatch(rb"[0-9a-f]{64}", words[2]):  # noqa: PLR2004  # format, version, key
             msg = (
-                f"{path}: the secret is damaged: below its first line should be {2 * KEY_BYTES} hexadecimal digits in "
-                "lower case and no more; copy it again from another member"
+                f"{path}: the secret is damaged: the second line must be {2 * KEY_BYTES} hexadecimal digits in lower "
+                "case, and the last; copy the file again from another member"
             )
             raise DataError(msg)
         return cls(bytes.fromhex(words[2].decode()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a new file that only its owner may read.
+        """Write the secret to a new file that only its owner may read.
 
         Raises:
-            DataError: Something of that name is there. It may be a secret in use, so it is never replaced.
+            DataError: The file exists. It may be a secret in use, so it is never replaced.
         """
         path = real_path(path)
         make_folder_for(path)
@@ -131,27 +129,27 @@ class ItemSecret:
             stream.write(f"{SECRET_FORMAT} {SECRET_VERSION}\n{self.key.hex()}\n".encode())
 
     def id_of(self, label: str) -> bytes:
-        """The id of the item with this label. Nothing is made alike: a blank more, or a capital, is another item."""
+        """Return the id of a label. Labels are not normalised: another case or an extra blank is another item."""
         try:
             text = label.encode()
         except UnicodeEncodeError:
-            msg = f"an item is {unwritable(label)}; rename it"
+            msg = f"a label is {unwritable(label)}; rename the item"
             raise DataError(msg) from None
         return blake2b(text, digest_size=ID_BYTES, key=self.key, person=ITEM).digest()
 
     def ids_of(self, labels: Iterable[str]) -> tuple[bytes, ...]:
-        """The ids of several items."""
+        """Return the ids of several labels."""
         return tuple(map(self.id_of, labels))
 
     @property
     def fingerprint(self) -> str:
-        """By which members see that they have the same secret; it may be told to anybody."""
+        """A public hash by which members check that they have the same secret."""
         return blake2b(digest_size=FINGERPRINT_BYTES, key=self.key, person=FINGERPRINT).hexdigest()
 
 
 @dataclass(frozen=True, repr=False)
 class Vocabulary:
-    """The ids of all items in the order of their numbers, and the fingerprint of the secret they are made with."""
+    """The ids of all items in the order of their numbers, and the fingerprint of the secret behind them."""
 
     ids: tuple[bytes, ...]
     fingerprint: str
@@ -163,14 +161,14 @@ class Vocabulary:
             )
             raise DataError(msg)
         if len(self.ids) > MAX_ITEMS:
-            msg = f"items: there are {len(self.ids):,}, and a vocabulary has at most {MAX_ITEMS:,}"
+            msg = f"items: there are {len(self.ids):,}, but a vocabulary has at most {MAX_ITEMS:,}"
             raise DataError(msg)
         for number, item in enumerate(self.ids, 1):
             if len(item) != ID_BYTES:
-                msg = f"items: number {number} has {len(item)} bytes, and an id has {ID_BYTES}"
+                msg = f"items: number {number} has {len(item)} bytes, but an id has {ID_BYTES}"
                 raise DataError(msg)
         if len(self.index) != len(self.ids):
-            # Of items that are there twice the index has the last place.
+            # The index has the last position of an id that occurs twice.
             first = next(place for place, item in enumerate(self.ids) if self.index[item] != place)
             msg = f"items: numbers {first + 1} and {self.index[self.ids[first]] + 1} are the same id"
             raise DataError(msg)
@@ -188,44 +186,44 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> bytes:
-        """A hash of the ids in their order: equal for those, and only those, who number the items alike."""
+        """A hash of the ids in their order: equal if and only if the items are numbered in the same way."""
         return blake2b(b"".join(self.ids), digest_size=DIGEST_BYTES, person=DIGEST).digest()
 
-    # -- making one ---------------------------------------------------------------------------------------------
+    # -- construction -------------------------------------------------------------------------------------------
 
     @classmethod
     def of(cls, labels: Sequence[str], secret: ItemSecret) -> Vocabulary:
-        """The vocabulary of a list of labels, in the order of the list.
+        """Create the vocabulary of a list of labels, in the order of the list.
 
-        That order may say what the items are, for labels are often sorted. It is for whoever knows all labels
-        anyway, such as a simulation; before others see it, `merge` takes it away.
+        Labels are often sorted, so this order may reveal what the items are. Use it where all labels are known anyway,
+        as in a simulation; before others see the vocabulary, `merge` removes the order.
         """
         if (twin := first_repeat(labels)) is not None:
-            msg = f"label {twin!r:.60} is there twice; every item needs a label of its own"
+            msg = f"label {twin!r:.60} occurs twice; give every item its own label"
             raise DataError(msg)
         return cls(secret.ids_of(labels), secret.fingerprint)
 
     @classmethod
     def merge(cls, *vocabularies: Vocabulary, names: Sequence[str] = ()) -> Vocabulary:
-        """The vocabulary of all items in ascending order of their ids, which depends only on what items there are.
+        """Merge vocabularies; ids are sorted, so the result depends only on the set of items.
 
         Args:
-            vocabularies: One or more, made with the same secret.
-            names: What to call them in messages.
+            vocabularies: One or more, created with the same secret.
+            names: Their names, for messages.
 
         Raises:
-            DataError: They are made with different secrets, under which no two items are the same.
+            DataError: They were created with different secrets, so their ids are not comparable.
         """
         if not vocabularies:
-            msg = "there are no vocabularies to merge; give at least one"
+            msg = "no vocabularies to merge; give at least one"
             raise ParameterError(msg)
         names = names or [f"vocabulary {number}" for number in range(1, len(vocabularies) + 1)]
         first = vocabularies[0]
         for name, other in zip(names, vocabularies, strict=True):
             if other.fingerprint != first.fingerprint:
                 msg = (
-                    f"{name} is made with another secret (fingerprint {other.fingerprint}) than {names[0]} "
-                    f"({first.fingerprint}); give all members the same secret and make the vocabularies again"
+                    f"{name} was created with another secret (fingerprint {other.fingerprint}) than {names[0]} "
+                    f"({first.fingerprint}); give all members the same secret and create the vocabularies again"
                 )
                 raise DataError(msg)
         return cls(tuple(sorted(set(chain.from_iterable(each.ids for each in vocabularies)))), first.fingerprint)
@@ -233,7 +231,7 @@ class Vocabulary:
     # -- files --------------------------------------------------------------------------------------------------
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON, one id on a line. Equal vocabularies are equal files, and no labels are in them."""
+        """Write the vocabulary as JSON, one id per line, without labels; equal vocabularies give equal files."""
         path = real_path(path)
         make_folder_for(path)
         head = f'{{\n  "format": "{FORMAT}",\n  "version": {VERSION},\n  "fingerprint": "{self.fingerprint}",\n'
@@ -245,18 +243,18 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read what `write` wrote.
+        """Read a file that `write` wrote.
 
         Raises:
-            DataError: It is something else, or damaged; the message names the file and the field.
+            DataError: The file is not a vocabulary or is damaged; the message names the file and the field.
         """
         path = real_path(path)
         with told_as_data_errors(path):
             data = FILES.read(path, MAX_BYTES)
-        if data.count(b",") > MAX_ITEMS + _FIELDS:  # decoded, short texts would take many times their room
+        if data.count(b",") > MAX_ITEMS + _FIELDS:  # short strings take many times their size when decoded
             raise _bad(path, f"it has more than {MAX_ITEMS:,} items")
         if data.startswith(SECRET_FORMAT.encode()):
-            msg = f"{path}: this is the members' secret, not a vocabulary; name what `fedslim vocabulary make` wrote"
+            msg = f"{path}: this is a secret, not a vocabulary; name the file created by `fedslim vocabulary make`"
             raise DataError(msg)
         file = FILES.decode(data, path, _VocabularyFile)
         try:
@@ -273,7 +271,7 @@ class _VocabularyFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def _ids(texts: list[str]) -> tuple[bytes, ...]:
-    """The ids that a file has as texts; there is one way to write them, so that equal vocabularies are equal files."""
+    """Decode the ids of a file; only lower case is allowed, so that equal vocabularies are equal files."""
     digits = re.compile(rf"[0-9a-f]{{{2 * ID_BYTES}}}")
     for number, text in enumerate(texts, 1):
         if not digits.fullmatch(text):
@@ -284,8 +282,8 @@ def _ids(texts: list[str]) -> tuple[bytes, ...]:
 
 def _bad(path: str | Path, why: str) -> DataError:
     return DataError(
-        f"{path} is not a vocabulary that fedslim can use: {why}; make it again with `fedslim vocabulary make`, or "
-        "have it sent again"
+        f"{path} is not a usable vocabulary: {why}; create it again with `fedslim vocabulary make`, or have it sent "
+        "again"
     )
 
 
@@ -293,22 +291,22 @@ FILES = Format(FORMAT, VERSION, _bad)
 
 
 def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecret) -> TransactionDatabase:
-    """The same transactions with the items numbered by the vocabulary.
+    """Renumber the items of a database by the vocabulary.
 
-    An item keeps its label; items of the vocabulary that the database has not are called '#' and their id.
+    Items keep their labels; items of the vocabulary that the database lacks are labelled '#' and their id.
 
     Raises:
-        DataError: The vocabulary is made with another secret, or lacks items. The message names some of these: it is
-            for the member alone.
+        DataError: The vocabulary was created with another secret, or lacks items. The message names some of them, so
+            only the member may see it.
     """
     places = _places(database.vocabulary, vocabulary, secret)
     lost = np.flatnonzero(places < 0)
     if len(lost):
-        named = ", ".join(f"{database.vocabulary[i]!r:.60}" for i in lost[:_SHOWN])
-        more = f" and {len(lost) - _SHOWN:,} more" if len(lost) > _SHOWN else ""
+        named = ", ".join(f"{database.vocabulary[i]!r:.60}" for i in lost[:_NAMED])
+        more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
         msg = (
-            f"{database.name}: the agreed vocabulary lacks {named}{more}; make the vocabulary of these data with "
-            "`fedslim vocabulary make`, merge it with those of all members again, and have all of them use the result"
+            f"{database.name}: the agreed vocabulary lacks {named}{more}; create the vocabulary of these data with "
+            "`fedslim vocabulary make`, merge it again with those of all members, and give the result to all of them"
         )
         raise DataError(msg)
     items = places[database.items]
@@ -319,19 +317,19 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
 
 
 def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]) -> tuple[str, ...]:
-    """The label of each number, as far as the labels given have it; the others are called '#' and their id.
+    """Return the label of each item, or '#' and its id if the given labels do not include it.
 
-    Labels that are not in the vocabulary do no harm: a whole catalogue may be given.
+    Labels outside the vocabulary are ignored, so a whole catalogue may be given.
     """
     given = list(labels)
     return _labels(vocabulary, _places(given, vocabulary, secret).tolist(), given)
 
 
 def _places(labels: Sequence[str], vocabulary: Vocabulary, secret: ItemSecret) -> NDArray[np.int32]:
-    """The number of each label, or -1."""
+    """Return the number of each label, or -1."""
     if secret.fingerprint != vocabulary.fingerprint:
         msg = (
-            f"the vocabulary is made with another secret (fingerprint {vocabulary.fingerprint}) than the one given "
+            f"the vocabulary was created with another secret (fingerprint {vocabulary.fingerprint}) than the one given "
             f"({secret.fingerprint}); use the secret that all members share"
         )
         raise DataError(msg)
@@ -345,13 +343,13 @@ def _labels(vocabulary: Vocabulary, places: list[int], labels: Sequence[str]) ->
         if place >= 0:
             named[place] = label
     if (twin := first_repeat(named)) is not None:
-        msg = f"two items are called {twin!r}, one of them after the other's id; rename it"
+        msg = f"the label {twin!r} is the same as the id of another item; rename it"
         raise DataError(msg)
     return tuple(named)
 
 
 def _sorted_in_rows(items: NDArray[np.int32], database: TransactionDatabase, width: int) -> NDArray[np.int32]:
-    """The items of each transaction in ascending order: one sort of everything, behind the transaction's number."""
+    """Sort the items of each transaction with one sort of all keys (transaction, item)."""
     keys = np.repeat(np.arange(len(database), dtype=np.int64) * width, database.lengths)
     keys += items
     keys.sort()

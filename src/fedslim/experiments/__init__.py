@@ -1,4 +1,4 @@
-"""The experiments room: the paper's tables as declarations, what runs them, and where their records are kept.
+"""Experiments: declarations of the paper's tables, a runner, and a store for the records.
 
     experiment = EXPERIMENTS["iid"]
     cells = experiment.cells(resolve(experiment.datasets).names)
@@ -6,8 +6,8 @@
     Runner(store).run(cells, jobs=2)
     table = tabulate(experiment, cells, store)
 
-A cell is one run: data, variant, members, how the data are dealt out, seed. Equal cells of two experiments are one
-record. Formulas are in `metrics`; here they are only asked for.
+A cell is one run: data, variant, number of members, partition scheme and seed. Equal cells of two experiments share one
+record. The formulas are in `fedslim.metrics`.
 """
 
 from __future__ import annotations

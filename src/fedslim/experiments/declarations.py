@@ -1,4 +1,4 @@
-"""What the experiments are: each table of the paper as data, settings and variants, and where its figures stand."""
+"""Declarations of the experiments: the data sets, settings, variants and published figures of each table."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ VARIANTS = ("sa", "so", "x")
 MEMBER_SIDE = 10
 ACCIDENTS = "accidents"
 STAND_INS = ("accidents_head", "accidents-like:10000")
-"""Instead of Accidents where the full file is not at hand: its head, and made data like them, 10,000 transactions."""
+"""Substitutes for Accidents if the full file is not available: its head, and 10,000 generated transactions."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """How the data are dealt out; see `fedslim.federated.divide`."""
+    """How the data are partitioned; see `fedslim.federated.divide`."""
 
     scheme: str = "iid"
     members: int = MEMBER_SIDE
-    min_dominant: int = 0  # 0 where the scheme has no dominant itemsets
+    min_dominant: int = 0  # 0 if the scheme has no dominant itemsets
 
     def __str__(self) -> str:
         return f"{self.scheme}{f'-{self.min_dominant}' if self.min_dominant else ''}-{self.members}"
@@ -46,29 +46,29 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A name for the cell that is also a name for a file."""
+        """The name of the cell, also used for files."""
         return f"{self.data.replace(':', '-')}.{self.setting}.seed{self.seed}.{self.variant}"
 
     @property
     def group(self) -> tuple[str, Setting, int]:
-        """Cells of one group have the same data, dealt out in the same way."""
+        """The data, setting and seed: cells of one group share the same partition."""
         return self.data, self.setting, self.seed
 
     def as_dict(self) -> dict[str, str | int]:
-        """For records and for the process that runs it."""
+        """Return all fields, for records and for the worker process."""
         s = self.setting
         named: dict[str, str | int] = {"scheme": s.scheme, "members": s.members, "min_dominant": s.min_dominant}
         return {"data": self.data, **named, "seed": self.seed, "variant": self.variant}
 
     @classmethod
-    def of(cls, told: Mapping[str, str | int]) -> Cell:
-        """What `as_dict` said."""
-        setting = Setting(str(told["scheme"]), int(told["members"]), int(told["min_dominant"]))
-        return cls(str(told["data"]), setting, int(told["seed"]), str(told["variant"]))
+    def of(cls, fields: Mapping[str, str | int]) -> Cell:
+        """Create a cell from the result of `as_dict`."""
+        setting = Setting(str(fields["scheme"]), int(fields["members"]), int(fields["min_dominant"]))
+        return cls(str(fields["data"]), setting, int(fields["seed"]), str(fields["variant"]))
 
     @property
     def command(self) -> str:
-        """What to type to run this cell alone."""
+        """The command that runs this cell alone."""
         s = self.setting
         words = ["fedslim", "simulate", self.data, "--variant", self.variant, "--members", str(s.members)]
         if s.scheme != "iid":
@@ -80,12 +80,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class FigureColumn:
-    """A figure of a table: its name in the records, in the head, and how many digits it is shown with."""
+    """A column of a table: the name of its figure in records, its heading, and the digits to show."""
 
     name: str
     head: str
     digits: int = 0
-    unit: str = ""  # "bytes" for those
+    unit: str = ""  # "bytes", or empty
 
 
 FOUND = (
@@ -110,7 +110,7 @@ RECOVERED = (
     FigureColumn("prediction_auc", "ΔL_i AUC", 3),
 )
 BUDGETS = (0.01, 0.03, 0.1, 1 / 3, 1.0)
-"""Parts of the time to convergence. The paper has 24 h and 72 h, of which the first is a third."""
+"""Fractions of the time to convergence. The paper has 24 h and 72 h, a ratio of 1/3."""
 
 BUDGET = tuple(FigureColumn(f"L_percent_at_{part:.3f}", f"L% at {part:.0%}", 2) for part in BUDGETS)
 
@@ -121,7 +121,7 @@ def _no_figures(_cell: Cell) -> Mapping[str, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One table of the paper, or one question."""
+    """An experiment: a table of the paper, or a question of our own."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ class Experiment:
     paper: PaperFigures = _no_figures
 
     def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
-        """All its cells, those of one data set and setting together."""
+        """Return all cells, grouped by data set and setting."""
         return [
             Cell(data, setting, seed, variant)
             for data in datasets
@@ -143,12 +143,12 @@ class Experiment:
 
 
 def standing_for(data: str) -> str:
-    """The name that the paper has for the data: that of Accidents for what stands in for it."""
+    """Return the paper's name for the data: Accidents for its substitutes."""
     return ACCIDENTS if data in STAND_INS else data
 
 
 def _of_accidents(figures: PaperFigures) -> PaperFigures:
-    """The paper ran these on Accidents only."""
+    """Restrict figures to Accidents, for experiments that the paper ran on Accidents only."""
     return lambda cell: figures(cell) if standing_for(cell.data) == ACCIDENTS else None
 
 
@@ -159,15 +159,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     for experiment in (
         Experiment(
             "iid",
-            "Ten equally large members, IID",
-            "How close do federations come to all data in one place? (Table 2 of the paper)",
+            "Ten members of equal size, IID",
+            "How close do federations come to mining all data in one place? (Table 2 of the paper)",
             SETS,
             paper=lambda cell: paper.IID.get((standing_for(cell.data), cell.variant)),
         ),
         Experiment(
             "scalability",
             "From 2 to 128 members, IID",
-            "What does it do to the result that the data are in many hands? (Table 3)",
+            "How does the number of members affect the result? (Table 3)",
             (ACCIDENTS,),
             tuple(Setting(members=2**k) for k in range(1, 8)),
             paper=_of_accidents(lambda cell: paper.SCALABILITY.get((cell.setting.members, cell.variant))),
@@ -175,15 +175,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         Experiment(
             "uneven",
             "Ten members of uneven sizes, IID",
-            "Does it matter that some have much and some little? (Table 5; Dirichlet 0.5, and the paper's own sizes)",
+            "Do uneven sizes affect the result? (Table 5; Dirichlet 0.5, and the paper's own sizes)",
             (ACCIDENTS,),
             (Setting("dirichlet"), Setting("paper-sizes")),
             paper=_of_accidents(lambda cell: paper.UNEVEN.get(cell.variant)),
         ),
         Experiment(
             "noniid",
-            "Ten members whose data differ",
-            "And that each has itemsets of its own, and more or less data? (Table 7)",
+            "Ten members, non-IID",
+            "Do different itemsets, with equal or uneven sizes, affect the result? (Table 7)",
             (ACCIDENTS,),
             tuple(
                 Setting(scheme, min_dominant=size)
@@ -196,16 +196,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ),
         Experiment(
             "gap",
-            "What no member finds alone",
-            "How much of it is recovered, and does the paper's equation for ΔL_i foretell it? (Table 8)",
+            "The discovery gap",
+            "How much of the gap is recovered, and does the paper's equation for ΔL_i predict the gap? (Table 8)",
             SETS,
             columns=RECOVERED,
             paper=lambda cell: paper.GAP.get((standing_for(cell.data), cell.variant)),
         ),
         Experiment(
             "budget",
-            "Compression by the time that is given",
-            "Would more time help? (for the paper's 24 h and 72 h: a third of the time to convergence, and all of it)",
+            "Compression by time budget",
+            "Would more time help? (the paper's 24 h and 72 h: a third of the time to convergence, and all of it)",
             SETS,
             columns=BUDGET,
         ),
@@ -215,42 +215,44 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The data that can be run or shown, and a sentence about each that cannot."""
+    """The data that can be run or shown, and a remark on each data set that cannot."""
 
     names: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
 def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Collection[str] = ()) -> Resolved:
-    """Which of the data are at hand; Accidents is replaced by its stand-ins where it is not.
+    """Determine which data are available; Accidents is replaced by its substitutes if it is not.
 
     Args:
-        datasets: The names of data.
-        folder: Where public sets are, besides the usual places.
-        kept: Data of which there are records: these need not be at hand to be shown.
+        datasets: The names of data sets.
+        folder: Additional folder to search for public sets.
+        kept: Data with records, which can be shown even if the data are not available.
 
     Raises:
-        ParameterError: There are no data of such a name.
+        ParameterError: A name is unknown.
     """
     names: list[str] = []
     remarks: list[str] = []
     public = {record.name for record in public_sets()}
     for name in datasets:
-        if name in public and not (name in kept or _at_hand(name, folder)):
+        if name in public and not (name in kept or _is_available(name, folder)):
             if name != ACCIDENTS:
-                remarks.append(f"{name} is left out: it is not at hand (fedslim data get {name}, or --from FOLDER)")
+                remarks.append(f"{name} is left out: the file is missing (fedslim data get {name}, or --from FOLDER)")
                 continue
-            names += [each for each in STAND_INS if each not in public or each in kept or _at_hand(each, folder)]
-        elif name in public or name in data_names() or _make(name):
+            names += [
+                other for other in STAND_INS if other not in public or other in kept or _is_available(other, folder)
+            ]
+        elif name in public or name in data_names() or _is_generated(name):
             names.append(name)
         else:
-            msg = f"there are no data called {name!r:.80}; choose from `fedslim data list`"
+            msg = f"there is no data set named {name!r:.80}; choose from `fedslim data list`"
             raise ParameterError(msg)
     return Resolved(tuple(dict.fromkeys(names)), tuple(remarks))
 
 
-def _make(name: str) -> bool:
-    """Whether such data are made, not read: a kind, or a kind and a size."""
+def _is_generated(name: str) -> bool:
+    """Return whether the name is a kind of generated data, with or without a size."""
     kind, colon, size = name.partition(":")
     if not colon:
         return kind in KINDS
@@ -258,7 +260,7 @@ def _make(name: str) -> bool:
     return kind in KINDS and digits and 1 <= int(size) <= MAX_TRANSACTIONS
 
 
-def _at_hand(name: str, folder: str | Path | None) -> bool:
+def _is_available(name: str, folder: str | Path | None) -> bool:
     try:
         locate(name, folder=folder)
     except DataError:

@@ -1,6 +1,6 @@
-"""The figures of the FedSLIM paper (section 5), table by table, under the names that our records use.
+"""The figures of the FedSLIM paper (section 5), table by table, with the names that records use.
 
-The paper does not say which of the two kinds of MB and GB it has; here they are the smaller ones, in our disfavour.
+The paper does not define MB and GB; here they are the smaller ones (powers of 1000), to our disadvantage.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IID: Mapping[tuple[str, str], Figures] = {
     ("accidents", "sa"): _row(39.87, 364, 368, 367, 20.52 * GIGA, 0.469, 0.759, 0.661),
     ("accidents", "so"): _row(33.99, 1429, 1489, 1448, 111.34 * GIGA, 0.545, 0.772, 0.807),
 }
-"""Ten equally large members, IID, by data and variant (Table 2)."""
+"""Ten members of equal size, IID, by data and variant (Table 2)."""
 
 SCALABILITY: Mapping[tuple[int, str], Figures] = {
     (2, "sa"): _row(35.77, 849, 877, 861, 21.92 * GIGA, 0.702, 0.792, 0.818),
@@ -90,7 +90,7 @@ NONIID: Mapping[tuple[str, int, str], Figures] = {
     ("support-quantity-skew", 4, "sa"): _row(41.85, 278, 281, 280, 12.96 * GIGA, 0.333, 0.653, 0.582),
     ("support-quantity-skew", 4, "so"): _row(34.13, 1498, 1576, 1516, 99.38 * GIGA, 0.459, 0.636, 0.796),
 }
-"""Accidents, ten members, by skew, least size of dominant itemsets and variant (Table 7)."""
+"""Accidents, ten members, by skew, minimum size of dominant itemsets and variant (Table 7)."""
 
 
 def _gap(gap: int, recovered: int, grr: float, wr50: float, wr100: float) -> Figures:
@@ -105,4 +105,4 @@ GAP: Mapping[tuple[str, str], Figures] = {
     ("accidents", "sa"): _gap(39, 6, 0.154, 0.759, 0.737),
     ("accidents", "so"): _gap(39, 14, 0.359, 0.773, 0.752),
 }
-"""Ten equally large members, IID: what no member finds alone, by data and variant (Table 8)."""
+"""Ten members of equal size, IID: the discovery gap, by data and variant (Table 8)."""

@@ -1,4 +1,4 @@
-"""The tables of other systems, files SET.SYSTEM.json in a folder, and what they say about records."""
+"""Compare records with the tables of other systems, which are files SET.SYSTEM.json in a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, LabelledTable]:
-    """The tables that other systems found in these data, by system."""
+    """Return the tables of other systems for a data set, by system."""
     if folder is None:
         return {}
     found = sorted(Path(folder).glob(f"{data}.*.json"))
@@ -25,7 +25,7 @@ def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, Label
 
 
 def add_references(cell: Cell, store: Store, folder: str | Path | None) -> None:
-    """Compare a record that was made without these tables with them as well."""
+    """Add comparisons with these tables to an existing record that lacks them."""
     tables = reference_tables(folder, cell.data)
     record = store.load(cell) if tables else None
     if record is not None and (missing := tables.keys() - {each.reference for each in record.agreements}):

@@ -1,9 +1,9 @@
-"""Running cells: one process for the cells that share their data, several at a time.
+"""Run cells in worker processes: one process per group of cells, several at a time.
 
     Runner(store, folder).run(cells, jobs=2, tell=print)
 
-A cell that fails is noted and the rest go on. Whoever is killed loses the cells that were running, and their processes
-end with it: they listen to a pipe that closes with the runner.
+If a cell fails, the failure is recorded and the others continue. If the runner is killed, only the running cells are
+lost; the workers exit too, because they read from a pipe that closes with the runner.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from fedslim.experiments.store import Store
 
 LAST_WORDS = 20
-"""How many lines of what a process said on stderr are kept for when it fails."""
+"""Number of output lines of a worker to keep for the failure record."""
 
 
 @dataclass(slots=True)
 class CellState:
-    """How far everything is."""
+    """The progress of all cells."""
 
     total: int
     done: int = 0
-    kept: int = 0  # were there before
+    kept: int = 0  # had a record before
     failed: int = 0
-    running: dict[str, str] = field(default_factory=dict)  # cell -> what it does
+    running: dict[str, str] = field(default_factory=dict)  # cell -> current step
     began: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.began
 
     @property
     def remaining(self) -> float | None:
-        """About how many seconds are left, if those to come are like those that were run."""
+        """Estimated seconds left, if the remaining cells take as long as those run so far."""
         ran = self.done + self.failed
         left = self.total - self.kept - ran
         return self.seconds / ran * left if ran else None
@@ -63,11 +63,11 @@ class _Job:
     cells: list[Cell]
     process: subprocess.Popen[str]
     open: set[str]
-    said: deque[str]
+    output: deque[str]
     threads: list[Thread]
 
     def end(self) -> int:
-        """Wait until everything was heard; returns the exit code."""
+        """Wait until the process has ended and all output was read; return the exit code."""
         code = self.process.wait()
         for thread in self.threads:
             thread.join()
@@ -79,11 +79,11 @@ class _Job:
 
 
 class Runner:
-    """Runs cells that are not in the store yet."""
+    """Runs the cells that have no record in the store."""
 
     def __init__(self, store: Store, folder: str | Path | None = None, references: str | Path | None = None) -> None:
         self._store = store
-        self._told = {
+        self._options = {
             "store": str(store.folder),
             "folder": None if folder is None else str(folder),
             "references": None if references is None else str(references),
@@ -97,11 +97,11 @@ class Runner:
         """Run the cells.
 
         Args:
-            cells: Which; those that have a record of the data as they are now are kept.
-            jobs: How many processes at a time.
-            tell: Called with how far it is, and with a sentence whenever a cell is finished.
+            cells: The cells to run; those with a record of the current data are kept.
+            jobs: Number of parallel processes.
+            tell: Called with the progress, and with a message whenever a cell is finished.
         """
-        tell = tell or (lambda _state, _said: None)
+        tell = tell or (lambda _state, _message: None)
         cells = list(dict.fromkeys(cells))
         state = CellState(len(cells))
         groups: dict[Any, list[Cell]] = {}
@@ -110,10 +110,10 @@ class Runner:
             if record is None or isinstance(record, str):
                 groups.setdefault(cell.group, []).append(cell)
             elif record.settings.get("data_digest") != self._digest(cell.data):
-                tell(state, f"{cell.key}: the data are not those of its record any more; it is run again")
+                tell(state, f"{cell.key}: the data have changed since it was recorded; it runs again")
                 groups.setdefault(cell.group, []).append(cell)
             else:
-                add_references(cell, self._store, self._told["references"])
+                add_references(cell, self._store, self._options["references"])
                 state.kept += 1
         waiting: deque[list[Cell]] = deque(groups.values())
         running: list[_Job] = []
@@ -131,9 +131,9 @@ class Runner:
         return state
 
     def _digest(self, data: str) -> str:
-        """Of the data as they are now."""
+        """Return the digest of the current data."""
         if data not in self._digests:
-            self._digests[data] = load(data, folder=self._told["folder"]).digest()
+            self._digests[data] = load(data, folder=self._options["folder"]).digest()
         return self._digests[data]
 
     def _start(self, cells: list[Cell]) -> _Job:
@@ -151,9 +151,9 @@ class Runner:
         for thread in job.threads:
             thread.start()
         assert process.stdin is not None  # noqa: S101  # it is a pipe
-        with suppress(BrokenPipeError):  # if it died already, that is told when its output ends
-            process.stdin.write(json.dumps({**self._told, "cells": [cell.as_dict() for cell in cells]}) + "\n")
-            process.stdin.flush()  # and stays open: when it closes, the process ends
+        with suppress(BrokenPipeError):  # a process that died already is reported when its output ends
+            process.stdin.write(json.dumps({**self._options, "cells": [cell.as_dict() for cell in cells]}) + "\n")
+            process.stdin.flush()  # and keep it open: the process exits when it closes
         return job
 
     def _hear(self, job: _Job) -> None:
@@ -162,23 +162,23 @@ class Runner:
             try:
                 self._events.put((job, json.loads(line)))
             except ValueError:
-                job.said.append(line.rstrip())
+                job.output.append(line.rstrip())
         self._events.put((job, None))
 
     def _listen(
         self, running: list[_Job], state: CellState, tell: Callable[[CellState, str | None], None]
     ) -> list[Cell]:
-        """Hear one thing; returns cells that have lost their process and are still to be run."""
+        """Handle one event; return the cells of an ended process that have not been run."""
         try:
             job, event = self._events.get(timeout=0.5)
         except Empty:
             tell(state, None)
             return []
-        said: str | None = None
+        message: str | None = None
         rest: list[Cell] = []
         if event is None:
             running.remove(job)
-            said, rest = self._over(job, state)
+            message, rest = self._finish(job, state)
         elif event["state"] == "running":
             state.running[event["cell"]] = event["doing"]
         else:
@@ -186,33 +186,33 @@ class Runner:
             job.open.discard(event["cell"])
             if event["state"] == "done":
                 state.done += 1
-                said = f"{event['cell']}: {event['doing']}"
+                message = f"{event['cell']}: {event['doing']}"
             else:
                 state.failed += 1
-                said = f"{event['cell']}: failed: {event['doing']}"
-        tell(state, said)
+                message = f"{event['cell']}: failed: {event['doing']}"
+        tell(state, message)
         return rest
 
-    def _over(self, job: _Job, state: CellState) -> tuple[str | None, list[Cell]]:
-        """A process has ended. What it was at has failed; what it had not begun is for another."""
+    def _finish(self, job: _Job, state: CellState) -> tuple[str | None, list[Cell]]:
+        """Handle the end of a process: the cell it was running has failed; return the others for another process."""
         code = job.end()
         left = [cell for cell in job.cells if cell.key in job.open]
         if not left:
             return None, []
         cell, *rest = left
         state.running.pop(cell.key, None)
-        if self._store.done(cell):  # it died between keeping the record and saying so
+        if self._store.done(cell):  # it died after saving the record, before reporting it
             state.done += 1
             return f"{cell.key}: done", rest
         state.failed += 1
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        reason = f"the process that ran it {how}"
-        with suppress(WriteError):  # the disk may be what it died of
-            self._store.fail(cell, "\n".join([*job.said, reason]))
+        reason = f"its process {how}"
+        with suppress(WriteError):  # a full disk may be the reason
+            self._store.fail(cell, "\n".join([*job.output, reason]))
         return f"{cell.key}: failed: {reason}", rest
 
 
 def _keep(job: _Job) -> None:
     assert job.process.stderr is not None  # noqa: S101  # it is a pipe
     for line in job.process.stderr:
-        job.said.append(line.rstrip())
+        job.output.append(line.rstrip())

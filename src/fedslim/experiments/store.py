@@ -1,8 +1,8 @@
-"""Where records are kept: a folder with one file for each cell, whole or not there at all.
+"""Store records in a folder with one file per cell, written atomically.
 
 store = Store("results")
-store.load(cell).figures["L_percent"]      # None where it was not run
-store.look(cell)                           # the record, or why it failed the last time it was tried, or None
+store.load(cell).figures["L_percent"]      # load returns None if the cell was not run
+store.look(cell)                           # the record, or why the cell failed last time, or None
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from fedslim.federated.records import RunRecord
 
 RESULTS = "results"
-"""Where records go if nobody says otherwise."""
+"""The default folder for records."""
 
 _MAX_REASON = 10_000
-_PARTS = 4  # of the name of a file after that of the data: setting, seed, variant, json
+_PARTS = 4  # parts of a file name after the data: setting, seed, variant, json
 
 
 class Store:
@@ -35,42 +35,42 @@ class Store:
         self.folder = Path(folder)
 
     def path(self, cell: Cell) -> Path:
-        """Where the record of a cell is, or would be."""
+        """Return the path of a cell's record, which may not exist."""
         return self.folder / f"{cell.key}.json"
 
     def done(self, cell: Cell) -> bool:
-        """Whether the cell was run to its end, and its record can be read."""
+        """Return whether the cell has a readable record."""
         try:
             return self.load(cell) is not None
         except InputError:
             return False
 
     def load(self, cell: Cell) -> RunRecord | None:
-        """The record of a cell; None if it was not run.
+        """Return the record of a cell; None if it was not run.
 
         Raises:
-            InputError: There is a file in its place that is no record.
+            InputError: The file is not a record of this cell.
         """
         path = self.path(cell)
         if not path.exists():
             return None
         record = load_run(path)
         if record.settings.get("cell") != cell.as_dict():
-            msg = f"{path} is the record of another cell ({record.settings.get('cell')}); move it away"
+            msg = f"{path}: this is the record of another cell ({record.settings.get('cell')}); move it elsewhere"
             raise InputError(msg)
         return record
 
     def save(self, cell: Cell, record: RunRecord) -> None:
-        """Keep a record, and forget that the cell ever failed."""
+        """Save a record, and delete the failure of an earlier attempt."""
         save_run(record, self.path(cell))
         self._failed(cell).unlink(missing_ok=True)
 
     def fail(self, cell: Cell, reason: str) -> None:
-        """Keep why a cell failed."""
+        """Save the reason why a cell failed."""
         write_whole(self._failed(cell), reason[-_MAX_REASON:].encode(errors="replace") + b"\n")
 
     def look(self, cell: Cell) -> RunRecord | str | None:
-        """The record of a cell; why it failed when it was last tried, or cannot be read; None if it was not run."""
+        """Return the record of a cell, or why it failed last time or cannot be read; None if it was not run."""
         try:
             if (record := self.load(cell)) is not None:
                 return record
@@ -80,10 +80,10 @@ class Store:
         if not path.is_file():
             return None
         with path.open("rb") as stream:
-            return stream.read(2 * _MAX_REASON).decode(errors="replace").strip() or "nobody knows why"
+            return stream.read(2 * _MAX_REASON).decode(errors="replace").strip() or "unknown reason"
 
     def failed(self, experiment: Experiment) -> list[str]:
-        """The cells of an experiment that failed when they were last tried, whatever their data and seeds."""
+        """Return the failed cells of an experiment, for any data and seed."""
         settings = {str(setting) for setting in experiment.settings}
         names = sorted(path.name.removesuffix(FAILED) for path in self.folder.glob(f"*{FAILED}"))
         return [name for name in names if name.count(".") >= _PARTS - 1 and name.rsplit(".", _PARTS - 1)[1] in settings]
@@ -92,29 +92,29 @@ class Store:
         return self.folder / f"{cell.key}{FAILED}"
 
     def records(self, experiment: Experiment) -> list[Path]:
-        """The files of all records that belong to an experiment, whatever their data and seeds."""
+        """Return the record files of an experiment, for any data and seed."""
         settings = {str(setting) for setting in experiment.settings}
         return [path for path in self._files() if path.name.rsplit(".", _PARTS)[1] in settings]
 
     def datasets(self, experiment: Experiment | None = None) -> set[str]:
-        """The data of which there are records: of one experiment, or any."""
+        """Return the data sets with records, of one experiment or of any."""
         files = self._files() if experiment is None else self.records(experiment)
         return {_file_name(path.name.rsplit(".", _PARTS)[0]) for path in files}
 
     def _files(self) -> list[Path]:
         return [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
 
-    # -- what several cells need ------------------------------------------------------------------------------------
+    # -- shared by several cells ------------------------------------------------------------------------------------
 
     def centralised(self, data: str, digest: str) -> CodeTable | None:
-        """The table of all the data in one place, if this version kept it of data with this digest."""
+        """Return the stored table of all data in one place, for this version and this digest of the data."""
         try:
             return CodeTable.load(self._centralised(data, digest))
         except CodeTableError:
             return None
 
     def keep_centralised(self, data: str, digest: str, table: CodeTable) -> None:
-        """Keep the table of all the data in one place."""
+        """Save the table of all data in one place."""
         table.save(self._centralised(data, digest))
 
     def _centralised(self, data: str, digest: str) -> Path:
@@ -122,6 +122,6 @@ class Store:
 
 
 def _file_name(data: str) -> str:
-    """What data are called whose name was written without a colon; see `Cell.key`."""
+    """Return the name of the data from a file name, in which a dash replaces the colon; see `Cell.key`."""
     kind, dash, size = data.rpartition("-")
     return f"{kind}:{size}" if dash and kind in KINDS and size.isdecimal() else data

@@ -1,4 +1,4 @@
-"""Records as tables: our figures, the paper's beside them, and the difference; as text for terminals and documents.
+"""Tabulate records: our figures, those of the paper, and the difference, as text for terminals and documents.
 
 table = tabulate(experiment, cells, store)
 table.head, table.rows, table.remarks
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 OURS, PAPERS, DIFFERENCE = "ours", "paper", "difference"
 CENTRALISED = "centralised"
-"""What records call our own table of all data in one place."""
+"""The name of our own table of all data in one place, in records."""
 
 SOME = 10
-"""Below so many times a tenth matters."""
+"""Ratios below this are shown with one decimal."""
 
 NAMES = {"sa": "SA", "so": "SO", "x": "X"}
 
@@ -37,7 +37,7 @@ _PYTHON_NAME = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt): ")
 
 @dataclass(slots=True)
 class ResultTable:
-    """Rows of text. The first `labels` columns say what a row is, the others are figures."""
+    """Rows of text. The first `labels` columns identify a row, the others are figures."""
 
     head: list[str]
     labels: int
@@ -47,48 +47,48 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """What the cells of one line came to: the mean over seeds of every figure, or why there is none."""
+    """The results of cells that differ only in their seed: records, and reasons of failures."""
 
     cells: tuple[Cell, ...]
     records: tuple[RunRecord, ...]
     failures: tuple[str, ...]
 
     def mean(self, name: str) -> float | None:
-        """The mean of a figure; None where nothing has it."""
+        """Return the mean of a figure over seeds; None if no record has it."""
         values = [v for record in self.records if isinstance(v := record.figures.get(name), int | float)]
         return fmean(values) if values else None
 
     @property
     def missing(self) -> str | None:
-        """What stands in the line where there is nothing to show."""
+        """The text to show instead of figures; None if there are records."""
         if self.records:
             return None
         return "failed" if self.failures else "not run"
 
     @property
     def name(self) -> str:
-        """What remarks call the line."""
+        """The name of the row in remarks."""
         cell = self.cells[0]
         setting = "" if cell.setting == Setting() else f", {_setting(cell.setting)}"
         return f"{cell.data}{setting}, {NAMES[cell.variant]}"
 
 
 def outcomes(cells: Iterable[Cell], store: Store) -> list[CellOutcome]:
-    """The cells that differ only in their seed, together."""
-    lines: dict[tuple[str, Setting, str], list[Cell]] = {}
+    """Group cells that differ only in their seed, and load their records."""
+    rows: dict[tuple[str, Setting, str], list[Cell]] = {}
     for cell in cells:
-        lines.setdefault((cell.data, cell.setting, cell.variant), []).append(cell)
+        rows.setdefault((cell.data, cell.setting, cell.variant), []).append(cell)
     found = []
-    for line in lines.values():
-        looked = [store.look(cell) for cell in line]
-        records = tuple(each for each in looked if each is not None and not isinstance(each, str))
-        failures = tuple(each for each in looked if isinstance(each, str))
-        found.append(CellOutcome(tuple(line), records, failures))
+    for row in rows.values():
+        results = [store.look(cell) for cell in row]
+        records = tuple(result for result in results if result is not None and not isinstance(result, str))
+        failures = tuple(result for result in results if isinstance(result, str))
+        found.append(CellOutcome(tuple(row), records, failures))
     return found
 
 
 def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> ResultTable:
-    """The table of an experiment, cell by cell beside the paper's."""
+    """Return the table of an experiment, with the paper's figures below ours."""
     columns = experiment.columns
     several = len(experiment.settings) > 1
     labels = ["data", *(["setting"] if several else []), "variant", ""]
@@ -135,23 +135,23 @@ def _add(
 
 
 def _about(experiment: Experiment, cells: Sequence[Cell], found: Sequence[CellOutcome]) -> list[str]:
-    """What one must know to read the table."""
+    """Return the remarks on the table as a whole."""
     remarks = []
-    beside = [cell for cell in cells if experiment.paper(cell) is not None]
-    there = list(dict.fromkeys(cell.data for cell in beside if cell.data in STAND_INS))
-    if there:
-        verb = "stands" if len(there) == 1 else "stand"
+    published = [cell for cell in cells if experiment.paper(cell) is not None]
+    substitutes = list(dict.fromkeys(cell.data for cell in published if cell.data in STAND_INS))
+    if substitutes:
+        verb = "replaces" if len(substitutes) == 1 else "replace"
         remarks.append(
-            f"{' and '.join(there)} {verb} in for Accidents: the paper's figures beside are those of Accidents, and "
-            "the differences are to be read as such"
+            f"{' and '.join(substitutes)} {verb} Accidents: the paper's figures are those of Accidents, so the "
+            "differences are only indicative"
         )
-    if beside and experiment.columns is not BUDGET:
+    if published and experiment.columns is not BUDGET:
         remarks.append(
-            "agreement and gap are ours against our own table of all data in one place, the paper's against "
-            "scikit-mine's"
+            "for agreement and gap, our reference is our own table of all data in one place, the paper's is that of "
+            "scikit-mine"
         )
     if any(len(outcome.records) > 1 for outcome in found):
-        remarks.append(f"figures are means over {len({cell.seed for cell in cells})} seeds, where all of them were run")
+        remarks.append(f"figures are means over {len({cell.seed for cell in cells})} seeds if all of them were run")
     return remarks
 
 
@@ -162,20 +162,20 @@ def _remarks(outcome: CellOutcome) -> list[str]:
     remarks += [f"{outcome.name}: failed: {_reason(why)}" for why in dict.fromkeys(outcome.failures)]
     early = sorted({str(r.figures["ending"]) for r in outcome.records if not r.figures["converged"]})
     if early:
-        remarks.append(f"{outcome.name}: ended {', '.join(early)}, not converged")
+        remarks.append(f"{outcome.name}: not converged; ended: {', '.join(early)}")
     others = sorted({r.versions.get("fedslim", "?") for r in outcome.records} - {__version__})
     if others:
-        remarks.append(f"{outcome.name}: made by fedslim {', '.join(others)}, and this is {__version__}")
+        remarks.append(f"{outcome.name}: created by fedslim {', '.join(others)}; this is {__version__}")
     return remarks
 
 
 def _reason(failure: str) -> str:
-    """The last line of why a cell failed, without the name that Python has for it."""
+    """Return the last line of a failure, without the name of the Python exception."""
     return _PYTHON_NAME.sub("", failure.splitlines()[-1])
 
 
 def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
-    """How true the tables are to those of other systems, where there are any to compare with."""
+    """Return the table of comparisons with other systems."""
     table = ResultTable(["data", "reference", "variant", "matched", "F1", "WR@50", "WR@100", "ρ"], 3)
     for outcome in outcomes(cells, store):
         if not outcome.records:
@@ -214,7 +214,7 @@ def _difference(column: FigureColumn, ours: float | None, papers: float | None) 
     if column.unit == "bytes":
         times = max(ours, papers) / min(ours, papers)
         return f"{times:,.{1 if times < SOME else 0}f}× {'less' if ours <= papers else 'more'}"
-    # Of the figures as they are shown: a reader can do the sum.
+    # From the rounded figures, so that readers can check it.
     difference = round(ours, column.digits) - round(papers, column.digits)
     if abs(difference) < 0.5 * 10**-column.digits:
         return "0"
@@ -222,7 +222,7 @@ def _difference(column: FigureColumn, ours: float | None, papers: float | None) 
 
 
 def as_markdown(table: ResultTable) -> str:
-    """The table for a document."""
+    """Return the table as Markdown."""
     align = ["---"] * table.labels + ["---:"] * (len(table.head) - table.labels)
     lines = [_line(table.head), _line(align), *map(_line, table.rows)]
     return "\n".join(lines) + "\n"

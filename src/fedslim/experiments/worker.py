@@ -1,6 +1,6 @@
-"""The process that runs the cells of one group: `python -m fedslim.experiments.worker`, told what on its first line.
+"""The worker process, which runs the cells of one group; it reads its job from the first line of stdin.
 
-What all of them need (the data dealt out, the table of all data, what each member finds alone) is made once.
+The cells share the partition, the table of all data and the tables of the members alone, which are computed once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_cells(
     references: str | None = None,
     tell: Tell = lambda _cell, _state, _doing: None,
 ) -> None:
-    """Run cells of one group, and keep the record of each as soon as there is one."""
+    """Run the cells of one group, and save each record as soon as it is complete."""
     left = list(cells)
     try:
         group = _Group(cells[0], store, folder, references, lambda doing: tell(left[0], "running", doing))
@@ -56,7 +56,7 @@ def run_cells(
             except Exception:  # noqa: BLE001  # one cell does not stop the others
                 _record_failure(cell, store, tell)
             left.pop(0)
-    except Exception:  # noqa: BLE001  # nor does it end without a word about each
+    except Exception:  # noqa: BLE001  # record the failure for each remaining cell
         for cell in left:
             _record_failure(cell, store, tell)
 
@@ -76,12 +76,12 @@ class _Group:
         self._database = load(cell.data, folder=folder)
         self._digest = self._database.digest()
         self._centralised = self._table_of_all(cell.data)
-        self._partition = self._dealt(cell)
+        self._partition = self._divide(cell)
         doing("mining each member alone")
         alone = mine_alone(self._partition.parts, self._centralised)
-        assert alone is not None  # noqa: S101  # nobody stopped it
+        assert alone is not None  # noqa: S101  # None only if it was stopped
         self._alone: MinedAlone = alone
-        doing("weighing the itemsets of the table of all data")
+        doing("computing the gains of the itemsets in the table of all data")
         gains = worth(self._database, self._centralised)
         self._predicted = predict_gap(self._centralised, gains, self._alone.gap).as_dict()
         self._others = reference_tables(references, cell.data)
@@ -94,22 +94,22 @@ class _Group:
             self._store.keep_centralised(data, self._digest, table)
         return table
 
-    def _dealt(self, cell: Cell) -> Partition:
+    def _divide(self, cell: Cell) -> Partition:
         s = cell.setting
-        how: dict[str, Any] = {"min_dominant": s.min_dominant} if s.min_dominant else {}
-        return divide(self._database, s.scheme, members=s.members, seed=cell.seed, table=self._centralised, **how)
+        extra: dict[str, Any] = {"min_dominant": s.min_dominant} if s.min_dominant else {}
+        return divide(self._database, s.scheme, members=s.members, seed=cell.seed, table=self._centralised, **extra)
 
     def run(self, cell: Cell) -> str:
-        """Run one cell; returns what to say of it."""
+        """Run one cell, and return a summary of the result."""
         self._doing(f"preparing {cell.variant}")
         prepare(cell.variant)
         due = 0.0
 
-        def on_progress(now: Any, said: Any) -> None:
+        def on_progress(now: Any, communication: Any) -> None:
             nonlocal due
             if time.monotonic() >= due:
                 due = time.monotonic() + TELL_EVERY
-                self._doing(f"L% {now.percent:.2f}, {now.itemsets} itemsets, {said.rounds} rounds")
+                self._doing(f"L% {now.percent:.2f}, {now.itemsets} itemsets, {communication.rounds} rounds")
 
         simulation = simulate(self._partition, variant=cell.variant, seed=cell.seed, on_progress=on_progress)
         compared = compare(simulation, alone=self._alone)
@@ -135,7 +135,7 @@ class _Group:
 
 
 def _at_budgets(simulation: Simulation) -> dict[str, float]:
-    """Where the run stood after each part of its time: what it would have found with such a budget."""
+    """Return L% after each fraction of the run's time, as if that had been its time budget."""
     steps = simulation.history
     figures = {}
     for part in BUDGETS:
@@ -145,22 +145,22 @@ def _at_budgets(simulation: Simulation) -> dict[str, float]:
 
 
 def _end_with_the_runner() -> None:
-    """Wait for the pipe to close, and then go: nobody is there to hear."""
+    """Exit when stdin closes, which means that the runner has ended."""
     while sys.stdin.readline():
         pass
     os._exit(1)
 
 
 def main() -> None:
-    """Do what the first line says."""
-    told = json.loads(sys.stdin.readline())
+    """Run the job on the first line of stdin."""
+    job = json.loads(sys.stdin.readline())
     Thread(target=_end_with_the_runner, daemon=True).start()
 
     def tell(cell: Cell, state: str, doing: str) -> None:
         print(json.dumps({"cell": cell.key, "state": state, "doing": doing}), flush=True)  # noqa: T201  # to the runner
 
-    cells = [Cell.of(each) for each in told["cells"]]
-    run_cells(cells, Store(told["store"]), folder=told["folder"], references=told["references"], tell=tell)
+    cells = [Cell.of(fields) for fields in job["cells"]]
+    run_cells(cells, Store(job["store"]), folder=job["folder"], references=job["references"], tell=tell)
 
 
 if __name__ == "__main__":

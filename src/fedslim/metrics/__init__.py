@@ -1,7 +1,7 @@
-"""The metrics room: how true to a reference a code table is, and what no member finds alone.
+"""Metrics: agreement of a code table with a reference, and the discovery gap.
 
-Every formula of the paper's section 4.3 is here once, except for compression, which `CodeTable.compression` has.
-A ratio of which the whole is empty is 1: nothing was missed, nothing was wrong.
+These are the formulas of the paper's section 4.3, except for compression, which is in `CodeTable.compression`. A ratio
+with an empty whole is 1: nothing was missed, and nothing was wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How true a code table is to a reference: recall, precision, F1, WR@k and Spearman's ρ (section 4.3).
+"""Compare a code table with a reference: recall, precision, F1, WR@k and Spearman's ρ (section 4.3).
 
 fidelity(reference, found).f1
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """Agreement with a reference, and the counts it is made of: itemsets in both, only there, only here."""
+    """Agreement with a reference. The counts are of itemsets in both, only in the reference, and only in the table."""
 
     recall: float
     precision: float
@@ -33,15 +33,15 @@ class Fidelity:
     extra: int
 
     def as_dict(self) -> dict[str, float]:
-        """Every field by its name."""
+        """Return every field by its name."""
         return asdict(self)
 
 
 def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
-    """Compare the itemsets of two tables (A the reference, B found) by their labels; singletons do not count.
+    """Compare the itemsets of two tables (A the reference, B found) by their labels; singletons are ignored.
 
-    ρ is over the usages of the matched itemsets (see `spearman`), and 0 where tables with itemsets share none. With
-    few matched itemsets it says little, so look at `matched` beside it.
+    ρ is computed over the usages of the matched itemsets (see `spearman`). It is 0 if nonempty tables share none. With
+    few matched itemsets ρ means little, so check `matched` too.
     """
     a, b = usages(reference), usages(found)
     matched = a.keys() & b.keys()
@@ -61,18 +61,18 @@ def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
 
 
 def f1_score(precision: float, recall: float) -> float:
-    """The paper's equation for F1; 0 where both are 0."""
+    """Return F1 as in the paper; 0 if both are 0."""
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def weighted_recall(reference: LabelledTable, found: LabelledTable, k: int) -> float:
-    """WR@k: of the usage of the reference's top k itemsets, the part that belongs to itemsets also found.
+    """Return WR@k: the found share of the total usage of the reference's k most used itemsets.
 
-    The top k are by usage; between equals the larger itemset comes first, then the one whose sorted labels come
-    first as text. So exactly k count (all, where there are fewer), and which does not depend on either table's order.
+    Ties in usage go to the larger itemset, then to the sorted labels in lexicographic order. So exactly k itemsets
+    count (or all, if there are fewer), and the choice does not depend on the order of either table.
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        msg = f"k is {k!r}; give a whole number from 1 up"
+        msg = f"k is {k!r}; give a whole number of at least 1"
         raise ParameterError(msg)
     return _weighted_recall(usages(reference), usages(found), k)
 
@@ -83,13 +83,13 @@ def _weighted_recall(a: dict[Labels, int], b: Iterable[Labels], k: int) -> float
 
 
 def spearman(x: Sequence[int], y: Sequence[int]) -> float:
-    """Spearman's ρ: the correlation of ranks, where equal values share the mean of their ranks.
+    """Return Spearman's ρ, the correlation of ranks; equal values share the mean of their ranks.
 
-    It is always a number: equal rankings give 1, also where they have fewer than two values or all are tied; if only
-    one side is all tied, it says nothing about the other, and ρ is 0.
+    The result is always a number: equal rankings give 1, even with fewer than two values or if all are tied; if only
+    one side is all tied, ρ is 0.
     """
     if len(x) != len(y):
-        msg = f"ranks are compared pair by pair, but there are {len(x)} values on one side and {len(y)} on the other"
+        msg = f"x has {len(x)} values and y has {len(y)}; give the same number of values"
         raise ParameterError(msg)
     p, q = _double_ranks(x), _double_ranks(y)
     if p == q:
@@ -104,7 +104,7 @@ def spearman(x: Sequence[int], y: Sequence[int]) -> float:
 
 
 def _double_ranks(values: Sequence[int]) -> list[int]:
-    """Twice the mean rank of each value: an integer, so that everything up to the last division is exact."""
+    """Return twice the mean rank of each value: an integer, so that all steps before the last division are exact."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0] * len(values)
     start = 0

@@ -1,4 +1,4 @@
-"""The local-global discovery gap: what all the data show and no member finds alone (sections 4.3 and 5.5).
+"""The discovery gap: itemsets in the table of all data that no member finds alone (sections 4.3 and 5.5).
 
 gap = discovery_gap(reference, [mine(db).table for db in parts], parts)
 len(gap), gap.itemsets[0].spread, gap_recovery(gap, found).grr
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How an itemset's support is spread over members: how many have any, and the local supports of all of them."""
+    """How an itemset's support is distributed over members: how many have any, and statistics of all local supports."""
 
     members_with_support: int
     support_min: int
@@ -35,7 +35,7 @@ class Spread:
 
     @classmethod
     def of(cls, supports: Sequence[int]) -> Spread:
-        """The spread of these local supports, one for each member."""
+        """Return the spread of the given local supports, one per member."""
         if not supports:
             return cls(0, 0, 0.0, 0)
         return cls(sum(s > 0 for s in supports), min(supports), float(median(supports)), max(supports))
@@ -45,7 +45,7 @@ class Spread:
 class GapItemset:
     """An itemset of the gap and its usage in the reference.
 
-    Where the local databases were handed in, also its spread over them, and its support in each.
+    If the local databases were given, also its support in each of them, and their spread.
     """
 
     labels: tuple[str, ...]
@@ -54,14 +54,14 @@ class GapItemset:
     supports: tuple[int, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Labels, usage, spread and supports, flat."""
+        """Return labels, usage, spread and supports in one flat dictionary."""
         spread = {} if self.spread is None else {**asdict(self.spread), "supports": list(self.supports)}
         return {"items": list(self.labels), "usage": self.usage, **spread}
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryGap:
-    """G, by falling usage in the reference."""
+    """The gap G, sorted by descending usage in the reference."""
 
     itemsets: tuple[GapItemset, ...]
     local_tables: int
@@ -70,7 +70,7 @@ class DiscoveryGap:
         return len(self.itemsets)
 
     def as_dict(self) -> dict[str, Any]:
-        """The size of the gap and its itemsets."""
+        """Return the size of the gap and its itemsets."""
         return {
             "gap": len(self),
             "local_tables": self.local_tables,
@@ -81,15 +81,15 @@ class DiscoveryGap:
 def discovery_gap(
     reference: LabelledTable, local_tables: Sequence[LabelledTable], databases: Sequence[TransactionDatabase] = ()
 ) -> DiscoveryGap:
-    """G = A minus the union of all CT_i: the reference's itemsets that are in no standalone local table.
+    """Return G, the reference A without the union of all CT_i: its itemsets that are in no member's own table.
 
-    With the members' databases each itemset of the gap also gets its spread over them. Whoever may not see these can
-    make a `Spread.of` supports that were sent.
+    If the members' databases are given, each itemset of the gap also gets its spread over them. Without access to the
+    databases, use `Spread.of` with supports that members sent.
     """
     if databases and len(databases) != len(local_tables):
         msg = (
             f"there are {len(local_tables)} local tables and {len(databases)} databases; "
-            "hand in one database for each table, in the same order, or none"
+            "give one database per table, in the same order, or none"
         )
         raise ParameterError(msg)
     a = usages(reference)
@@ -108,8 +108,8 @@ def discovery_gap(
 
 
 def _supports(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
-    """In how many transactions each itemset occurs; a label that the vocabulary lacks occurs in none."""
-    from fedslim.mdl.support import SupportIndex  # noqa: PLC0415  # numba is needed for counting only
+    """Return the support of each itemset; 0 if the vocabulary lacks one of its labels."""
+    from fedslim.mdl.support import SupportIndex  # noqa: PLC0415  # only counting needs numba
 
     index = SupportIndex(database)
     ids = {label: i for i, label in enumerate(database.vocabulary)}
@@ -128,46 +128,46 @@ class GapRecovery:
 
     @property
     def grr(self) -> float:
-        """GRR = |G ∩ B| / |G|, and 1 where there is no gap: nothing is left to recover."""
+        """GRR = |G ∩ B| / |G|; 1 if the gap is empty."""
         return ratio(self.gap_recovered, self.gap)
 
     def as_dict(self) -> dict[str, float]:
-        """The three figures by the names that the reports use."""
+        """Return the three figures by the names that reports use."""
         return {"gap": self.gap, "gap_recovered": self.gap_recovered, "grr": self.grr}
 
 
 def gap_recovery(gap: DiscoveryGap, found: LabelledTable) -> GapRecovery:
-    """How much of the gap a table has closed."""
+    """Return how much of the gap a table recovers."""
     b = usages(found)
     return GapRecovery(len(gap), sum(frozenset(itemset.labels) in b for itemset in gap.itemsets))
 
 
 def local_gain_estimate(gain: float, code_length: float, members: int) -> float:
-    """ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the paper's equation for the gain at one of n IID members.
+    """Estimate ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the gain at one of n IID members (from the paper).
 
     Args:
-        gain: ΔL(X), the bits that X saves on all the data.
+        gain: ΔL(X), the bits that X saves on all data.
         code_length: L(c_X), its code length in bits.
-        members: n.
+        members: n, the number of members.
     """
     if isinstance(members, bool) or not isinstance(members, int) or members < 1:
-        msg = f"the number of members is {members!r}; give a whole number from 1 up"
+        msg = f"the number of members is {members!r}; give a whole number of at least 1"
         raise ParameterError(msg)
     if not math.isfinite(gain):
         msg = f"the gain is {gain!r}; give a finite number of bits"
         raise ParameterError(msg)
     if not math.isfinite(code_length) or code_length < 0:
-        msg = f"the code length is {code_length!r}; give a finite number of bits from 0 up"
+        msg = f"the code length is {code_length!r}; give a finite number of bits of at least 0"
         raise ParameterError(msg)
     return (gain - (members - 1) * 2 * code_length) / members
 
 
 @dataclass(frozen=True, slots=True)
 class GapPrediction:
-    """How well the paper's equation for the local gain tells which itemsets of the reference fall into the gap.
+    """How well `local_gain_estimate` predicts which itemsets of the reference are in the gap.
 
-    It says that an itemset is in the gap where its gain at a member comes out as 0 or less. `auc` needs no such
-    border: the chance that of two itemsets, one in the gap and one not, the first has the smaller local gain.
+    An itemset is predicted to be in the gap if its estimated local gain is 0 or less. `auc` needs no threshold: it is
+    the probability that an itemset in the gap has a smaller local gain than one outside.
     """
 
     predicted: int
@@ -178,31 +178,31 @@ class GapPrediction:
 
     @property
     def precision(self) -> float:
-        """Of those said to be in the gap, the part that is."""
+        """The share of the predicted itemsets that are in the gap."""
         return ratio(self.both, self.predicted)
 
     @property
     def recall(self) -> float:
-        """Of those in the gap, the part said to be."""
+        """The share of the gap that was predicted."""
         return ratio(self.both, self.actual)
 
     @property
     def accuracy(self) -> float:
-        """Of all itemsets, the part of which it is said rightly."""
+        """The share of all itemsets with a correct prediction."""
         return ratio(self.itemsets - self.predicted - self.actual + 2 * self.both, self.itemsets)
 
     def as_dict(self) -> dict[str, float]:
-        """All figures, by names that say what they are about."""
+        """Return all figures, with the prefix `prediction_`."""
         names = ("predicted", "precision", "recall", "accuracy", "auc")
         return {f"prediction_{name}": getattr(self, name) for name in names}
 
 
 def predict_gap(reference: CodeTable, gains: Sequence[float], gap: DiscoveryGap) -> GapPrediction:
-    """Compare the gap with what `local_gain_estimate` says of each itemset of the reference.
+    """Compare the gap with the prediction of `local_gain_estimate` for each itemset of the reference.
 
     Args:
-        reference: The table of all the data.
-        gains: ΔL of each of its itemsets, in its order; `fedslim.mdl.worth` has them.
+        reference: The table of all data.
+        gains: ΔL of each of its itemsets, in its order; see `fedslim.mdl.worth`.
         gap: The gap between it and the tables of the members.
     """
     lost = {frozenset(itemset.labels) for itemset in gap.itemsets}
@@ -211,14 +211,14 @@ def predict_gap(reference: CodeTable, gains: Sequence[float], gap: DiscoveryGap)
     for element, gain in zip(reference.itemsets, gains, strict=True):
         estimate = local_gain_estimate(gain, element.code_length, gap.local_tables)
         (inside if frozenset(element.labels) in lost else outside).append(estimate)
-    said = sum(estimate <= 0 for estimate in (*inside, *outside))
+    predicted = sum(estimate <= 0 for estimate in (*inside, *outside))
     return GapPrediction(
-        said, len(inside), sum(e <= 0 for e in inside), len(inside) + len(outside), _auc(inside, outside)
+        predicted, len(inside), sum(e <= 0 for e in inside), len(inside) + len(outside), _auc(inside, outside)
     )
 
 
 def _auc(low: Sequence[float], high: Sequence[float]) -> float:
-    """The chance that a value of `low` is below one of `high`; ties count half, and 1/2 where there is nothing."""
+    """Return the probability that a value of `low` is below one of `high`; ties count half; 1/2 if either is empty."""
     if not low or not high:
         return 0.5
     ordered = sorted(high)

@@ -1,6 +1,6 @@
-"""What the metrics see of a code table: its itemsets by their labels, with usages, without singletons.
+"""The view that metrics have of a code table: its itemsets by label, with usages, without singletons.
 
-Labels, because the tables that are compared may come from different vocabularies or from other programs.
+Tables are compared by label because they may come from different vocabularies or other programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LabelledRow(Protocol):
 
     @property
     def usage(self) -> int:
-        """In how many covers it is."""
+        """The number of transactions in whose cover it occurs."""
 
 
 class LabelledTable(Protocol):
@@ -30,19 +30,19 @@ class LabelledTable(Protocol):
 
     @property
     def itemsets(self) -> Sequence[LabelledRow]:
-        """The rows, in any order; singletons among them are passed over."""
+        """The rows, in any order; singletons among them are ignored."""
 
 
 def usages(table: LabelledTable) -> dict[Labels, int]:
-    """The usage of each itemset of two items or more."""
+    """Return the usage of each itemset of two items or more."""
     return {frozenset(row.labels): row.usage for row in table.itemsets if len(row.labels) > 1}
 
 
 def by_usage(table: dict[Labels, int]) -> list[Labels]:
-    """The itemsets by falling usage, then the larger, then by their sorted labels as text: a total order."""
+    """Sort itemsets by descending usage, then descending size, then their sorted labels: a total order."""
     return sorted(table, key=lambda labels: (-table[labels], -len(labels), sorted(labels)))
 
 
 def ratio(part: int, whole: int) -> float:
-    """The part of the whole; 1 where the whole is empty."""
+    """Return part / whole; 1 if the whole is empty."""
     return part / whole if whole else 1.0

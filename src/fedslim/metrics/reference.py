@@ -1,10 +1,10 @@
-"""Tables that other programs found: a JSON object with their itemsets (item ids or labels) and usages.
+"""Read code tables of other programs: a JSON object with itemsets (item ids or labels) and usages.
 
     load_reference("chess.slim-cpp-2014.json").itemsets[0].labels
 
     {"dataset": "chess", "system": "slim-cpp-2014", "itemsets": [{"items": [3, 5, 7], "usage": 67}, ...]}
 
-Items are compared by label, so an id means the item that is written this way in the data file.
+Items are compared by label, so an id stands for the item with this number in the data file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReferenceItemset:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceTable:
-    """What another program found, and what is told of it; singletons in use are apart."""
+    """The code table of another program; singletons in use are kept apart from the itemsets."""
 
     dataset: str
     system: str
@@ -55,7 +55,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 class _ReferenceFile(msgspec.Struct, frozen=True):
-    """Fields that it does not name are passed over: the format is not ours to close."""
+    """Unknown fields are ignored: other programs may add their own."""
 
     dataset: str
     system: str
@@ -67,7 +67,7 @@ class _ReferenceFile(msgspec.Struct, frozen=True):
 
 
 def load_reference(path: str | Path) -> ReferenceTable | CodeTable:
-    """Read a table to compare with: one of another program, or a code table file of ours."""
+    """Read a reference table: of another program, or a code table file of fedslim."""
     path = Path(path)
     data = _bytes(path)
     try:
@@ -95,7 +95,7 @@ def _bytes(path: Path) -> bytes:
             raise _bad(path, f"it is larger than {MAX_BYTES:,} bytes")
         return path.read_bytes()
     except OSError as error:
-        msg = f"{path}: the reference table cannot be read: {error.strerror or error}; check the path"
+        msg = f"{path}: cannot read the reference table ({error.strerror or error}); check the path"
         raise CodeTableError(msg) from error
 
 

@@ -1,11 +1,11 @@
-"""What a run said: bytes by kind of message and direction, before and after compression, and rounds.
+"""Count the traffic of a run: rounds, and bytes by message kind and direction, before and after compression.
 
-    said = Communication()
-    said.add("usages", "up", plain=800, sent=310)
-    said.end_round()
-    said.bytes_total, said.as_dict()
+    communication = Communication()
+    communication.add("usages", "up", plain=800, sent=310)
+    communication.end_round()
+    communication.bytes_total, communication.as_dict()
 
-It only adds up; whoever moves the messages feeds it.
+The code that sends and receives messages calls `add`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Literal, get_args
 from fedslim.errors import ParameterError
 
 Direction = Literal["up", "down"]
-"""Up is from a member to the server."""
+"""Up: from a member to the server. Down: from the server to a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Messages, their bytes as they crossed the line (framing included), and their bytes before compression."""
+    """A number of messages, their bytes as sent (including framing), and their bytes before compression."""
 
     messages: int = 0
     sent: int = 0
@@ -33,52 +33,52 @@ class Traffic:
 
 @dataclass(slots=True)
 class Communication:
-    """An account of traffic; equal accounts are equal, in whatever order they were fed."""
+    """The traffic of a run; equality does not depend on the order of `add` calls."""
 
     rounds: int = 0
     traffic: dict[tuple[str, Direction], Traffic] = field(default_factory=dict)
 
     def add(self, kind: str, direction: Direction, *, plain: int, sent: int, messages: int = 1) -> None:
-        """Account for messages of one kind: `plain` bytes before compression, `sent` on the line, all together."""
+        """Add messages of one kind: in total, `plain` bytes before compression and `sent` bytes as sent."""
         if direction not in get_args(Direction):
-            msg = f"the direction is {direction!r}; it is 'up' (to the server) or 'down' (to a member)"
+            msg = f"direction is {direction!r}; give 'up' (to the server) or 'down' (to a member)"
             raise ParameterError(msg)
         for what, number in (("plain", plain), ("sent", sent), ("messages", messages)):
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                msg = f"{what} is {number!r}; give a whole number from 0 up"
+                msg = f"{what} is {number!r}; give a whole number of at least 0"
                 raise ParameterError(msg)
         self.traffic[kind, direction] = self.traffic.get((kind, direction), Traffic()) + Traffic(messages, sent, plain)
 
     def end_round(self) -> None:
-        """Count one more round, R of the paper."""
+        """Count one more round (R in the paper)."""
         self.rounds += 1
 
     def total(self, *, kind: str | None = None, direction: Direction | None = None) -> Traffic:
-        """The traffic of a kind, of a direction, of both, or all of it."""
+        """Return the total traffic, optionally of one kind, one direction, or both."""
         chosen = (
             traffic
-            for (its_kind, its_direction), traffic in self.traffic.items()
-            if kind in {None, its_kind} and direction in {None, its_direction}
+            for (row_kind, row_direction), traffic in self.traffic.items()
+            if kind in {None, row_kind} and direction in {None, row_direction}
         )
         return sum(chosen, Traffic())
 
     @property
     def bytes_up(self) -> int:
-        """Bytes on the line from members to the server."""
+        """Bytes sent from members to the server."""
         return self.total(direction="up").sent
 
     @property
     def bytes_down(self) -> int:
-        """Bytes on the line from the server to members."""
+        """Bytes sent from the server to members."""
         return self.total(direction="down").sent
 
     @property
     def bytes_total(self) -> int:
-        """BT of the paper."""
+        """Bytes sent in both directions (BT in the paper)."""
         return self.total().sent
 
     def as_dict(self) -> dict[str, Any]:
-        """All figures, and a row for each kind and direction in alphabetical order."""
+        """Return all totals, and a row for each kind and direction in alphabetical order."""
         return {
             "rounds": self.rounds,
             "messages": self.total().messages,

@@ -1,4 +1,4 @@
-"""The report room: records of runs become a view, and a view becomes a page. Nothing is computed here, only shown.
+"""Reports: turn run records into a view, and a view into an HTML page. Everything shown comes from the records.
 
 from fedslim.report.finding import find_records
 from fedslim.report.page import write_page

@@ -1,4 +1,4 @@
-"""The sentences of a report: figures of a record, in words."""
+"""The texts of a report: captions, notes and formatted figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A name, what there is to say, and what it means."""
+    """A named figure with an optional note."""
 
     name: str
     value: str
@@ -25,61 +25,61 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 MEANING = {
-    "x": "exact: masked sums, one table",
-    "sa": "masked sums, a table for each member",
-    "so": "counts in the clear, a table for each member",
+    "x": "exact: masked sums, one code table for all members",
+    "sa": "masked sums, one code table per member",
+    "so": "unmasked counts, one code table per member",
 }
 
 KINDS = {
-    "Join": "here I am, my key, my items",
+    "Join": "request to join, with key and items",
     "Roster": "the members, their keys, the vocabulary",
-    "RosterUpdate": "keys of members that came back",
-    "Confirm": "agreed; my signature of all that I was shown",
-    "Confirmed": "everybody's signatures",
-    "Finish": "the end, and the table where the variant shows it",
-    "Heard": "the end is written down",
-    "Abort": "cannot go on",
-    "Ask": "changes of the table, and questions",
-    "Masked": "the answers, masked",
+    "RosterUpdate": "new keys of members that rejoined",
+    "Confirm": "signature of the roster",
+    "Confirmed": "the signatures of all members",
+    "Finish": "end of the run, with the code table if the variant reveals it",
+    "Heard": "acknowledges the end of the run",
+    "Abort": "ends the run after an error",
+    "Ask": "code table changes and questions",
+    "Masked": "masked answers",
     "AskUsages": "how often does each item occur?",
     "Usages": "how often each item occurs",
     "AskCandidates": "which pairs are used together?",
-    "Candidates": "pairs used together, and how often",
-    "Evaluate": "what if these pairs were joined?",
-    "Evaluated": "what would change in the covers",
+    "Candidates": "pairs used together, with counts",
+    "Evaluate": "what if these pairs were merged?",
+    "Evaluated": "how the covers would change",
     "AskSupports": "how often does each itemset occur?",
     "SupportCounts": "how often each itemset occurs",
     "AskIndexedUsages": "how often does each item occur?",
-    "AskStructure": "which pairs occur at your member? No counts",
+    "AskStructure": "which pairs occur in your data? (no counts)",
     "Structure": "pairs that occur, without counts",
     "AskIndexed": "how often are these pairs used together?",
-    "AskEvaluation": "what if this itemset entered?",
+    "AskEvaluation": "what if this itemset were added?",
     "AskIndexedSupports": "how often does each itemset occur?",
 }
-"""What messages say; a test sees that none is missing."""
+"""A short description of each message kind; a test checks that none is missing."""
 
 CENTRALISED = "centralised"
 COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent", "time")
 
 
 def subtitle(records: Sequence[RunRecord]) -> str:
-    """What the report is of, in one line."""
+    """Return the subtitle: what was run, and when."""
     kinds = {record.kind for record in records}
     what = "a simulation" if kinds == {"simulation"} else "a federation"
     if len(records) > 1:
         what = count(len(records), "run")
     days = sorted({record.made[:10] for record in records})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"A report of {what}, {when}"
+    return f"Report on {what}, {when}"
 
 
 def reference(name: str) -> str:
-    """What a reference is called."""
+    """Return the display name of a reference."""
     return "all data in one place" if name == CENTRALISED else name
 
 
 def cells(record: RunRecord, table: CodeTable) -> list[str]:
-    """The figures of a run under `COLUMNS`; a dash where there is none."""
+    """Return the cells of a run for `COLUMNS`; a dash where a figure is missing."""
     figures = record.figures
     return [
         f"{table.compression.L_percent:.2f}",
@@ -93,7 +93,7 @@ def cells(record: RunRecord, table: CodeTable) -> list[str]:
 
 
 def values(record: RunRecord, table: CodeTable) -> list[float | None]:
-    """The same as numbers, to be sorted by."""
+    """Return the values of `cells` as numbers, for sorting."""
     found = None if record.gap is None else sum(row.recovered for row in record.gap)
     figures = [record.figures.get(name) for name in ("f1", "rounds", "bytes_total", "seconds")]
     f1, rounds, sent, seconds = (value if isinstance(value, int | float) else None for value in figures)
@@ -101,24 +101,24 @@ def values(record: RunRecord, table: CodeTable) -> list[float | None]:
 
 
 def lead(record: RunRecord, table: CodeTable) -> str:
-    """What came of a run, for somebody who reads nothing else."""
+    """Summarise a run in two or three sentences."""
     percent = table.compression.L_percent
-    said = (
+    result = (
         f"{count(len(record.members), 'member')} with {count(table.transactions, 'transaction')} found "
-        f"{count(len(table), 'itemset')} together. With them the data take {percent:.1f} % of the bits that they "
-        "take item by item."
+        f"{count(len(table), 'itemset')} together. These compress the data to {percent:.1f} % of the bits needed with "
+        "single items only."
     )
     if record.gap is None:
-        return said
+        return result
     gap, recovered = len(record.gap), sum(row.recovered for row in record.gap)
     if not gap:
-        return f"{said} Whatever all data in one place show, some member also finds alone."
+        return f"{result} Every itemset in the table of all data is also found by at least one member alone."
     which = "all" if gap == recovered else "none" if not recovered else f"{recovered:,}"
-    return f"{said} {count(gap, 'itemset')} no member finds alone; mining together found {which} of them."
+    return f"{result} No member finds {count(gap, 'itemset')} alone; mining together found {which} of them."
 
 
 def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
-    """The figures that come first."""
+    """Return the key figures at the top of a report."""
     c, figures = table.compression, record.figures
     lengths = [len(row) for row in table.itemsets] or [0]
     tried = figures.get("candidates")
@@ -133,71 +133,71 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
     if record.gap is not None:
         facts.append(_recovery(record.gap))
     facts += [
-        Fact("agreement, F1", _digits(each.figures.get("f1"), 3), f"with {reference(each.reference)}")
-        for each in record.agreements[:1]
+        Fact("agreement, F1", _digits(first.figures.get("f1"), 3), f"with {reference(first.reference)}")
+        for first in record.agreements[:1]
     ]
     sent, up, down = (figures.get(name) for name in ("bytes_total", "bytes_up", "bytes_down"))
     if sent is not None:
-        ways = "" if up is None or down is None else f"{_describe(up, size)} up, {_describe(down, size)} down"
-        facts.append(Fact("sent", _describe(sent, size), ways))
+        split = "" if up is None or down is None else f"{_describe(up, size)} up, {_describe(down, size)} down"
+        facts.append(Fact("sent", _describe(sent, size), split))
     if (rounds := figures.get("rounds")) is not None:
         time = _describe(figures.get("seconds"), duration)
-        how = ("" if time == "–" else f"in {time}", str(figures.get("ending") or ""))
-        facts.append(Fact("rounds", _whole(rounds), "; ".join(filter(None, how))))
+        notes = ("" if time == "–" else f"in {time}", str(figures.get("ending") or ""))
+        facts.append(Fact("rounds", _whole(rounds), "; ".join(filter(None, notes))))
     return facts
 
 
 def _recovery(rows: Sequence[GapRow]) -> Fact:
     gap, recovered = len(rows), sum(row.recovered for row in rows)
-    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "some member finds each"
+    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "the gap is empty"
     return Fact("found by no member alone", _of(recovered, gap), share)
 
 
 def agreement(of: Agreement) -> list[Fact]:
-    """How well a table agrees with a reference."""
+    """Return the figures that compare a table with a reference."""
     notes = {
-        "f1": ("F1", "precision and recall in one"),
-        "precision": ("precision", "of what was found here, the part found there"),
-        "recall": ("recall", "of what is found there, the part found here"),
-        "wr50": ("WR@50", "the same for the 50 most used there, by usage"),
-        "wr100": ("WR@100", "for the 100 most used there"),
-        "rho": ("ρ", "whether both order the matched alike, by usage"),
+        "f1": ("F1", "harmonic mean of precision and recall"),
+        "precision": ("precision", "share of this table that is also in the reference"),
+        "recall": ("recall", "share of the reference that is also in this table"),
+        "wr50": ("WR@50", "recall of the reference's 50 most used itemsets, weighted by usage"),
+        "wr100": ("WR@100", "the same for its 100 most used itemsets"),
+        "rho": ("ρ", "rank correlation of the usages of matched itemsets"),
     }
     return [Fact(title, _digits(of.figures.get(name), 3), note) for name, (title, note) in notes.items()]
 
 
 def usages_note(record: RunRecord) -> str:
-    """Why there are usages by member, or why not."""
+    """Explain why the report shows usages per member, or why it cannot."""
     if record.variant == "so":
-        return "In so the members send counts in the clear: the server sees how often each of them uses each itemset."
+        return "Variant so sends unmasked counts: the server sees how often each member uses each itemset."
     if record.settings.get("masked") is False:
-        return "The masks were left out in this run, for measurements; usages by member were not kept all the same."
+        return "This run used no masks, for measurements; usages per member were not kept either."
     return (
-        f"In {record.variant} the members send masked sums: nobody but a member itself learns how often it uses an "
-        "itemset, so there is nothing to show here."
+        f"Variant {record.variant} sends masked sums: only a member itself knows how often it uses an itemset, so "
+        "usages per member cannot be shown."
     )
 
 
 def configuration(record: RunRecord) -> list[Fact]:
-    """What was run, where, and with what."""
+    """Return the settings, the machine and the versions of a run."""
     settings: dict[str, Any] = dict(record.settings)
     facts = [Fact("data", record.data), Fact("variant", record.variant, MEANING[record.variant])]
     masked = settings.pop("masked", None)
     if masked is not None:
         facts.append(Fact("masks", "yes" if masked else "no"))
-    if (dealt := settings.pop("partition", None)) is not None:
-        chosen = ", ".join(f"{name} {_plain(value)}" for name, value in (dealt.get("parameters") or {}).items())
-        facts.append(Fact("dealt out", str(dealt.get("scheme")), f"{chosen}; seed {dealt.get('seed')}"))
-    settings.pop("cell", None)  # what an experiment calls the run: all of it is said already
+    if (partition := settings.pop("partition", None)) is not None:
+        chosen = ", ".join(f"{name} {_plain(value)}" for name, value in (partition.get("parameters") or {}).items())
+        facts.append(Fact("partition", str(partition.get("scheme")), f"{chosen}; seed {partition.get('seed')}"))
+    settings.pop("cell", None)  # the cell of an experiment only repeats the other settings
     facts += [Fact(name.replace("_", " "), _plain(value)) for name, value in settings.items() if value is not None]
     if (ending := record.figures.get("ending")) is not None:
         facts.append(Fact("ended", str(ending)))
     machine = record.machine
-    where = [str(machine.get("cpu") or ""), f"{machine['cores']} cores" if machine.get("cores") else ""]
-    where += [f"{machine['memory_gb']} GB" if machine.get("memory_gb") else "", str(machine.get("system") or "")]
-    facts.append(Fact("machine", ", ".join(filter(None, where)) or "–"))
+    parts = [str(machine.get("cpu") or ""), f"{machine['cores']} cores" if machine.get("cores") else ""]
+    parts += [f"{machine['memory_gb']} GB" if machine.get("memory_gb") else "", str(machine.get("system") or "")]
+    facts.append(Fact("machine", ", ".join(filter(None, parts)) or "–"))
     facts.append(Fact("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())))
-    facts.append(Fact("made", record.made))
+    facts.append(Fact("created", record.made))
     return facts
 
 
@@ -218,5 +218,5 @@ def _digits(value: object, digits: int) -> str:
     return f"{value:.{digits}f}" if known else "–"
 
 
-def _describe(value: object, how: Any) -> str:
-    return str(how(value)) if isinstance(value, int | float) else "–"
+def _describe(value: object, describe: Any) -> str:
+    return str(describe(value)) if isinstance(value, int | float) else "–"

@@ -1,4 +1,4 @@
-"""Where records are: in a file, in the folder of a run, or anywhere in the folder of an experiment."""
+"""Find run records: in a file, in a run folder, or anywhere below the folder of an experiment."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from fedslim.federated.records import RunRecord
 
-_OURS = f'"{FORMAT}"'.encode()
+_MARKER = f'"{FORMAT}"'.encode()
 NAMED = 10
-"""Cells that are named where several failed."""
+"""How many failed cells a remark names."""
 
 _HEAD = 1 << 20
-"""Bytes that tell what a file is: ours say so at the start, and JSON that others have sorted in time."""
+"""Bytes to search for the format: our files start with it; other programs may have sorted the keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records at some places, the files they are in, and a sentence about each thing that a reader will miss."""
+    """The records found, their files, and a remark on each run that was left out."""
 
     records: list[RunRecord]
     files: list[Path]
@@ -34,23 +34,23 @@ class Found:
 
 
 def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), failed: Sequence[str] = ()) -> Found:
-    """All records at these places: files, folders of runs, and folders with records anywhere in them.
+    """Load all records from the given files, run folders and folders with records anywhere below them.
 
     Args:
-        paths: What somebody has named. A file that is named must be a record.
-        searched: Files that somebody else has found. As in a folder, those that cannot be used are left out.
-        failed: Cells that somebody else knows to have failed.
+        paths: Files and folders that the user named. A named file must be a record.
+        searched: Files that the caller found. As in a folder, unusable ones are left out.
+        failed: Cells that the caller knows to have failed.
 
     Raises:
-        InputError: A place has none, or none that can be used.
+        InputError: A path has no record, or none that can be used.
     """
     lenient = dict.fromkeys(searched, True)
     failures = list(failed)
-    for place in map(Path, paths):
-        alone = not place.is_dir() or (place / RUN).is_file()
-        lenient |= dict.fromkeys(_files(place), not alone)
-        failures += [] if alone else [path.name.removesuffix(FAILED) for path in sorted(place.rglob(f"*{FAILED}"))]
-    found: dict[Path, tuple[Path, RunRecord]] = {}  # by where it really is, so that each comes once
+    for path in map(Path, paths):
+        single = not path.is_dir() or (path / RUN).is_file()
+        lenient |= dict.fromkeys(_files(path), not single)
+        failures += [] if single else [file.name.removesuffix(FAILED) for file in sorted(path.rglob(f"*{FAILED}"))]
+    found: dict[Path, tuple[Path, RunRecord]] = {}  # by resolved path, so that each record is loaded once
     remarks: list[str] = []
     for file, may_be_left_out in lenient.items():
         if file.resolve() in found:
@@ -60,12 +60,12 @@ def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), fai
         except InputError as error:
             if not may_be_left_out:
                 raise
-            remarks.append(f"left out: {str(error).replace(str(file), file.name)}")  # a page may travel; paths need not
+            remarks.append(f"left out: {str(error).replace(str(file), file.name)}")  # pages are shared: name no folder
     if not found:
         raise InputError(remarks[0])
     if failures:
         names = ", ".join(failures[:NAMED]) + (", …" if len(failures) > NAMED else "")
-        remarks.append(f"left out: {count(len(failures), 'cell')} that failed: {names}")
+        remarks.append(f"left out: {count(len(failures), 'failed cell')}: {names}")
     return Found([record for _, record in found.values()], [file for file, _ in found.values()], remarks)
 
 
@@ -77,16 +77,16 @@ def _files(path: Path) -> list[Path]:
     files = [file for file in _below(path) if is_record(file)]
     if not files:
         msg = (
-            f"{path}: there is no record of a run in this folder or below it; "
-            "name the folder that `fedslim simulate --out`, `fedslim experiment run` or `fedslim server` has written "
-            "(a member has a table, codetable.json, and no record)"
+            f"{path}: no run record in this folder or below it; name a folder written by `fedslim simulate --out`, "
+            "`fedslim experiment run` or `fedslim server` (a member's run folder has a table, codetable.json, but no "
+            "record)"
         )
         raise InputError(msg)
     return files
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Every file that may be a record; numbers in names count as numbers, so that 2 members come before 10."""
+    """Return every file that may be a record, in natural order: 2 members before 10."""
     return iter(sorted(folder.rglob("*.json"), key=_natural))
 
 
@@ -95,9 +95,9 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 
 def is_record(path: Path) -> bool:
-    """Whether a file says of itself that it is the record of a run."""
+    """Return whether a file names the format of run records."""
     try:
         with path.open("rb") as stream:
-            return _OURS in stream.read(_HEAD)
+            return _MARKER in stream.read(_HEAD)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""What runs are called in a report: by what tells them apart, and by nothing else."""
+"""Names for the runs of a report, made of the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)", re.DOTALL)
-"""What stands before the name of a file."""
+"""The folders before a file name."""
 
 
 def names(records: Sequence[RunRecord]) -> list[str]:
-    """A short name for each run, all different."""
+    """Return a short, unique name for each run."""
     traits = [_traits(record) for record in records]
-    telling = [name for name in traits[0] if len({each[name] for each in traits}) > 1 or name == "variant"]
-    made = [" · ".join(filter(None, (each[name] for name in telling))) for each in traits]
+    differing = [key for key in traits[0] if len({run[key] for run in traits}) > 1 or key == "variant"]
+    made = [" · ".join(filter(None, (run[key] for key in differing))) for run in traits]
     times = Counter(made)
     seen: Counter[str] = Counter()
     for k, name in enumerate(made):
@@ -31,9 +31,9 @@ def names(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _traits(record: RunRecord) -> dict[str, str]:
-    """What may tell a run from others, the plainest first."""
+    """Return the settings in which runs may differ, the most telling first."""
     settings = record.settings
-    dealt: dict[str, Any] = settings.get("partition") or {}
+    partition: dict[str, Any] = settings.get("partition") or {}
     return {
         "data": record.data,
         "variant": record.variant,
@@ -42,19 +42,19 @@ def _traits(record: RunRecord) -> dict[str, str]:
         "partition": scheme_of(record),
         "time": "" if settings.get("max_time") is None else f"{settings['max_time']} s",
         "rounds": "" if settings.get("max_rounds") is None else f"{settings['max_rounds']} rounds",
-        "seed": f"seed {settings.get('seed', dealt.get('seed'))}",
+        "seed": f"seed {settings.get('seed', partition.get('seed'))}",
     }
 
 
 def scheme_of(record: RunRecord) -> str:
-    """How the data were dealt out; nothing where nobody dealt them out."""
-    dealt: dict[str, Any] = record.settings.get("partition") or {}
-    chosen = {name: value for name, value in (dealt.get("parameters") or {}).items() if name != "members"}
-    return " ".join([str(dealt.get("scheme", "")), *(f"{name} {value}" for name, value in chosen.items())]).strip()
+    """Return the partition scheme and its parameters; an empty string if the data were not partitioned."""
+    partition: dict[str, Any] = record.settings.get("partition") or {}
+    chosen = {name: value for name, value in (partition.get("parameters") or {}).items() if name != "members"}
+    return " ".join([str(partition.get("scheme", "")), *(f"{name} {value}" for name, value in chosen.items())]).strip()
 
 
 def title_of(records: Sequence[RunRecord]) -> str:
-    """What stands above a report."""
+    """Return the title of a report: the names of its data sets."""
     data = list(dict.fromkeys(_FOLDERS.sub("", record.data) for record in records))
     few = 3
     if len(data) <= few:

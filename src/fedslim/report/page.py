@@ -1,9 +1,9 @@
-"""The page: one HTML file with everything in it, which loads nothing and sends nothing.
+"""The HTML page: one self-contained file that loads and sends nothing.
 
     write_page(view(records), "report.html")
 
-Labels are whatever somebody's data had. They go into the page as data only, and the page's own policy lets no script or
-style run but the two that belong to it, known by their hashes.
+Labels come from the data and are not trusted: they enter the page as JSON only, and its content security policy allows
+only the page's own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from fedslim.report.view import ReportView
 
 SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "course.js", "page.js")
-"""In the order in which they need each other."""
+"""In load order: each uses those before it."""
 
 
 def write_page(view: ReportView, path: str | Path) -> None:
-    """Write the page of a view; the file appears whole or not at all.
+    """Write a view as an HTML page, atomically.
 
     Raises:
-        WriteError: It cannot be written.
+        WriteError: The file cannot be written.
     """
     write_whole(Path(path), page(view).encode())
 
 
 def page(view: ReportView) -> str:
-    """The page of a view."""
+    """Return a view as an HTML page."""
     style = _part("page.css")
     script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, SCRIPTS)) + "})();\n"
     parts = {
@@ -52,12 +52,12 @@ def page(view: ReportView) -> str:
         "lead": as_html(view.runs[0].lead),
         "version": as_html(view.version),
     }
-    # In one go, so that nothing within a part is taken for a place to fill.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _part("page.html"))
+    # All in one pass, so that braces inside a part are not replaced.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("page.html"))
 
 
 def json_in_html(value: object) -> str:
-    """JSON that can stand in a script element: in ASCII, and with nothing in it that could end the element."""
+    """Return JSON that is safe inside a script element: ASCII only, with `<`, `>` and `&` escaped."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

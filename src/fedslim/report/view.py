@@ -1,9 +1,9 @@
-"""What a report shows, as plain data: made of the records of runs, and nothing in it is computed anew.
+"""The content of a report as plain data, taken from run records.
 
-    shown = view(records)
-    shown.runs[0].lead, shown.runs[0].table.usage, shown.overview[0].cells
+    report = view(records)
+    report.runs[0].lead, report.runs[0].table.usage, report.overview[0].cells
 
-The page, the terminal and whatever else shows runs say the same, because all of them say what is here.
+The HTML page and the terminal both render this view, so they show the same figures.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from fedslim import __version__
 from fedslim.errors import InputError
 from fedslim.format import brief
-from fedslim.report import captions as phrases
-from fedslim.report.captions import Fact  # noqa: TC001  # msgspec looks at the types of fields
+from fedslim.report import captions
+from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.report.naming import names, scheme_of, title_of
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable, Element
 
 MAX_POINTS = 400
-"""Points of a curve: more than there are pixels for."""
+"""Maximum points per curve; a chart has too few pixels for more."""
 
 MAX_ROWS = 5_000
-"""Itemsets of one run."""
+"""Maximum itemsets per run."""
 
 ALL_ROWS = 60_000
-"""Itemsets of all runs together, so that the page of a large experiment stays one that a browser opens at once."""
+"""Target for the itemsets of all runs together, so that a browser opens the page of a large experiment quickly."""
 
 FEWEST_ROWS = 200
-"""And yet so many of each run."""
+"""Itemsets that every run may show, even if the total then exceeds `ALL_ROWS`."""
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """How the compression went; a column for each quantity."""
+    """The compression over a run, one list per quantity."""
 
     rounds: list[int]
     bytes: list[int]
@@ -50,10 +50,10 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class TableView(msgspec.Struct, frozen=True):
-    """The code table, a column for each quantity, what saves most first. Items are places in the run's labels.
+    """The code table, one list per quantity, sorted by bits saved. Items are indices into the run's labels.
 
-    `alone` says whether no member finds the itemset by itself, where that is known. `members` has the usages at each
-    member, where the variant shows them to the server.
+    `alone` tells which itemsets no member finds alone, if known. `members` has the usages at each member, if the
+    variant reveals them to the server.
     """
 
     total: int
@@ -67,7 +67,7 @@ class TableView(msgspec.Struct, frozen=True):
 
 
 class GapView(msgspec.Struct, frozen=True):
-    """The itemsets of the reference that no member finds alone, with their support at each member."""
+    """The discovery gap: the reference's itemsets that no member finds alone, with their support at each member."""
 
     total: int
     recovered: int
@@ -78,21 +78,21 @@ class GapView(msgspec.Struct, frozen=True):
 
 
 class AgreementView(msgspec.Struct, frozen=True):
-    """The table beside a reference: `usages` are those there of the itemsets shown, none for the extra ones."""
+    """The code table compared with a reference; `usages` are the reference's, None for itemsets it does not have."""
 
     reference: str
     figures: list[Fact]
     matched: int
     missed: int
     extra: int
-    differing: int  # of the matched, those that are used more often here, or less
+    differing: int  # matched itemsets whose usages differ
     usages: list[int | None]
     missed_items: list[list[int]]
     missed_usage: list[int]
 
 
 class TrafficView(msgspec.Struct, frozen=True):
-    """The messages of one kind that went one way."""
+    """The messages of one kind in one direction."""
 
     kind: str
     meaning: str
@@ -103,7 +103,7 @@ class TrafficView(msgspec.Struct, frozen=True):
 
 
 class MemberView(msgspec.Struct, frozen=True):
-    """One member: its size, what it finds alone, and how many of the codes used are its own where that is known."""
+    """One member: its size, what it finds alone, and its share of the usages, if known."""
 
     name: str
     transactions: int | None
@@ -135,11 +135,11 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewRow(msgspec.Struct, frozen=True):
-    """A run in the table of all runs."""
+    """One run in the overview of all runs."""
 
     name: str
     cells: list[str]
-    values: list[float | None]  # the same to be sorted by
+    values: list[float | None]  # the cells as numbers, for sorting
 
 
 class ReportView(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class ReportView(msgspec.Struct, frozen=True):
 
     title: str
     subtitle: str
-    remarks: list[str]  # on what is not here
+    remarks: list[str]  # about runs that were left out
     version: str
     columns: list[str]
     overview: list[ViewRow]
@@ -155,45 +155,45 @@ class ReportView(msgspec.Struct, frozen=True):
 
 
 def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> ReportView:
-    """What a report of these runs shows.
+    """Build the view of one or more runs.
 
     Args:
-        records: One run, or several: the variants on the same data, or the cells of an experiment.
-        title: What stands above it; made of the data's names if left out.
-        remarks: What a reader should know about runs that are not here.
+        records: One run, or several: variants on the same data, or the cells of an experiment.
+        title: Title of the report; defaults to the names of the data sets.
+        remarks: Remarks about runs that were left out.
 
     Raises:
         InputError: There is no run.
     """
     if not records:
-        msg = "there is no run to report; name a folder that `fedslim simulate --out` has written"
+        msg = "no run to report; name a folder written by `fedslim simulate --out`"
         raise InputError(msg)
     records = _in_order(records)
     most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
-    called = names(records)
+    run_names = names(records)
     tables = [record.code_table for record in records]
     return ReportView(
         title=title or title_of(records),
-        subtitle=phrases.subtitle(records),
+        subtitle=captions.subtitle(records),
         remarks=list(remarks),
         version=__version__,
-        columns=list(phrases.COLUMNS),
+        columns=list(captions.COLUMNS),
         overview=[
-            ViewRow(name, phrases.cells(record, table), phrases.values(record, table))
-            for name, record, table in zip(called, records, tables, strict=True)
+            ViewRow(name, captions.cells(record, table), captions.values(record, table))
+            for name, record, table in zip(run_names, records, tables, strict=True)
         ],
-        runs=[_run(name, record, table, most) for name, record, table in zip(called, records, tables, strict=True)],
+        runs=[_run(name, record, table, most) for name, record, table in zip(run_names, records, tables, strict=True)],
     )
 
 
 def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs of a data set together, then those dealt out alike, the smaller federations first, and x, sa, so."""
+    """Sort runs by data set, partition scheme, number of members and variant (x, sa, so)."""
     data = list(dict.fromkeys(record.data for record in records))
-    variants = list(phrases.MEANING)
-    dealt = list(dict.fromkeys(map(scheme_of, records)))
+    variants = list(captions.MEANING)
+    schemes = list(dict.fromkeys(map(scheme_of, records)))
     return sorted(
         records,
-        key=lambda r: (data.index(r.data), dealt.index(scheme_of(r)), len(r.members), variants.index(r.variant)),
+        key=lambda r: (data.index(r.data), schemes.index(scheme_of(r)), len(r.members), variants.index(r.variant)),
     )
 
 
@@ -201,39 +201,39 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
     labels = _Labels(table.vocabulary)
     place = {row.items: number for number, row in enumerate(table.itemsets)}
     shown = table.top(most)
-    places = [place[row.items] for row in shown]  # in cover order, as the record has them
+    places = [place[row.items] for row in shown]  # positions in cover order, as in the record
     return RunView(
         name=name,
         data=record.data,
         variant=record.variant,
-        meaning=phrases.MEANING[record.variant],
-        lead=phrases.lead(record, table),
-        headline=phrases.headline(record, table),
+        meaning=captions.MEANING[record.variant],
+        lead=captions.lead(record, table),
+        headline=captions.headline(record, table),
         curve=_curve(record.history),
         table=_table(record, table, shown, places, labels),
         gap=None if record.gap is None else _gap(record.gap, labels, most),
-        agreements=[_agreement(each, table, places, labels, most) for each in record.agreements],
+        agreements=[_agreement(agreement, table, places, labels, most) for agreement in record.agreements],
         traffic=[
-            TrafficView(row.kind, phrases.KINDS.get(row.kind, ""), *msgspec.structs.astuple(row)[1:])
+            TrafficView(row.kind, captions.KINDS.get(row.kind, ""), *msgspec.structs.astuple(row)[1:])
             for row in sorted(record.traffic, key=lambda row: (-row.bytes, row.kind))
         ],
         members=_members(record),
-        usages_note=phrases.usages_note(record),
-        configuration=phrases.configuration(record),
+        usages_note=captions.usages_note(record),
+        configuration=captions.configuration(record),
         command=record.command,
-        labels=list(brief(labels.all)),  # last: it has grown by what only others found
+        labels=list(brief(labels.all)),  # last: gap and agreements may have added labels
     )
 
 
 class _Labels:
-    """Items as places in one list of labels, which a page has once."""
+    """Maps items to indices into one list of labels, so that the page holds each label once."""
 
     def __init__(self, vocabulary: Iterable[str]) -> None:
         self.all = list(vocabulary)
         self._place = {label: number for number, label in enumerate(self.all)}
 
     def places(self, labels: Iterable[str]) -> list[int]:
-        """In the order of the vocabulary; a reference of another program may have items that we do not know."""
+        """Return indices in vocabulary order; a reference made by another program may have unknown items."""
         for label in labels:
             if label not in self._place:
                 self._place[label] = len(self.all)
@@ -253,7 +253,7 @@ def _curve(history: Sequence[HistoryStep]) -> Curve:
 
 
 def _thin_out(steps: list[HistoryStep]) -> list[HistoryStep]:
-    """Steps at even distances, the first and the last among them."""
+    """Return at most `MAX_POINTS` evenly spaced steps, including the first and the last."""
     last = len(steps) - 1
     if last < MAX_POINTS:
         return steps
@@ -295,8 +295,8 @@ def _agreement(
     extra = agreement.usages.count(None)
     missed = agreement.missed[:most]
     return AgreementView(
-        reference=phrases.reference(agreement.reference),
-        figures=phrases.agreement(agreement),
+        reference=captions.reference(agreement.reference),
+        figures=captions.agreement(agreement),
         matched=len(agreement.usages) - extra,
         missed=len(agreement.missed),
         extra=extra,

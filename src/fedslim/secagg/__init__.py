@@ -1,7 +1,6 @@
-"""Secure aggregation: exact sums of integer vectors of which nobody sees a single summand. It knows no itemsets.
+"""Secure aggregation: exact sums of integer vectors, without revealing any member's vector.
 
-Two things are still to come and have their place here: a second mask of each member's own with shares of its seed, so
-that a round survives members that drop out, and signatures on the agreement keys.
+A round needs the answers of all its members: masks cancel only in the sum over all of them.
 """
 
 from __future__ import annotations

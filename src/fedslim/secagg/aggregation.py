@@ -1,10 +1,10 @@
-"""The server's side: add up one masked vector from each member, and read the sum.
+"""The server's side of secure aggregation: add up one masked vector per member, and read the sum.
 
     total = MaskedSum(members, length=900)
     total.add("hospital-a", data) …
     words = total.words()
 
-It does not matter what the words hold: that is the business of `Ring` and `Sketch`.
+`Ring` and `Sketch` define the content of the words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORD_BYTES = 8
 
 
 class MaskedSum:
-    """A sum over exactly the members of a round; without one of them it is noise, and is not given out."""
+    """The sum over exactly the members of a round; it cannot be read while one is missing, as it would be noise."""
 
     def __init__(self, members: Iterable[str], *, length: int) -> None:
         self._missing = set(members)
@@ -36,26 +36,26 @@ class MaskedSum:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Who has not answered yet."""
+        """The members that have not answered yet."""
         return frozenset(self._missing)
 
     def add(self, member: str, data: bytes) -> None:
-        """Take in a member's vector, once."""
+        """Add a member's vector; each member may answer once."""
         if member not in self._members:
-            msg = f"{member!r} is not a member of this round; its answer is not taken"
+            msg = f"{member!r} is not a member of this round; its answer is rejected"
             raise MembershipError(msg)
         if member not in self._missing:
-            msg = f"{member!r} has answered this round already; the second answer is not taken"
+            msg = f"{member!r} has already answered this round; the second answer is rejected"
             raise MembershipError(msg)
         if len(data) != WORD_BYTES * len(self._total):
-            msg = f"{member!r} sent {len(data)} bytes where {WORD_BYTES * len(self._total)} were asked for"
+            msg = f"{member!r} sent {len(data)} bytes instead of {WORD_BYTES * len(self._total)}"
             raise RingError(msg)
         self._total += np.frombuffer(data, "<u8")
         self._missing.remove(member)
 
     def words(self) -> Words:
-        """The sum, once everybody has answered."""
+        """Return the sum, after all members have answered."""
         if self._missing:
-            msg = f"the sum cannot be read before {', '.join(map(repr, sorted(self._missing)))} answered"
+            msg = f"the sum cannot be read yet; no answer from {', '.join(map(repr, sorted(self._missing)))}"
             raise MembershipError(msg)
         return self._total

@@ -1,6 +1,6 @@
-"""Packing counts into words, and sparse sums that can be read without saying where their entries are.
+"""Kernels for packed counts and for sketches of sparse vectors.
 
-All arithmetic is modulo 2^64: a sum of packed vectors is the packed vector of the sums, masked or not.
+All arithmetic is modulo 2^64: the sum of packed vectors is the packed vector of the sums, masked or not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fedslim._jit import inlined, njit
 
 WORD = np.int64(64)
 TABLES = np.int64(3)
-"""Every entry of a sketch is in one cell of each of three tables."""
+"""Each entry of a sketch is in one cell of each table."""
 
 ID_BITS = np.uint64(24)
 CHECK_WORDS = 2
@@ -21,7 +21,7 @@ LARGEST_VALUE = np.uint64(1 << 40)
 
 @njit
 def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
-    """Add counts modulo 2^bits at their places; returns the number of the first whose place is none, or -1."""
+    """Add counts modulo 2^bits at their places; return the index of the first invalid place, or -1."""
     per_word = WORD // bits
     mask = (ONE << np.uint64(bits)) - ONE
     for k in range(len(places)):
@@ -35,7 +35,7 @@ def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, count
 
 @njit
 def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
-    """Take packed counts apart; False if a bit is set where no count is: something ran over."""
+    """Unpack counts; return False if an unused bit is set, which means an overflow."""
     per_word = WORD // bits
     mask = (ONE << np.uint64(bits)) - ONE
     place = np.int64(0)
@@ -54,9 +54,9 @@ def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
 def put_rows(
     out: np.ndarray, bits: np.ndarray, length: int, ends: np.ndarray, places: np.ndarray, counts: np.ndarray
 ) -> int:
-    """Add several vectors after each other, each with its own number of bits; as `put_lanes` otherwise.
+    """Add several vectors one after another, as `put_lanes`, each with its own number of bits.
 
-    The entries of row r are those before ends[r]; a row begins with a new word.
+    The entries of row r end before ends[r]; each row starts at a new word.
     """
     base = np.int64(0)
     k = np.int64(0)
@@ -77,7 +77,7 @@ def put_rows(
 
 @inlined
 def _mix(value: np.uint64, seed: np.uint64) -> np.uint64:
-    """A finaliser of a good hash (splitmix64): every bit of the result depends on every bit of the value."""
+    """Hash with the finaliser of splitmix64: every bit of the result depends on every bit of the value."""
     z = (value + ONE) * np.uint64(0x9E3779B97F4A7C15) + seed * np.uint64(0xD1342543DE82EF95)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -86,7 +86,7 @@ def _mix(value: np.uint64, seed: np.uint64) -> np.uint64:
 
 @inlined
 def _code(place: np.uint64, seed: np.uint64) -> np.uint64:
-    """A place, readable in the low bits, with a hash above: so that sums of several are told from one."""
+    """Return the place in the low bits and a hash above, which distinguishes one entry from a sum of several."""
     return (_mix(place, seed ^ np.uint64(0xA5A5A5A5)) << ID_BITS) | place
 
 
@@ -98,7 +98,7 @@ def _cell(hashed: np.uint64, table: int, per_table: int) -> int:
 
 @inlined
 def _add(out: np.ndarray, per_table: int, seed: np.uint64, place: np.uint64, value: np.uint64) -> None:
-    """Add (or, with the negative value modulo 2^64, take away) one entry."""
+    """Add one entry, or remove it with the negative value modulo 2^64."""
     hashed = _mix(place, seed)
     code = _code(place, seed) * value
     for table in range(TABLES):
@@ -121,7 +121,7 @@ def put_sketch(
     places: np.ndarray,
     counts: np.ndarray,
 ) -> int:
-    """Add entries to a sketch, at `offset + stride · place`; returns the number of the first that cannot be, or -1."""
+    """Add entries to a sketch, at `offset + stride · place`; return the index of the first invalid one, or -1."""
     for k in range(len(places)):
         place = offset + stride * np.int64(places[k])
         if counts[k] < 0 or place < 0 or place >= universe:
@@ -133,7 +133,7 @@ def put_sketch(
 
 @inlined
 def _inverse(odd: np.uint64) -> np.uint64:
-    """1/odd modulo 2^64, by Newton's iteration: each step doubles the bits that are right."""
+    """Return 1/odd modulo 2^64 by Newton's iteration: each step doubles the number of correct bits."""
     x = odd * np.uint64(3) ^ np.uint64(2)
     for _ in range(4):
         x *= np.uint64(2) - odd * x
@@ -142,7 +142,7 @@ def _inverse(odd: np.uint64) -> np.uint64:
 
 @inlined
 def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, universe: np.uint64) -> np.int64:
-    """The place of the only entry in a cell, -1 if there is none or more than one."""
+    """Return the place of the only entry in a cell, or -1 if it has none or several."""
     value, coded = words[2 * cell], words[2 * cell + 1]
     if value == ZERO or value >= LARGEST_VALUE:
         return np.int64(-1)
@@ -165,9 +165,10 @@ def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, univer
 def read_sketch(
     words: np.ndarray, per_table: int, seed: int, universe: int, places: np.ndarray, counts: np.ndarray
 ) -> int:
-    """Read the entries of a sketch, which is empty afterwards; -1 if it holds more than it can give back.
+    """Read and remove the entries of a sketch; return their number, or -1 if there are too many to decode.
 
-    A cell with one entry tells it; taken out of its other cells too, it leaves those with one less, and so on.
+    A cell with a single entry reveals it. Removing the entry from its other cells may leave single entries there, and
+    so on.
     """
     cells = TABLES * per_table
     found = np.int64(0)

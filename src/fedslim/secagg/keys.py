@@ -1,10 +1,10 @@
-"""Key agreement: one X25519 key for each member and run, one secret for each pair of members.
+"""Key agreement: one X25519 key per member and run, one secret per pair of members.
 
-    mine = AgreementKey.from_random(entropy)         # 32 random bytes, handed in
+    mine = AgreementKey.from_random(entropy)         # 32 random bytes from the caller
     secret = mine.agree("hospital-a", "hospital-b", their_public, run=run_id)
 
-The secret is bound to the run and to both names and keys: a secret of another run, or one that somebody in the middle
-made with keys of its own under the same names, is a different secret.
+The secret depends on the run and on both names and keys, so another run, or a man in the middle with other keys under
+the same names, gets a different secret.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LABEL = b"fedslim secure aggregation v1: pair"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PairSecret:
-    """What two members share and nobody else knows. It is never sent, logged or shown."""
+    """A secret that only two members know. It is never sent, logged or displayed."""
 
     key: bytes
 
@@ -37,18 +37,18 @@ class AgreementKey:
     def __init__(self, private: X25519PrivateKey) -> None:
         self._private = private
         self.public = private.public_key().public_bytes_raw()
-        self._exchanged: dict[bytes, bytes] = {}  # by the other key: most members keep theirs when an epoch begins
+        self._exchanged: dict[bytes, bytes] = {}  # cache by peer key: most members keep their key in a new epoch
 
     @classmethod
     def from_random(cls, entropy: bytes) -> AgreementKey:
-        """Make a key from 32 bytes of a cryptographic random source."""
+        """Create a key from 32 bytes of a cryptographic random source."""
         if len(entropy) != KEY_BYTES:
-            msg = f"a key is made from {KEY_BYTES} random bytes, not {len(entropy)}"
+            msg = f"a key needs {KEY_BYTES} random bytes, not {len(entropy)}"
             raise KeyAgreementError(msg)
         return cls(X25519PrivateKey.from_private_bytes(entropy))
 
     def agree(self, own: str, peer: str, peer_public: bytes, *, run: bytes) -> PairSecret:
-        """The secret with a peer; both sides get the same one."""
+        """Return the secret shared with a peer; both sides get the same one."""
         if own == peer or peer_public == self.public:
             msg = f"member {own!r} cannot agree on a secret with itself"
             raise KeyAgreementError(msg)
@@ -62,12 +62,12 @@ class AgreementKey:
 
 
 def check_usable(name: str, public: bytes) -> None:
-    """Check that others can agree on a secret with this key, for whoever only passes it on.
+    """Check that a public key can be used for key agreement, without a private key of one's own.
 
     Raises:
-        KeyAgreementError: Nobody can: the message names the member.
+        KeyAgreementError: The key is unusable; the message names the member.
     """
-    # A point of low order gives nothing with any private key, so one that everybody knows will do.
+    # A point of low order fails with every private key, so a publicly known one is enough for the check.
     _exchange(X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES)), name, public)
 
 
@@ -75,11 +75,11 @@ def _exchange(private: X25519PrivateKey, peer: str, public: bytes) -> bytes:
     try:
         return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError as error:
-        # Wrong length, or a point of low order, with which the secret would be known to everybody.
-        msg = f"the key of member {peer!r} is not a usable X25519 public key; the run must not go on with it"
+        # Wrong length, or a point of low order, which would make the secret public.
+        msg = f"the key of member {peer!r} is not a usable X25519 public key; the run must not continue with it"
         raise KeyAgreementError(msg) from error
 
 
 def _frame(part: bytes) -> bytes:
-    """With its length in front: no two lists of parts are the same bytes."""
+    """Prefix the part with its length, so that different lists of parts give different bytes."""
     return len(part).to_bytes(4, "little") + part

@@ -1,11 +1,11 @@
-"""Masks that cancel: each pair of members adds and subtracts the same random words, so that only the sum is left.
+"""Pairwise masks that cancel: one member of each pair adds, the other subtracts, the same random words.
 
     masker = Masker("hospital-a", {"hospital-b": secret, …}, purpose="answers")
     data = masker.mask(words, MaskLabel(round=7, attempt=0, part=0), about=digest)
 
-A mask is the AES-128-CTR key stream of the pair's key for this purpose, at a place that the label and `about` name:
-what the members believe that they were asked. Whoever asks them different things gets noise. No place is ever used
-twice: labels must rise, and each has 2^32 blocks of its own.
+A mask is the AES-128-CTR key stream of the pair's key for this purpose, at a position derived from the label and from
+`about`, a digest of the question. If members are asked different questions, the sum is noise. No position is used
+twice: labels must increase, and each has its own 2^32 blocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORDS_IN_BLOCK = 2
 
 @dataclass(frozen=True, slots=True, order=True)
 class MaskLabel:
-    """Names one vector of one run: the round, the attempt if a fault made it repeat, and the part of the answer."""
+    """Identifies one vector of a run: the round, the attempt (if the round is repeated), and the part of the answer."""
 
     round: int
     attempt: int = 0
@@ -58,18 +58,18 @@ class MaskLabel:
 
 
 def place(label: MaskLabel, about: bytes) -> bytes:
-    """Where a label's stretch of key stream begins: 96 bits of a hash, which no two labels share."""
-    named = (
+    """Return the start of a label's key stream: 96 bits of a hash, different for each label."""
+    encoded = (
         label.round.to_bytes(ROUND_BYTES, "big")
         + label.attempt.to_bytes(ATTEMPT_BYTES, "big")
         + label.part.to_bytes(PART_BYTES, "big")
     )
-    return sha256(named + about).digest()[:PLACE_BYTES]
+    return sha256(encoded + about).digest()[:PLACE_BYTES]
 
 
 @lru_cache(maxsize=2)
 def counters(start: bytes, blocks: int) -> bytes:
-    """The counter blocks of a stretch; all pairs of a member need the same ones."""
+    """Return consecutive counter blocks, cached because all pairs of a member use the same ones."""
     counter = np.empty((blocks, 16), np.uint8)
     counter[:, :PLACE_BYTES] = np.frombuffer(start, np.uint8)
     counter[:, PLACE_BYTES:] = np.arange(blocks, dtype=">u4").view(np.uint8).reshape(blocks, BLOCK_BYTES)
@@ -81,22 +81,22 @@ class PairMask:
 
     def __init__(self, secret: PairSecret, *, purpose: str, adds: bool) -> None:
         key = HKDFExpand(hashes.SHA256(), 16, LABEL + purpose.encode()).derive(secret.key)
-        # Counter mode, with the counter blocks made by us, once for all pairs. No block comes twice, so this is not
-        # what ECB is bad for; a test compares it with the library's CTR.
+        # This is counter mode with our own counter blocks, which all pairs share. No block repeats, so the weakness of
+        # ECB does not apply; a test compares it with the library's CTR.
         self._blocks = Cipher(algorithms.AES128(key), modes.ECB()).encryptor()  # noqa: S305
         self.adds = adds
 
     def expand(self, blocks: bytes) -> NDArray[np.uint64]:
-        """The key stream at these counter blocks."""
+        """Return the key stream for these counter blocks."""
         return np.frombuffer(self._blocks.update(blocks), "<u8")
 
 
 class Masker:
-    """One member's side: hides its vectors so that only the sum over all members can be read."""
+    """A member's side of secure aggregation: masks its vectors so that only the sum over all members can be read."""
 
     def __init__(self, own: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
         if own in secrets:
-            msg = f"member {own!r} has a secret with itself; members must have different names"
+            msg = f"member {own!r} has a secret with itself; give members different names"
             raise KeyAgreementError(msg)
         self.own = own
         self._pairs = tuple(
@@ -105,9 +105,9 @@ class Masker:
         self._last: MaskLabel | None = None
 
     def mask(self, words: Words, label: MaskLabel, *, about: bytes) -> bytes:
-        """The words hidden under this label. A label that does not come after the last one is refused."""
+        """Return the masked words as bytes. Each label must be greater than the last one."""
         if self._last is not None and label <= self._last:
-            msg = f"{label} does not come after {self._last}: a mask must not be used twice"
+            msg = f"{label} does not come after {self._last}; a mask must not be used twice"
             raise MaskReuseError(msg)
         self._last = label
         length = len(words)

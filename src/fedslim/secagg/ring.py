@@ -1,13 +1,13 @@
-"""Counts packed into 64-bit words: each has k bits of its own, Z/2^k, k just above a proven bound of the sum.
+"""Pack counts into 64-bit words, each in k bits (the ring Z/2^k), with k just large enough for the bound of the sum.
 
-    ring = Ring.for_sums_up_to(340_183)                 # 19 bits, three counts in a word
+    ring = Ring.for_sums_up_to(340_183)                 # 19 bits, three counts per word
     words = np.zeros(ring.words(900), np.uint64)
     ring.put(words, places, counts, length=900)         # one member's vector
     totals = ring.read(sum_of_all_words, length=900)
 
-Words are added modulo 2^64. No count runs into its neighbour because no sum leaves the bound. A count that does not fit
-wraps around: a member that refused to answer would tell how large its count is. The sum is then wrong, and most likely
-above the bound, which whoever reads it notices.
+Words are added modulo 2^64. Counts do not overflow into their neighbours because no sum exceeds the bound. A count that
+does not fit wraps around, because refusing to answer would reveal that it is large. The sum is then wrong, and most
+likely above the bound, which `read` detects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WORD_BITS = 64
 MAX_BITS = 56
-"""Entries, their sums and the bounds are exact in int64, with room to spare."""
+"""Entries, their sums and the bounds fit int64 with room to spare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +49,40 @@ class Ring:
 
     @classmethod
     def for_sums_up_to(cls, bound: int) -> Ring:
-        """The smallest ring in which no sum with this bound wraps around."""
+        """Return the smallest ring in which no sum up to this bound wraps around."""
         if bound < 0:
             msg = f"a bound cannot be negative: {bound}"
             raise RingError(msg)
         return cls(max(1, bound.bit_length()), bound)
 
     def words(self, length: int) -> int:
-        """How many words a vector of this length takes."""
+        """Return the number of words for a vector of this length."""
         return -(-length // (WORD_BITS // self.bits))
 
     def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64], *, length: int) -> None:
         """Add counts, modulo 2^bits, to a vector at their places (each place once)."""
         bad = kernels.put_lanes(words, self.bits, length, places, counts)
         if bad >= 0:
-            msg = f"place {int(places[bad])} is not one of the {length} that the vector has"
+            msg = f"place {int(places[bad])} is out of range; the vector has {length} places"
             raise RingError(msg)
 
     def read(self, words: Words, *, length: int) -> NDArray[np.int64]:
-        """The sums in a vector; one that leaves the bound raises: it is not what it should be."""
+        """Return the sums in a vector; raise `RingError` if one exceeds the bound."""
         counts = np.empty(length, np.int64)
         if len(words) != self.words(length):
             msg = f"{length} counts of {self.bits} bits take {self.words(length)} words, not {len(words)}"
             raise RingError(msg)
         if not kernels.read_lanes(words, self.bits, counts) or (length and int(counts.max()) > self.bound):
             msg = (
-                f"a sum left its bound of {self.bound}: a member sent something else than what was asked, "
-                "or masks do not cancel; the round must not be used"
+                f"a sum exceeds its bound of {self.bound}: a member sent a wrong answer, or the masks do not cancel; "
+                "the round must not be used"
             )
             raise RingError(msg)
         return counts
 
 
 def words_of_rows(bits: Sequence[int], length: int) -> int:
-    """How many words vectors of this length take, each in a ring of its own."""
+    """Return the number of words for vectors of this length, each in its own ring."""
     return sum(-(-length // (WORD_BITS // width)) for width in bits)
 
 
@@ -95,8 +95,8 @@ def put_rows(  # noqa: PLR0913  # several vectors in flat arrays
     *,
     length: int,
 ) -> None:
-    """Add several vectors after each other, row r in a ring of `bits[r]`; its entries are those before `ends[r]`."""
+    """Add several vectors one after another, row r in a ring of `bits[r]` bits; its entries end before `ends[r]`."""
     bad = kernels.put_rows(words, bits, length, ends, places, counts)
     if bad >= 0:
-        msg = f"place {int(places[bad])} is not one of the {length} that each vector has"
+        msg = f"place {int(places[bad])} is out of range; each vector has {length} places"
         raise RingError(msg)

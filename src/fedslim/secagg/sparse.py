@@ -1,12 +1,12 @@
-"""Sparse sums: long vectors of which the sum has few entries, in few words, without anybody saying where they are.
+"""Sketches of sparse sums: long vectors whose sum has few entries, in few words, without revealing positions.
 
     sketch = Sketch(cells=24, universe=2_000, seed=7)
     sketch.put(words, places, counts)               # one member's entries
     found = sketch.read(sum_of_all_words)           # (places, counts) of the sum, or None if there were too many
 
-What a member puts in is a linear function of its vector, so sums of sketches are sketches of sums, and masks hide them
-as they hide everything else. Whoever reads the sum learns the entries of the sum, and nothing more than that.
-An invertible Bloom lookup table modulo 2^64; a wrong reading, rather than none, has a chance of about 2^-80.
+A sketch is a linear function of the vector, so the sum of sketches is the sketch of the sum, and masks hide it like any
+other vector. The sum reveals its entries and nothing else. The sketch is an invertible Bloom lookup table modulo 2^64;
+the probability of a wrong result, rather than none, is about 2^-80.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPARE_CELLS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Three tables of cells, two words each, and two words to check the whole."""
+    """Three tables of cells with two words each, and two check words for the whole."""
 
     per_table: int
     universe: int  # places are 0 … universe - 1
@@ -38,20 +38,20 @@ class Sketch:
 
     def __post_init__(self) -> None:
         if not 1 <= self.universe <= MAX_PLACES:
-            msg = f"a sketch is over 1 to {MAX_PLACES} places, not {self.universe}"
+            msg = f"a sketch covers 1 to {MAX_PLACES} places, not {self.universe}"
             raise RingError(msg)
         if not 1 <= self.per_table <= MAX_PLACES:
-            msg = f"a sketch has 1 to {MAX_PLACES} cells in a table, not {self.per_table}"
+            msg = f"a sketch has 1 to {MAX_PLACES} cells per table, not {self.per_table}"
             raise RingError(msg)
 
     @classmethod
     def for_entries(cls, entries: int, universe: int, *, seed: int = 0) -> Sketch:
-        """A sketch that gives so many entries back, nearly always."""
+        """Return a sketch that can almost always decode this many entries."""
         return cls(-(-entries * 11 // 20) + SPARE_CELLS, universe, seed)
 
     @property
     def words(self) -> int:
-        """How many words it takes."""
+        """The number of words of the sketch."""
         return int(2 * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
 
     def put(
@@ -63,15 +63,15 @@ class Sketch:
         stride: int = 1,
         offset: int = 0,
     ) -> None:
-        """Add a member's entries, at `offset + stride · place` each."""
+        """Add a member's entries, each at `offset + stride · place`."""
         if kernels.put_sketch(words, self.per_table, self.seed, self.universe, stride, offset, places, counts) >= 0:
-            msg = f"entries must be counts at places below {self.universe}"
+            msg = f"entries must be nonnegative counts at places below {self.universe}"
             raise RingError(msg)
 
     def read(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
-        """The entries of a sum, in ascending order of places; None if they are too many for this sketch."""
+        """Return the entries of a sum in ascending order of places; None if there are too many for this sketch."""
         if len(words) != self.words:
-            msg = f"a sketch of {self.per_table} cells in a table takes {self.words} words, not {len(words)}"
+            msg = f"a sketch of {self.per_table} cells per table takes {self.words} words, not {len(words)}"
             raise RingError(msg)
         most = int(kernels.TABLES) * self.per_table
         places, counts = np.empty(most, np.int32), np.empty(most, np.int64)

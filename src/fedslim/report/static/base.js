@@ -1,4 +1,4 @@
-// Elements and numbers. Labels come from anybody's data: they are set as text, and never read as markup.
+// Elements and number formats. Labels come from the data and are not trusted: set them as text, never as markup.
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
@@ -16,7 +16,7 @@ const make = (tag, attributes, ...children) => fill(document.createElement(tag),
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
 function set(node, name, value) {
-  node.style.setProperty(name, String(value)); // a style attribute would be against the page's own policy
+  node.style.setProperty(name, String(value)); // the content security policy forbids style attributes
   return node;
 }
 
@@ -38,10 +38,10 @@ function size(bytes) {
   return `${fixed(value, digits)} ${units[unit]}`;
 }
 
-// Where a mark on an axis stands, zeros after the point are noise.
+// For axis labels: no trailing zeros.
 const shortSize = (bytes) => size(bytes).replace(/\.0+ /, " ");
 
-// Math.max(...values) fails where there are very many.
+// Math.max(...values) overflows the stack for very long arrays.
 const largest = (values, least = 0) => values.reduce((a, b) => (b > a ? b : a), least);
 const smallest = (values, most = Infinity) => values.reduce((a, b) => (b < a ? b : a), most);
 

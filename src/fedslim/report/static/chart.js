@@ -1,4 +1,4 @@
-// Curves and dots as SVG: what a report needs of a chart library, in a file that can be read.
+// Line and scatter charts as SVG: the few features of a chart library that a report needs.
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2"];
 
 function mark(kind, x, y, r, cls) {
@@ -46,7 +46,7 @@ function scale(low, high, from, to, log) {
   return place;
 }
 
-// The last step at or before x, for curves change at rounds and stay in between; -1 before the first.
+// The last step at or before x (curves are step functions); -1 before the first.
 function stepAt(xs, x) {
   let [low, high] = [0, xs.length];
   while (low < high) {
@@ -57,11 +57,11 @@ function stepAt(xs, x) {
   return low - 1;
 }
 
-// series: [{name, xs, ys, itemsets, colour, dash, mark, chosen, faint, kind}]; where there are too many for names, all but
-// one are faint, and the legend has their kinds.
+// series: [{name, xs, ys, itemsets, colour, dash, mark, chosen, faint, kind}]; with too many series to name, all but
+// the chosen one are faint and the legend lists kinds.
 function lineChart(title, about, series, { log = false, format, tick = format, unit }) {
   const svg = draw("svg", { role: "img", tabindex: 0 });
-  const readout = make("output", { class: "readout" }, "Point at the curves, or use the arrow keys.");
+  const readout = make("output", { class: "readout" }, "Move the pointer over the chart, or use the arrow keys.");
   const legend = make("ul", { class: "legend" });
   const figure = make(
     "figure",
@@ -154,14 +154,14 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
       guide.replaceChildren();
       if (position === null) return;
       guide.append(draw("line", { class: "guide", x1: x(position), x2: x(position), y1: box.top, y2: box.bottom }));
-      const said = [];
+      const values = [];
       for (const s of named) {
         const k = stepAt(s.xs, position);
         if (k < 0) continue;
         guide.append(mark(s.mark, x(position), y(s.ys[k]), 4, s.colour));
-        said.push(`${s.name} ${fixed(s.ys[k], 2)} % with ${plural(s.itemsets[k], "itemset")}`);
+        values.push(`${s.name} ${fixed(s.ys[k], 2)} % with ${plural(s.itemsets[k], "itemset")}`);
       }
-      readout.textContent = `${format(log ? position : Math.round(position))}${log ? "" : ` ${unit}`}: ${said.join("; ") || "not begun"}`;
+      readout.textContent = `${format(log ? position : Math.round(position))}${log ? "" : ` ${unit}`}: ${values.join("; ") || "not started"}`;
     };
     svg.onpointermove = (event) => {
       const at = (event.clientX - svg.getBoundingClientRect().left) * (width / svg.getBoundingClientRect().width);
@@ -179,7 +179,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
     point();
   }
 
-  // Names at the ends of the curves, moved apart where these are close together.
+  // Label the ends of the curves; move labels apart that would overlap.
   function label(box, y) {
     const rows = named.map((s) => ({ s, at: y(s.ys.at(-1)) })).sort((a, b) => a.at - b.at);
     rows.forEach((row, k) => {
@@ -215,7 +215,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
   return figure;
 }
 
-// Usage here beside usage there; on the diagonal both are equal.
+// Usage in this table against usage in the reference; equal on the diagonal.
 function dotChart(title, about, points) {
   const side = 300;
   const [low, high] = [Math.max(1, smallest(points.flat())), largest(points.flat(), 2)];
@@ -236,8 +236,8 @@ function dotChart(title, about, points) {
   }
   svg.append(
     draw("line", { class: "diagonal", x1: x(low), y1: y(low), x2: x(high), y2: y(high) }),
-    draw("text", { x: side - 8, y: side - 6, "text-anchor": "end" }, "usage there →"),
-    draw("text", { x: 50, y: 18 }, "↑ usage here"),
+    draw("text", { x: side - 8, y: side - 6, "text-anchor": "end" }, "reference usage →"),
+    draw("text", { x: 50, y: 18 }, "↑ usage"),
   );
   for (const [there, here] of points)
     svg.append(

@@ -1,8 +1,8 @@
-// The sections on how it went: compression, agreement, communication, members, and how to do it again.
+// The sections on the run: compression, agreement, communication, members and configuration.
 
 function compression(run) {
   const group = view.runs.map((each, number) => ({ each, number })).filter(({ each }) => each.data === run.data);
-  const crowded = group.length > 7; // then the variants have a colour each, and only the run that is chosen has a name
+  const crowded = group.length > 7; // colour by variant, and name only the chosen run
   const byVariant = crowded || new Set(group.map(({ each }) => each.variant)).size === group.length;
   const order = ["x", "sa", "so"];
   const prefix = `${run.data} · `;
@@ -21,7 +21,7 @@ function compression(run) {
       curve: each.curve,
     };
   });
-  series.sort((a, b) => b.faint - a.faint); // the last is drawn on top
+  series.sort((a, b) => b.faint - a.faint); // the last one is drawn on top
   const on = (name) => series.map((s) => ({ ...s, xs: s.curve[name] }));
   const rows = series
     .filter((s) => !s.faint)
@@ -48,24 +48,24 @@ function compression(run) {
     { title: "L%", number: true, value: (row) => row.percent, show: (row) => fixed(row.percent, 2) },
   ];
   return [
-    note("L%: the bits that table and data take together, in percent of what they take item by item. Lower is better."),
+    note("L%: the bits of code table and data, in percent of those with single items only. Lower is better."),
     make(
       "div",
       { class: "charts" },
-      lineChart("Over rounds", "How often the server asked.", on("rounds"), { format: whole, unit: "rounds" }),
-      lineChart("Over bytes", "What was sent, both ways; a logarithmic scale.", on("bytes"), {
+      lineChart("By rounds", "Questions of the server.", on("rounds"), { format: whole, unit: "rounds" }),
+      lineChart("By bytes", "Bytes sent in both directions, on a logarithmic scale.", on("bytes"), {
         format: size,
         tick: shortSize,
         unit: "sent",
         log: true,
       }),
     ),
-    ...folded("steps", "Some of these figures as a table", grid({ columns, rows, page: 200, called: "step" }).node),
+    ...folded("steps", "Show selected values as a table", grid({ columns, rows, page: 200, called: "step" }).node),
   ];
 }
 
-// A part that a button opens. It is not <details>: what is closed must be open on paper, and only a style sheet is in
-// time for that.
+// A part that a button opens and closes. Not <details>, because the part must be open in print, and only a style sheet
+// can do that in time.
 function folded(id, title, content) {
   const part = make("div", { class: "folded", id }, content);
   const open = make(
@@ -83,18 +83,18 @@ function folded(id, title, content) {
 }
 
 function agreement(run) {
-  if (!run.agreements.length) return note("This run was compared with nothing.");
+  if (!run.agreements.length) return note("This run was not compared with a reference.");
   return run.agreements.map((each) => {
     const parts = [
-      ["missed", each.missed, "only there"],
+      ["missed", each.missed, "only in the reference"],
       ["matched", each.matched, "in both"],
-      ["extra", each.extra, "only here"],
+      ["extra", each.extra, "only in this table"],
     ];
     const all = each.missed + each.matched + each.extra || 1;
-    const said = parts.map(([name, n]) => `${n} ${name}`).join(", ");
+    const description = parts.map(([name, n]) => `${n} ${name}`).join(", ");
     const stack = make(
       "div",
-      { class: "stack", role: "img", "aria-label": said },
+      { class: "stack", role: "img", "aria-label": description },
       parts
         .filter(([, n]) => n)
         .map(([name, n]) => {
@@ -118,13 +118,13 @@ function agreement(run) {
         value: (row) => row.items.length,
         show: (row) => chips(run.labels, row.items),
       },
-      { title: "usage there", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
+      { title: "reference usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
     ];
     const off = each.differing;
     const usual = off
-      ? `${whole(off)} of ${plural(each.matched, "matched itemset")} are used more often here, or less.`
-      : "Every matched itemset is used equally often in both.";
-    const cut = points.length < each.matched ? ` Drawn: the ${whole(points.length)} that are in the table above.` : "";
+      ? `The usages of ${whole(off)} of ${plural(each.matched, "matched itemset")} differ.`
+      : "Every matched itemset has the same usage in both.";
+    const cut = points.length < each.matched ? ` Plotted: the ${whole(points.length)} listed in the table above.` : "";
     const extra =
       each.extra && each === run.agreements[0]
         ? make(
@@ -140,20 +140,20 @@ function agreement(run) {
                   document.getElementById("table").scrollIntoView();
                 },
               },
-              `Show the ${whole(each.usages.filter((there) => there === null).length)} extra in the code table`,
+              `Show the ${plural(each.usages.filter((there) => there === null).length, "extra itemset")} in the code table`,
             ),
           )
         : null;
     return make(
       "div",
       { class: "agreement" },
-      make("h3", {}, `With ${each.reference}`),
+      make("h3", {}, `Compared with ${each.reference}`),
       stack,
       keys,
       make(
         "div",
         { class: "beside" },
-        points.length ? dotChart("Usage here and there", usual + cut, points) : null,
+        points.length ? dotChart("Usages compared", usual + cut, points) : null,
         make(
           "div",
           {},
@@ -170,7 +170,7 @@ function agreement(run) {
 
 function communication(run) {
   const rows = run.traffic;
-  if (!rows.length) return note("This record does not have the messages by kind.");
+  if (!rows.length) return note("This run record has no message counts.");
   const sum = (way, name) => rows.filter((row) => row.direction === way).reduce((total, row) => total + row[name], 0);
   const most = largest(
     rows.map((row) => row.bytes),
@@ -185,7 +185,7 @@ function communication(run) {
       up: true,
     },
     {
-      title: "way",
+      title: "direction",
       cls: "tight",
       value: (row) => row.direction,
       show: (row) => (row.direction === "up" ? "↑ up" : "↓ down"),
@@ -204,7 +204,7 @@ function communication(run) {
   const total = (way) => `${size(sum(way, "bytes"))} in ${plural(sum(way, "messages"), "message")}`;
   return [
     note(
-      `${total("up")} went up, to the server; ${total("down")} went down, to the members. Frames and compression are counted.`,
+      `Up, to the server: ${total("up")}. Down, to the members: ${total("down")}. Sizes are after compression, with frame headers.`,
     ),
     grid({ columns, rows, sort: 3, page: 50, called: "kind" }).node,
   ];
@@ -221,17 +221,17 @@ function members(run) {
   const add = (name, title, show) =>
     known(name) && columns.push({ title, number: true, value: (row) => row[name], show: (row) => show(row[name]) });
   add("transactions", "transactions", whole);
-  add("itemsets", "finds alone", whole);
+  add("itemsets", "itemsets alone", whole);
   add("percent", "L% alone", (value) => fixed(value, 2));
   add("used", "itemsets used", whole);
-  add("codes", "times in all", whole);
+  add("codes", "total usage", whole);
   if (known("transactions"))
     columns.push({ title: "size", label: "", cls: "bars", show: (row) => bar((row.transactions || 0) / widest) });
   const alone = rows.map((row) => row.itemsets).filter((value) => value !== null);
   const range = alone.length
-    ? `Alone a member finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
+    ? `Each member alone finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
     : "";
-  const sizes = known("transactions") ? "" : "The server of this run was not told how much data each member has. ";
+  const sizes = known("transactions") ? "" : "The server does not know how many transactions each member has. ";
   return [note(range, sizes, run.usages_note), grid({ columns, rows, sort: 0, page: 25, called: "member" }).node];
 }
 
@@ -241,7 +241,7 @@ function reproduce(run) {
     make("dd", {}, f.value, f.note ? make("small", {}, ` ${f.note}`) : null),
   ]);
   return [
-    note("The same command gives the same table, and the same bytes on the line."),
+    note("Running this command again gives the same code table and sends the same bytes."),
     make("pre", {}, run.command),
     make("dl", { class: "settings" }, facts),
   ];

@@ -1,4 +1,4 @@
-// The sections on what was found: all runs in a table, what no member finds alone, the code table.
+// The sections on results: the overview of all runs, the itemsets that no member finds alone, the code table.
 
 function overview() {
   if (view.runs.length < 2) return null;
@@ -33,9 +33,9 @@ function together(run) {
   const { gap, labels } = run;
   if (!gap)
     return note(
-      "Not known of this run: each member would have to be mined alone, which --no-compare leaves out, and which the server of a real federation cannot do.",
+      "Not known for this run. It requires mining each member's data alone, which --no-compare skips and the server of a real federation cannot do.",
     );
-  if (!gap.total) return note("Nothing: whatever the reference has, some member also finds alone.");
+  if (!gap.total) return note("None: at least one member alone finds each itemset of the reference.");
   const names = run.members.map((member) => member.name);
   const rows = gap.items.map((items, k) => ({
     items,
@@ -56,7 +56,7 @@ function together(run) {
       show: (row) => chips(labels, row.items, found.hit),
     },
     { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
-    { title: "most at one member", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
+    { title: "highest support", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
     { title: "support at each member", label: "", whole: true, show: (row) => cells(row.at, names, digits) },
     {
       title: "found",
@@ -66,7 +66,7 @@ function together(run) {
       up: true,
     },
   ];
-  // First what is thinnest everywhere: that is what a federation is for.
+  // Start with the itemsets that are rarest at every member: a federation is most useful for these.
   const shown = grid({ columns, rows, sort: 2, page: 10, narrow: 5, called: "itemset" });
   const text = make("input", { type: "search", autocomplete: "off", spellcheck: "false", oninput: () => filter() });
   const which = make(
@@ -80,11 +80,11 @@ function together(run) {
       rows.filter((row) => found.fits(row.items) && (which.value === "all" || row.found === (which.value === "found"))),
     );
   }
-  const cut = rows.length < gap.total ? ` The first ${whole(rows.length)} are here.` : "";
+  const cut = rows.length < gap.total ? ` The first ${whole(rows.length)} are listed.` : "";
   const reference = run.agreements.length ? run.agreements[0].reference : "the reference";
   return [
     note(
-      `Of the itemsets in the table of ${reference}, ${whole(gap.total)} are found at no member by itself. Mining together found ${whole(gap.recovered)} of them.${cut}`,
+      `No member alone finds ${whole(gap.total)} of the itemsets in the code table of ${reference}. Mining together found ${whole(gap.recovered)} of them.${cut}`,
     ),
     make(
       "div",
@@ -93,7 +93,7 @@ function together(run) {
       make("label", {}, "Show", which),
     ),
     note(
-      `Support at ${names.length > 12 ? `${names.length} members, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; the stronger the colour, the more.`,
+      `Support at ${names.length > 12 ? `${names.length} members, ${names[0]} to ${names.at(-1)}` : names.join(", ")}; stronger colours mean higher counts.`,
     ),
     shown.node,
   ];
@@ -133,13 +133,13 @@ function codeTable(run) {
   ];
   if (first)
     columns.splice(4, 0, {
-      title: "usage there",
+      title: "reference usage",
       number: true,
       value: there,
       show: (row) => (there(row) === null ? "extra" : whole(there(row))),
     });
   function itemset(row) {
-    const badge = table.alone && table.alone[row.k] ? "◆ by no member alone" : null;
+    const badge = table.alone && table.alone[row.k] ? "◆ found by no member alone" : null;
     return make(
       "div",
       {},
@@ -154,7 +154,7 @@ function codeTable(run) {
     id: "search",
     autocomplete: "off",
     spellcheck: "false",
-    placeholder: "such as: fever cough",
+    placeholder: "for example: fever cough",
     oninput: filter,
   });
   const bound = (id, label, hint) =>
@@ -169,12 +169,12 @@ function codeTable(run) {
     });
   const lengths = rows.map((row) => row.items.length);
   const [short, long] = [
-    bound("shortest", "at least so many items", smallest(lengths, largest(lengths))),
-    bound("longest", "at most so many items", largest(lengths)),
+    bound("shortest", "minimum number of items", smallest(lengths, largest(lengths))),
+    bound("longest", "maximum number of items", largest(lengths)),
   ];
   const [least, most] = [
-    bound("least", "used at least so often", smallest(table.usage, largest(table.usage))),
-    bound("most", "used at most so often", largest(table.usage)),
+    bound("least", "minimum usage", smallest(table.usage, largest(table.usage))),
+    bound("most", "maximum usage", largest(table.usage)),
   ];
   const choices = ["all", ...(table.alone ? ["found by no member alone"] : []), ...(first ? ["matched", "extra"] : [])];
   const which = make(
@@ -213,15 +213,15 @@ function codeTable(run) {
     filter();
   };
   const cut =
-    rows.length < table.total ? ` The ${whole(rows.length)} of ${whole(table.total)} that save most are here.` : "";
+    rows.length < table.total ? ` Listed: the ${whole(rows.length)} of ${whole(table.total)} that save most bits.` : "";
   const spread = table.members
-    ? ` The cells below an itemset are its usages at ${names.length > 12 ? "each member" : names.join(", ")}.`
+    ? ` The cells below an itemset show its usages at ${names.length > 12 ? "each member" : names.join(", ")}.`
     : "";
   const range = (name, low, high) =>
     make("fieldset", { class: "pairs" }, make("legend", {}, name), make("div", { class: "pair" }, low, "–", high));
   return [
     note(
-      `Usage is how often an itemset serves to cover the data, support how often it occurs. Bits saved are those of its occurrences, against spelling them out, less what the row itself costs.${first ? ` Usage there is that with ${first.reference}.` : ""}${spread}${cut}`,
+      `Usage: transactions in whose cover an itemset occurs. Support: transactions that contain it. Bits saved: compared with coding its items one by one, minus the cost of its row in the table.${first ? ` Reference usage: usage with ${first.reference}.` : ""}${spread}${cut}`,
     ),
     make(
       "div",
@@ -233,6 +233,6 @@ function codeTable(run) {
       clear,
     ),
     shown.node,
-    make("p", { class: "note print-only" }, "Printed are the rows that the page showed; the file itself has all."),
+    make("p", { class: "note print-only" }, "This printout has only the rows shown on screen; the file has all rows."),
   ];
 }

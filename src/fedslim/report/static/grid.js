@@ -1,6 +1,6 @@
-// A table that sorts by any column and shows one page of its rows: however many there are, few are in the document.
-// columns: [{title, value(row), show(row), number, main, wide, whole, up}]; `up`: its first sort is upwards. On a phone
-// a row is a card: `main` heads it, and `whole` takes a line of its own.
+// A table that sorts by any column and holds only one page of its rows in the document.
+// columns: [{title, value(row), show(row), number, main, wide, whole, up}]; `up`: the first click sorts upwards. On a
+// phone each row is a card: `main` is its heading, and `whole` takes the full width.
 function grid({
   caption,
   columns,
@@ -53,7 +53,7 @@ function grid({
     const sign = state.down ? -1 : 1;
     const text = new Intl.Collator("en", { numeric: true });
     const compare = (a, b) => (typeof a === "string" ? text.compare(a, b) : a - b);
-    // What is unknown comes last in either direction.
+    // Unknown values come last in either direction.
     state.rows = [...state.rows].sort((a, b) => {
       const [p, q] = [value(a), value(b)];
       if (p === null || q === null) return (p === null) - (q === null);
@@ -76,13 +76,13 @@ function grid({
     const n = state.rows.length;
     const all = shown.length === n;
     showing.textContent = !n
-      ? `No ${called} fits.`
+      ? `No ${called} matches.`
       : all
         ? plural(n, called)
         : `${whole(state.first + 1)}–${whole(state.first + shown.length)} of ${plural(n, called)}`;
     pager.hidden = all && n > 0 && (still || (current !== null && !long));
     back.hidden = next.hidden = all;
-    // Not `disabled`: the button that was pressed keeps the focus.
+    // Not `disabled`, which would take the focus from the button just pressed.
     back.setAttribute("aria-disabled", String(state.first === 0));
     next.setAttribute("aria-disabled", String(state.first + page >= n));
   }
@@ -119,7 +119,7 @@ function grid({
   };
 }
 
-// Itemsets for searching: every word must be in some label.
+// Search over itemsets: every word must occur in one of the labels.
 function searcher(labels) {
   const lowered = labels.map((label) => label.toLocaleLowerCase());
   return (text) => {
@@ -140,12 +140,12 @@ function chips(labels, items, hit, badge) {
   return list;
 }
 
-// Counts at each member, the stronger the colour the more; as numbers where there is room.
+// Counts at each member as coloured cells, with numbers if there is room.
 function cells(counts, names, digits) {
   const many = counts.length > 12;
   const most = largest(counts, 1);
-  const said = counts.map((n, k) => `${names[k]} ${n}`).join(", ");
-  const node = make("div", { class: many ? "cells thin" : "cells", role: "img", "aria-label": said });
+  const description = counts.map((n, k) => `${names[k]} ${n}`).join(", ");
+  const node = make("div", { class: many ? "cells thin" : "cells", role: "img", "aria-label": description });
   set(set(node, "--members", counts.length), "--digits", digits);
   counts.forEach((n, k) =>
     node.append(

@@ -1,21 +1,21 @@
-// The sections of a report, drawn anew for the run that is chosen.
-// Marks of direction would reorder the sentences around a label, and control characters show as nothing.
+// The sections of a report, redrawn for the chosen run.
+// Bidirectional marks in a label would reorder the text around it; control characters are invisible.
 const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const harmless = (_, value) => (typeof value === "string" ? value.replace(HARMFUL, "\ufffd") : value);
 const view = JSON.parse(document.getElementById("view").textContent, harmless);
 const main = document.getElementById("main");
 let chosen = 0;
-let refilter = null; // lets other sections set the filters of the code table
+let refilter = null; // set by codeTable(), so that other sections can set its filters
 
 const SECTIONS = [
   ["runs", "All runs", "All runs", overview],
-  ["together", "Found together", "Found together, by no member alone", together],
-  ["table", "Code table", "The code table", codeTable],
+  ["together", "Found together", "Found together, but by no member alone", together],
+  ["table", "Code table", "Code table", codeTable],
   ["compression", "Compression", "Compression", compression],
   ["agreement", "Agreement", "Agreement", agreement],
   ["communication", "Communication", "Communication", communication],
   ["members", "Members", "Members", members],
-  ["reproduce", "Configuration", "Configuration, and how to do it again", reproduce],
+  ["reproduce", "Configuration", "Configuration and command", reproduce],
 ];
 
 const note = (...text) => make("p", { class: "note" }, ...text);
@@ -34,7 +34,7 @@ const factList = (facts, cls) =>
     ),
   );
 
-// -- which run -------------------------------------------------------------------------------------------------------
+// -- choosing a run --------------------------------------------------------------------------------------------------
 
 function choice() {
   if (view.runs.length < 2) return null;
