@@ -42,7 +42,7 @@ def test_what_is_offered_is_strong():
     assert [each.key for each in weaknesses(file)] == ["items.vocabulary_digest"]
     # Without an agreed vocabulary the server learns who has what, so a member has to say that it wants that.
     assert MemberPolicy.find("certificates").reasons(file) == [
-        "policy.union is false, and items.vocabulary_digest is missing"
+        "policy.union is false, but items.vocabulary_digest is missing"
     ]
 
 
@@ -66,11 +66,11 @@ def test_everything_that_weakens_a_federation_is_warned_of(capsys):
 @pytest.mark.parametrize(
     ("members", "variant", "chosen", "reason"),
     [
-        ("ab", "x", {}, "policy.min_members is 3, and federation.members has 2"),
-        ("abc", "so", {}, "policy.variants has x, and federation.variant is so"),
-        ("abc", "sa", {}, "policy.variants has x, and federation.variant is sa"),
-        ("abc", "x", {"limits.min_count": 1}, "policy.min_count is 5, and limits.min_count is 1"),
-        ("abc", "x", {"limits.min_members_with": 1}, "policy.min_members_with is 2, and limits.min_members_with is 1"),
+        ("ab", "x", {}, "policy.min_members is 3, but federation.members has 2"),
+        ("abc", "so", {}, "policy.variants has x, but federation.variant is so"),
+        ("abc", "sa", {}, "policy.variants has x, but federation.variant is sa"),
+        ("abc", "x", {"limits.min_count": 1}, "policy.min_count is 5, but limits.min_count is 1"),
+        ("abc", "x", {"limits.min_members_with": 1}, "policy.min_members_with is 2, but limits.min_members_with is 1"),
         ("abc", "x", {"items.share_vocabulary": True}, "policy.share_labels is false"),
     ],
 )
