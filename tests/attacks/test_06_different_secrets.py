@@ -1,6 +1,6 @@
 """Attack 6, high, by mistake: members with different item secrets.
 
-Without a fingerprint in the federation's file the run went on: no two members had an item in common, and every sum was
+Without a fingerprint in the federation file, the run continued: no two members had an id in common, and every sum was
 one member's count.
 """
 
@@ -33,7 +33,7 @@ def test_an_honest_server_refuses_the_second_secret_at_the_door():
 
 
 def test_members_notice_it_where_the_server_does_not():
-    """The server pretends that all have the same: what members sign is not the same."""
+    """The server pretends that all secrets are equal, but what members sign differs."""
     line = with_different_secrets()
     same = line.queue[0][1].fingerprint
 
