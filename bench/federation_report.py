@@ -1,4 +1,4 @@
-"""Tables of the parts `federation` and `network`, one for each question."""
+"""Tables of the parts `federation` and `network`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def tables(results: Values) -> list[Table]:
-    """What it took and what was said; what was found is in docs/results.md."""
+    """Return the tables of times and traffic; the itemsets found are in docs/results.md."""
     made = [_cpu(results), _kinds(results)]
     return [*made, *([_large(results)] if results["large"] else [])]
 
@@ -124,7 +124,7 @@ def _large(results: Values) -> Table:
 
 
 def network_tables(results: Values) -> list[Table]:
-    """The table of the part `network`."""
+    """Return the table of the part `network`."""
     table = Table(
         f"A round of x over TLS, {results['members']} members on one machine",
         ["data set", "rounds", "computing ms", "over TLS ms", "beyond computing ms"],
@@ -143,7 +143,7 @@ def network_tables(results: Values) -> list[Table]:
 
 
 def _bytes(size: float) -> str:
-    """Bytes with three digits or so, in powers of ten."""
+    """Format bytes with about three digits, in powers of ten."""
     unit, name = next(((unit, name) for unit, name in UNITS if size >= unit), (1.0, "B"))
     figure = size / unit
     digits = 0 if name == "B" or figure >= COARSE else 1 if figure >= FINE else 2

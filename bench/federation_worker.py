@@ -1,9 +1,9 @@
-"""Measured federations, each call in a process of its own.
+"""Measure federations; each call runs in its own process.
 
     python bench/federation_worker.py ratio '{"data": "chess", "members": 10, "runs": 1}'
 
-Clocks start when the kernels of every variant are ready and the members have their data; `compiled` names kernels that
-were compiled while one ran. CPU seconds are those of the whole call: the server, all members, and setting them up.
+Clocks start when the kernels of every variant are ready and the members have their data; `compiled` lists kernels that
+were compiled while the clock ran. CPU seconds cover the whole call: the server, all members, and their set-up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEED = 0
 
 
 def ratio(data: str, members: int, runs: int) -> Values:
-    """The CPU seconds of `x`, masked and not, beside those of all data in one place: in turn, so many times."""
+    """Measure the CPU seconds of `x`, with and without masks, and of all data in one place, in turn, several times."""
     database, partition, before = _ready(data, members)
     turns = [
         {
@@ -41,7 +41,7 @@ def ratio(data: str, members: int, runs: int) -> Values:
 
 
 def large(data: str, members: int) -> Values:
-    """One run of `x`, and the memory that it took; then all data in one place, for its time."""
+    """Measure time and memory of one run of `x`, and the time for all data in one place."""
     database, partition, before = _ready(data, members)
     before["peak_mb_loaded"] = peak_mb()
     _, figures = _federated(partition, "x")
@@ -53,7 +53,7 @@ def large(data: str, members: int) -> Values:
 
 
 def _ready(data: str, members: int) -> tuple[TransactionDatabase, Partition, Values]:
-    """The data dealt out, with everything done that must not be measured."""
+    """Return the partitioned data, after everything that must not be measured."""
     every_kernel()
     for variant in VARIANTS:
         prepare(variant)

@@ -1,6 +1,6 @@
-"""The part `federation`: what ten members cost beside one place. What they find is in docs/results.md.
+"""The parts `federation`, the cost of ten members compared with one place, and `network`, the cost of a round over TLS.
 
-And the part `network`: what a round over TLS costs beyond that.
+The itemsets that federations find are in docs/results.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGE = (("adult", 128), ("wide-sparse", MEMBER_SIDE))
 
 
 def federation(runner: Runner, settings: Settings) -> Values:
-    """The time of `x` beside one place on every set, and two large federations."""
+    """Compare the time of `x` with one place on every data set, and measure two large federations."""
     sets = settings.sets or (QUICK if settings.quick else SETS)
     results: Values = {"members": MEMBER_SIDE, "sets": {}, "large": [], "skipped": []}
     results["skipped"] += [f"{name}: {settings.missing[name]}" for name in sets if name in settings.missing]
@@ -44,7 +44,7 @@ def federation(runner: Runner, settings: Settings) -> Values:
 
 
 def network(runner: Runner, settings: Settings) -> Values:
-    """What a round costs over TLS on one machine, beyond computing."""
+    """Measure the cost of a round over TLS on one machine, beyond computation."""
     results: Values = {"members": MEMBER_SIDE, "sets": [], "skipped": []}
     for name in NETWORK[:1] if settings.quick else NETWORK:
         if name in settings.missing:

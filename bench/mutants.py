@@ -1,12 +1,12 @@
-"""Deliberate mistakes: is each of them caught by a test?
+"""Check that a test catches each deliberate mistake in tests/mutants.toml.
 
     python bench/mutants.py                          # all of tests/mutants.toml; takes an hour
     python bench/mutants.py --room transport --room mdl
     python bench/mutants.py --only 12 --only 40 --wide
 
-Each mistake is made in a copy of src, never in the tree itself, so there is nothing to restore whatever happens. The
-tests named with it then run against that copy, by `caught`, the test that is known to fail, or with --wide by `tests`,
-the files in which one should. Exit status 1 if one survives that is not explained (`because`).
+Each mistake is made in a copy of src, never in the tree itself, so there is nothing to restore. Then `caught`, the test
+known to fail, runs against that copy; with --wide, all of `tests`, the files in which a test should fail. The exit code
+is 1 if a mistake survives that has no explanation (`because`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "mutants.toml"
 PATIENCE = 900.0
-"""Seconds for the tests of one mistake: one that makes them hang is caught as well."""
+"""Time limit in seconds for the tests of one mistake; a mistake that makes them hang counts as caught."""
 FAILED = 1
-"""What pytest ends with if tests fail; other codes mean that it could not run them."""
+"""pytest's exit code if tests fail; other codes mean that it could not run them."""
 
 
 class Mutant(NamedTuple):
-    """A mistake: what is written in a file instead of what should be."""
+    """A mistake: a replacement of text in a file."""
 
     number: int
     room: str
@@ -40,13 +40,13 @@ class Mutant(NamedTuple):
     mistake: str
     old: str
     new: str
-    tests: str  # where one should fail: paths below tests/, and perhaps -k
-    caught: str = ""  # one that does
-    because: str = ""  # why none can
+    tests: str  # where a test should fail: paths below tests/, optionally with -k
+    caught: str = ""  # a test that does fail
+    because: str = ""  # why no test can fail
 
     @classmethod
     def all(cls) -> list[Mutant]:
-        """Those of the list, in its order."""
+        """Return all mistakes of the list, in order."""
         found = tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]
         return [cls(number, each["file"].split("/")[0], **each) for number, each in enumerate(found)]
 
@@ -60,13 +60,13 @@ class Mutant(NamedTuple):
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
     def selection(self, *, wide: bool) -> list[str]:
-        """What to run, as pytest is told it."""
+        """Return the arguments for pytest."""
         chosen = self.tests if wide or not self.caught else self.caught
         return [f"tests/{part}" if ".py" in part else part for part in shlex.split(chosen)]
 
 
 def fate(mutant: Mutant, python: str, *, wide: bool) -> tuple[str, str]:
-    """What became of a mistake, and the test that failed."""
+    """Return the outcome of a mistake, and the test that failed."""
     with tempfile.TemporaryDirectory(prefix="fedslim-mutant-") as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source)  # with compiled kernels, which are looked at again where they change
@@ -88,12 +88,12 @@ def fate(mutant: Mutant, python: str, *, wide: bool) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Make the mistakes, one after the other."""
+    """Try the mistakes one after the other."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--room", action="append", help="only this one")
-    parser.add_argument("--only", action="append", type=int, metavar="N", help="only the mistake of this number")
+    parser.add_argument("--room", action="append", help="only this room")
+    parser.add_argument("--only", action="append", type=int, metavar="N", help="only the mistake with this number")
     parser.add_argument("--wide", action="store_true", help="run the whole files, not only the test known to fail")
-    parser.add_argument("--python", default=sys.executable, help="of an environment with the test tools")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of an environment with the test tools")
     chosen = parser.parse_args()
     fates: Counter[str] = Counter()
     for mutant in Mutant.all():

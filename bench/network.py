@@ -1,11 +1,11 @@
-"""What a round costs over TLS between processes on this machine: these sources beside another checkout, in one run.
+"""Measure a round over TLS between processes on this machine, and compare these sources with another checkout.
 
     git worktree add /tmp/before COMMIT
     .venv/bin/python bench/network.py --before /tmp/before
-    .venv/bin/python bench/network.py --delay 0.05              # with so many seconds each way, as to another city
+    .venv/bin/python bench/network.py --delay 0.05              # with this delay each way, in seconds
 
-Each run is a server and its members as processes of their own. The versions take turns; of each the best run counts.
-With a delay, a round should take two of them: one round trip.
+Each run starts a server and its members as processes. The versions take turns; the best run of each counts. With a
+delay, a round should take two delays: one round trip.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedslim.federated.loopback import HOST, Loopback, free_port
 rows, members, delay = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 
 async def carry(reader, writer):
-    "Pass on what comes, each piece so much later, in its order."
+    "Forward data in order, each piece after the delay."
     loop, queue = asyncio.get_running_loop(), asyncio.Queue()
     async def deliver():
         while (item := await queue.get())[1]:
@@ -69,7 +69,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def measured(sources: Path, rows: int, members: int, delay: float) -> tuple[float, int]:
-    """Seconds for a round, and how many rounds there were."""
+    """Return the seconds per round, and the number of rounds."""
     command = [sys.executable, "-c", WORKER, str(rows), str(members), str(delay)]
     environment = os.environ | {"PYTHONPATH": str(sources / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -81,9 +81,9 @@ def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="a checkout of the sources to compare with")
-    parser.add_argument("--rows", type=int, default=3000, help="how many of the built-in encounters")
+    parser.add_argument("--rows", type=int, default=3000, help="number of built-in encounters")
     parser.add_argument("--members", type=int, default=5)
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds that everything takes, each way")
+    parser.add_argument("--delay", type=float, default=0.0, help="delay each way, in seconds")
     parser.add_argument("--turns", type=int, default=3)
     chosen = parser.parse_args()
     versions = {"these": HERE} | ({"before": chosen.before} if chosen.before else {})

@@ -1,11 +1,10 @@
-"""A measured federation over TLS on this machine's own address.
+"""Measure a federation over TLS on the loopback address.
 
     python bench/network_worker.py latency '{"data": "encounters", "members": 10, "runs": 3}'
 
-The server and all members are tasks of one process, so that everything that a line costs, on both of its sides and for
-every member, is on one core and in the figure. The same sessions then run joined by queues: frames are made and read,
-masks put on and taken off, and there are no lines. The difference, by rounds, is what the network costs beyond
-computing.
+The server and all members are tasks of one process, so that the full cost of every connection, on both sides, is on one
+core and in the figure. The same sessions then run over queues, with the same frames and masks but without connections.
+The difference per round is the cost of the network beyond computation.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Members:
         return ServerSession(tuple(self.inputs), SETTINGS, run=os.urandom(16))
 
     def joined_by_queues(self) -> tuple[CodeTable, Values]:
-        """One run without lines."""
+        """Measure one run over queues."""
         clock = Clock()
         asked: list[Trace] = []
 
@@ -80,7 +79,7 @@ class Members:
         return code_table(outcome.table, self.database.vocabulary), clock.read() | {"rounds": federation.server.rounds}
 
     async def joined_by_lines(self) -> tuple[CodeTable, Values]:
-        """One run over TLS; the clock starts with the first question and ends when everybody has the table."""
+        """Measure one run over TLS, from the first question until everybody has the code table."""
         clock = Clock()
 
         def began(event: Trace) -> None:
@@ -91,7 +90,7 @@ class Members:
         asked: list[Trace] = []
         server = NetworkServer(self.session(), self.server, peer_name, trace=began)
         running = asyncio.create_task(server.run(HOST, 0))
-        while not server.port:  # noqa: ASYNC110  # it is up in no time
+        while not server.port:  # noqa: ASYNC110  # it starts quickly
             await asyncio.sleep(0.001)
         members = [
             asyncio.create_task(
@@ -106,7 +105,7 @@ class Members:
 
 
 def latency(data: str, members: int, runs: int) -> Values:
-    """Runs with and without lines, in turn."""
+    """Measure runs with and without connections, in turn."""
     every_kernel()
     prepare("x")
     tell = Teller()

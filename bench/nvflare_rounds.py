@@ -1,11 +1,11 @@
-"""A round over NVFlare beside one over our own transports: the figures of docs/how-to/nvflare.md.
+"""Compare a round over NVFlare with one over fedslim's own network: the figures of docs/how-to/nvflare.md.
 
     make .venv-nvflare/.ready
     .venv-nvflare/bin/python bench/nvflare_rounds.py --data chess --members 10
 
-The same federation three times: in one process, as processes over TLS on loopback, and in NVFlare's simulator, which
-has processes too. Tables must be equal. The time of a round is taken between the first and the last change of the
-table, so that starting and joining are not in it; with more sites than cores, computing and waiting for a core are.
+The same federation runs three times: in one process, as processes over TLS on loopback, and in NVFlare's simulator,
+which uses processes too. The code tables must be equal. The time of a round is measured between the first and the last
+change of the code table, without starting and joining; with more sites than cores, it includes waiting for a core.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedslim.federated.simulation import named_databases, prepare
 def main() -> None:
     """Run all three and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="chess", help="as for fedslim mine; public sets from FEDSLIM_DATA")
+    parser.add_argument("--data", default="chess", help="data set, as for fedslim mine; public ones from FEDSLIM_DATA")
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--variant", default="x")
     given = parser.parse_args()
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _of_a_round(out: Path) -> float:
-    """Milliseconds, from the history that a server leaves."""
+    """Return the milliseconds per round, from the server's history."""
     history = load_run(out).history
     return 1e3 * (history[-1].seconds - history[0].seconds) / (history[-1].round - history[0].round)
 

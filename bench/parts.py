@@ -1,4 +1,4 @@
-"""What is measured, in parts: each a function that fills its results and saves them after every run."""
+"""The parts of the benchmark: functions that collect their results and save them after every run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EFFORTS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Converging:
-    """A data set mined to convergence, with what others needed: CPU seconds of one run on one machine like ours."""
+    """A data set mined to convergence, with the CPU seconds of other programs for one run on a similar machine."""
 
     name: str
     original: float | None  # the C++ SLIM, its fastest algorithm
@@ -56,16 +56,16 @@ class Settings:
     quick: bool
     peer_seconds: float
     missing: dict[str, str]  # data sets that were not found, with the reason
-    sets: tuple[str, ...] = ()  # for the federation, if not the usual ones
+    sets: tuple[str, ...] = ()  # for the federation, instead of the default ones
 
     @property
     def marks(self) -> list[float]:
-        """When to look at scikit-mine's table before its end."""
+        """The times at which to record scikit-mine's code table during its run."""
         return [self.peer_seconds / part for part in (12, 4, 2)]
 
 
 def peers(runner: Runner, settings: Settings) -> Values:
-    """scikit-mine for some time, then fedslim until it compresses as well."""
+    """Run scikit-mine for some time, then fedslim until it compresses as well."""
     results: Values = {"seconds": settings.peer_seconds, "sets": {}, "skipped": []}
     set_up_peer()
     for name in PEER_SETS:
@@ -88,7 +88,7 @@ def peers(runner: Runner, settings: Settings) -> Values:
 
 
 def _reach(runner: Runner, settings: Settings, name: str, targets: Sequence[float]) -> Values:
-    """The times at which each target was reached, with the lowest effort that reaches the last one."""
+    """Return the times at which each target was reached, with the lowest effort that reaches the last one."""
     tried = {}
     for effort in EFFORTS:
         first = runner.fedslim(f"{name}: fedslim, effort {effort}", "reach", data=name, targets=targets, effort=effort)
@@ -110,7 +110,7 @@ def _reach(runner: Runner, settings: Settings, name: str, targets: Sequence[floa
 
 
 def convergence(runner: Runner, settings: Settings) -> Values:
-    """Plain greedy to convergence on the public sets, and what comes before it in a new process."""
+    """Run plain greedy search to convergence on the public data sets, and measure the start-up of a process."""
     results: Values = {"startup": _startup(runner, settings), "sets": {}, "skipped": []}
     runner.save("convergence", results)
     for one in CONVERGING:
@@ -157,7 +157,7 @@ def _startup(runner: Runner, settings: Settings) -> Values:
 
 
 def large(runner: Runner, settings: Settings) -> Values:
-    """Accidents-like until the table has 2,000 itemsets, wide-sparse to convergence; time and memory."""
+    """Measure time and memory of accidents-like until 2,000 itemsets, and of wide-sparse to convergence."""
     dense, wide = ("accidents-like:20000", "wide-sparse:20000") if settings.quick else ("accidents-like", "wide-sparse")
     marks = LARGE_MARKS[:3] if settings.quick else LARGE_MARKS
     results: Values = {"dense": runner.fedslim(dense, "grow", data=dense, threads=None, marks=marks)}
@@ -168,7 +168,7 @@ def large(runner: Runner, settings: Settings) -> Values:
 
 
 def growth(runner: Runner, settings: Settings) -> Values:
-    """Accidents-like at doubling sizes, to the same number of accepted itemsets."""
+    """Run accidents-like at doubling sizes, to the same number of accepted itemsets."""
     sizes = GROWTH_SIZES[:2] if settings.quick else GROWTH_SIZES
     results: Values = {"accepted": GROWTH_ACCEPTED, "sizes": {}}
     for size in sizes:

@@ -1,4 +1,4 @@
-"""Tables of the results, for the terminal and for the documentation; everything comes from the JSON files."""
+"""Tables of the results in the JSON files, for the terminal and for the documentation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 FINE, COARSE = 10.0, 100.0
 BUSY = 1.15
-"""Wall over CPU of a single thread from which on the machine was busy with something else."""
+"""A single thread with a higher ratio of wall time to CPU time had to wait for a core."""
 
 
 @dataclass
 class Table:
-    """A table with a title and remarks below; the first column is text, the others are figures."""
+    """A table with a title and remarks; the first column is text, the others are numbers."""
 
     title: str
     head: list[str]
@@ -27,7 +27,7 @@ class Table:
     remarks: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """For the terminal."""
+        """Format the table for the terminal."""
         widths = [max(len(row[place]) for row in (self.head, *self.rows)) for place in range(len(self.head))]
 
         def line(cells: list[str]) -> str:
@@ -42,7 +42,7 @@ class Table:
         return "\n".join(["", self.title, "", *body, *([""] if self.remarks else []), *self.remarks])
 
     def markdown(self) -> str:
-        """For the documentation."""
+        """Format the table for the documentation."""
         rule = "|".join(["---", *["---:"] * (len(self.head) - 1)])
         body = [" | ".join(row) for row in self.rows]
         lines = [f"| {' | '.join(self.head)} |", f"|{rule}|", *(f"| {row} |" for row in body)]
@@ -51,7 +51,7 @@ class Table:
 
 
 def read(folder: Path, part: str) -> Values | None:
-    """The results of a part, if there are any."""
+    """Read the results of a part, if there are any."""
     path = folder / f"{part}.json"
     if not path.exists():
         return None
@@ -60,7 +60,7 @@ def read(folder: Path, part: str) -> Values | None:
 
 
 def machine(values: Values) -> str:
-    """One sentence about where it ran."""
+    """Describe the machine in one sentence."""
     here, versions = values["machine"], values["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB, {here['system']}; {packages}."
@@ -139,7 +139,7 @@ def _convergence(results: Values) -> list[Table]:
             table.remarks.append(f"{name}: the runs did NOT all give the same result.")
         table.remarks += noise(name, one["runs"])
     counts = ", ".join(f"{len(one['runs'])} ({name})" for name, one in results["sets"].items())
-    table.remarks.append(f"CPU and wall are of one thread, start-up apart; median of so many runs: {counts or 'none'}.")
+    table.remarks.append(f"CPU and wall time of one thread, without start-up; medians of runs: {counts or 'none'}.")
     table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
     found = results["startup"]
     startup = Table("Start-up of a process", ["what", "wall s", "CPU s"])
@@ -175,8 +175,8 @@ def _large(results: Values) -> list[Table]:
         )
         before = point
     growing.remarks.append(
-        "Wall time for each accepted itemset is of the stretch since the row above; default threads. "
-        "Itemsets are fewer than accepted because pruning removes some."
+        "Wall time for each accepted itemset is measured since the row above; default threads. "
+        "There are fewer itemsets than accepted ones because pruning removes some."
     )
     table = Table(
         "Large data: time and memory",
@@ -229,7 +229,7 @@ def _growth(results: Values) -> list[Table]:
 
 
 def noise(name: str, runs: list[Values]) -> list[str]:
-    """What spoils a measurement."""
+    """Return remarks about disturbed measurements."""
     remarks = []
     spoilt = sum(bool(run["compiled"]) for run in runs)
     if spoilt:
@@ -238,18 +238,18 @@ def noise(name: str, runs: list[Values]) -> list[str]:
     if busy:
         worst = max(run["wall"] / run["cpu"] for run in busy)
         remarks.append(
-            f"{name}: {len(busy)} of {len(runs)} runs waited for a core (wall up to {worst:.2f} times CPU); go by CPU."
+            f"{name}: {len(busy)} of {len(runs)} runs waited for a core (wall up to {worst:.2f} times CPU); use CPU."
         )
     return remarks
 
 
 def s(seconds: float) -> str:
-    """Seconds with three digits or so."""
+    """Format seconds with about three digits."""
     return f"{seconds:.3f}" if seconds < FINE / 10 else f"{seconds:.2f}" if seconds < COARSE else f"{seconds:.0f}"
 
 
 def times(ratio: float) -> str:
-    """How many times."""
+    """Format a ratio."""
     return f"{ratio:.1f}" if ratio < FINE else f"{ratio:,.0f}"
 
 

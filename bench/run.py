@@ -1,11 +1,11 @@
-"""The engine beside its peers, on the machine at hand.
+"""Compare the engine with its peers on this machine.
 
     python bench/run.py                       all six parts
     python bench/run.py peers large           some of them
-    python bench/run.py --quick               a few minutes, to see that everything works
-    python bench/run.py --markdown            no runs: put the last tables into docs/explanation/benchmarks.md
+    python bench/run.py --quick               a few minutes, to check that everything works
+    python bench/run.py --markdown            no runs: update the tables in docs/explanation/benchmarks.md
 
-Every run that is measured has a process of its own. Results are JSON files in bench/results; Ctrl-C keeps what is done.
+Every measured run has its own process. Results are JSON files in bench/results; Ctrl-C keeps those that are complete.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SECTIONS = {
     ("<!-- federation: written by bench/run.py --markdown -->", "<!-- end of federation -->"): ("federation",),
     ("<!-- network: written by bench/run.py --markdown -->", "<!-- end of network -->"): ("network",),
 }
-"""The marks around the tables of some parts in the page."""
+"""The markers around the tables in docs/explanation/benchmarks.md."""
 
 
 def main() -> int:
-    """Run what the command line asks for; the exit code."""
+    """Run the parts given on the command line, and return the exit code."""
     options = _options()
     if options.markdown:
         return _write_docs()
@@ -79,7 +79,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Benchmarks of fedslim; see docs/explanation/benchmarks.md.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to run: {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="less of everything; results kept apart")
+    parser.add_argument("--quick", action="store_true", help="less of everything; results in a separate folder")
     parser.add_argument("--data", metavar="FOLDER", help="where the public data sets are (default: FEDSLIM_DATA)")
     parser.add_argument(
         "--seconds",
@@ -102,7 +102,7 @@ def _options() -> argparse.Namespace:
 
 
 def _write_docs() -> int:
-    """Put the tables between the marks of the page; where no part of a section has results, it stays as it is."""
+    """Put the tables between the markers of the page; a section without results is left unchanged."""
     where = report.read(RESULTS, "machine")
     page, written = DOCS.read_text(), 0
     for (begin, end), parts in SECTIONS.items():

@@ -1,4 +1,4 @@
-"""Starts measured processes one after the other, shows how they get on, and keeps what they say."""
+"""Start measured processes one after the other, show their progress, and save their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunError(Exception):
 
 
 class Runner:
-    """Runs workers, with the data where it is, and writes the results of each part as soon as there is news."""
+    """Runs workers, and writes the results of each part after every run."""
 
     def __init__(self, results: Path, data: str | None) -> None:
         self.results = results
@@ -46,28 +46,28 @@ class Runner:
     # -- processes ----------------------------------------------------------------------------------------------
 
     def fedslim(self, label: str, task: str, **values: object) -> Values:
-        """One task of `worker.py`, in a fresh process of our own environment."""
+        """Run a task of `worker.py` in a new process of this environment."""
         return self.run(label, [sys.executable, str(HERE / "worker.py"), task, json.dumps(values)])
 
     def federation(self, label: str, task: str, **values: object) -> Values:
-        """One task of `federation_worker.py`, likewise."""
+        """Run a task of `federation_worker.py` in a new process."""
         return self.run(label, [sys.executable, str(HERE / "federation_worker.py"), task, json.dumps(values)])
 
     def network(self, label: str, task: str, **values: object) -> Values:
-        """One task of `network_worker.py`, likewise."""
+        """Run a task of `network_worker.py` in a new process."""
         return self.run(label, [sys.executable, str(HERE / "network_worker.py"), task, json.dumps(values)])
 
     def startup(self, label: str, cache: str | None = None) -> Values:
-        """The start-up of a fresh process, with its own cache of kernels if one is given."""
+        """Measure the start-up of a new process, with its own kernel cache if one is given."""
         command = [sys.executable, str(HERE / "startup_worker.py"), "startup", "{}"]
         return self.run(label, command, {} if cache is None else {"NUMBA_CACHE_DIR": cache})
 
     def peer(self, label: str, **values: object) -> Values:
-        """One run of scikit-mine, in a fresh process of its environment."""
+        """Run scikit-mine in a new process of its environment."""
         return self.run(label, [str(peer_python()), str(HERE / "skmine_worker.py"), "mine", json.dumps(values)])
 
     def run(self, label: str, command: list[str], extra: dict[str, str] | None = None) -> Values:
-        """Run a worker to its end; shows its progress, returns its result.
+        """Run a worker to its end, show its progress, and return its result.
 
         Raises:
             RunError: It ended without a result; the message has the end of its stderr.
@@ -101,7 +101,7 @@ class Runner:
     # -- results ------------------------------------------------------------------------------------------------
 
     def save(self, part: str, values: Values) -> None:
-        """Write the results of a part, whole or not at all."""
+        """Write the results of a part atomically."""
         save_json(self.results / f"{part}.json", values | {"source": self._source, "changed": source() != self._source})
 
     def begin(self) -> None:
@@ -110,7 +110,7 @@ class Runner:
 
 
 class ProgressLine:
-    """One line on the terminal that says what runs and how far it is; without a terminal, a line now and then."""
+    """A progress line on the terminal; without a terminal, a line from time to time."""
 
     EVERY = 20.0
 
@@ -121,7 +121,7 @@ class ProgressLine:
         self.show("")
 
     def show(self, text: str) -> None:
-        """Say this."""
+        """Show a text."""
         now = time.monotonic()
         words = f"  {self._label}  {text}".rstrip()
         if self._terminal:
@@ -132,7 +132,7 @@ class ProgressLine:
             print(words, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """The run is over."""
+        """Remove the line."""
         if self._terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
         else:
@@ -140,7 +140,7 @@ class ProgressLine:
 
 
 def source() -> str:
-    """A short name for the package's sources as they are now, so that results can be told to be of the same code."""
+    """Return a short hash of the package's sources, to recognize results of the same code."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "src").rglob("*.py")):
         digest.update(path.read_bytes())
@@ -148,7 +148,7 @@ def source() -> str:
 
 
 def median(runs: Iterable[Values], *keys: str) -> float:
-    """The median over runs of a value inside."""
+    """Return the median of a nested value over runs."""
 
     def inside(run: Values) -> float:
         value: Values | float = run
@@ -162,12 +162,12 @@ def median(runs: Iterable[Values], *keys: str) -> float:
 
 
 def repeated(times: int, run: Callable[[int], Values]) -> list[Values]:
-    """The run so many times, each told its number."""
+    """Call `run` several times, with the number of the run."""
     return [run(number) for number in range(1, times + 1)]
 
 
 def save_json(path: Path, values: Values) -> None:
-    """Write a JSON file that is never seen half written."""
+    """Write a JSON file atomically."""
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(values, indent=1) + "\n")
     partial.replace(path)
@@ -177,15 +177,15 @@ def save_json(path: Path, values: Values) -> None:
 
 
 def peer_python() -> Path:
-    """The interpreter of the peers' environment."""
+    """Return the interpreter of the peers' environment."""
     return PEER / "bin" / "python"
 
 
 def set_up_peer() -> None:
-    """Make the peers' environment, or bring it up to date with its requirements.
+    """Create the peers' environment, or update it to its requirements.
 
     Raises:
-        RunError: It cannot be made, for instance without a network.
+        RunError: It cannot be created, for instance without a network.
     """
     ready, wanted = PEER / ".ready", REQUIREMENTS.read_text()
     if ready.exists() and ready.read_text() == wanted:
@@ -196,6 +196,6 @@ def set_up_peer() -> None:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            msg = f"the environment of scikit-mine cannot be made: {last}"
+            msg = f"cannot create the environment of scikit-mine: {last}"
             raise RunError(msg)
     ready.write_text(wanted)

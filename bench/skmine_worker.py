@@ -1,9 +1,9 @@
-"""One run of scikit-mine's SLIM; runs in the peers' environment.
+"""Run scikit-mine's SLIM once, in the peers' environment.
 
     python bench/skmine_worker.py mine '{"path": "chess.dat.gz", "seconds": 120, "marks": [10, 30, 60]}'
 
-`seconds` and `marks` are CPU time, so that it gets its due on a busy machine too. It looks at its `max_time` after each
-accepted itemset; a run is ended there, right after it reached what it then has.
+`seconds` and `marks` are CPU time, so that it gets its full time on a busy machine too. It checks its `max_time` after
+each accepted itemset, and the run ends there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def mine(path: str, seconds: float, marks: Sequence[float]) -> Values:
-    """Mine one FIMI file; the tables as they were at the marks and at the end, with the time of each."""
+    """Mine one FIMI file; return the code tables at the marks and at the end, with the time of each."""
     importing = Clock()
     from skmine.itemsets import SLIM  # noqa: PLC0415  # the import is measured
 
@@ -31,7 +31,7 @@ def mine(path: str, seconds: float, marks: Sequence[float]) -> Values:
     waiting, snapshots = sorted(marks), []
 
     class Watched(SLIM):  # type: ignore[misc]  # untyped
-        """Notes when it accepts."""
+        """Records the time of each accepted itemset."""
 
         def update(self, *args: Any, **values: Any) -> None:
             super().update(*args, **values)

@@ -1,4 +1,4 @@
-"""What comes before mining: imports, and kernels compiled or taken from the cache (NUMBA_CACHE_DIR says which)."""
+"""Measure what precedes mining: imports, and kernels compiled or loaded from the cache (NUMBA_CACHE_DIR)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wire import Clock, Values, serve
 
 
 def startup() -> Values:
-    """Time both, in a process that has done nothing yet."""
+    """Time both in a new process."""
     clock = Clock()
     import fedslim.mdl.mining  # noqa: F401, PLC0415  # the import is measured
 

@@ -1,11 +1,10 @@
-"""X of these sources beside X of another checkout, in one run: rounds, bytes and CPU time.
+"""Compare X of these sources with X of another checkout: rounds, bytes and CPU time.
 
     git worktree add /tmp/before COMMIT
     .venv/bin/python bench/versus.py /tmp/before --sets adult,mushroom --members 10,128
 
-Each measurement is a process of its own, and the two versions take turns, the other one first each time, so that a
-machine that changes its speed changes it for both. CPU time is that of the whole federation, server and all members;
-the best of several runs.
+Each measurement has its own process. The two versions alternate, and take turns to go first, so that changes in the
+speed of the machine affect both. CPU time is that of the server and all members; the best of several runs.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ for _ in range(repeat):
     run = simulate(parts, variant="x", **options)
     took = time.process_time() - began
     best = took if best is None else min(best, took)
-said = run.communication
-told = {"rounds": said.rounds, "bytes": said.bytes_total, "cpu": best, "itemsets": len(run.table)}
-print(json.dumps(told | {"L": run.table.compression.L_percent}))
+traffic = run.communication
+figures = {"rounds": traffic.rounds, "bytes": traffic.bytes_total, "cpu": best, "itemsets": len(run.table)}
+print(json.dumps(figures | {"L": run.table.compression.L_percent}))
 """
 
 
 def measured(sources: Path, name: str, members: int, repeat: int, options: dict[str, int]) -> dict[str, float]:
-    """One process: a federation of these sources."""
+    """Measure a federation of these sources in a new process."""
     command = [sys.executable, "-c", WORKER, name, str(members), str(repeat), json.dumps(options)]
     environment = os.environ | {"PYTHONPATH": str(sources / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -52,11 +51,11 @@ def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="a checkout of the sources to compare with")
-    parser.add_argument("--sets", default="adult", help="data sets, as `fedslim mine` takes them")
-    parser.add_argument("--members", default="10,128", help="how many members")
-    parser.add_argument("--turns", type=int, default=3, help="how often the two take turns")
+    parser.add_argument("--sets", default="adult", help="data sets, as for `fedslim mine`")
+    parser.add_argument("--members", default="10,128", help="numbers of members")
+    parser.add_argument("--turns", type=int, default=3, help="number of turns of each version")
     parser.add_argument("--repeat", type=int, default=1, help="runs in each process")
-    parser.add_argument("--options", default="{}", help="for these sources only: more of `simulate`, as JSON")
+    parser.add_argument("--options", default="{}", help="options of `simulate` for these sources only, as JSON")
     chosen = parser.parse_args()
     os.environ.setdefault("FEDSLIM_DATA", str(HERE.parent / "shared" / "data"))
     print("| data | members | rounds | bytes | CPU s | L% |\n|---|---:|---:|---:|---:|---:|")

@@ -1,4 +1,4 @@
-"""Gets every kernel ready: the engine's own warm-up, and a small run that also removes, rejects and compacts."""
+"""Compile every kernel: the engine's own warm-up, and a small run that also removes, rejects and compacts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wire import Clock, Values
 
 
 def every_kernel() -> Values:
-    """Use every kernel once; how long that took."""
+    """Use every kernel once, and return how long that took."""
     database = load("encounters")
     clock = Clock()
     prepare()

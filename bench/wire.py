@@ -1,6 +1,6 @@
-"""What a measured process and the one that started it say to each other: JSON objects, one on each line of stdout.
+"""Messages from a measured process to the one that started it: JSON objects, one per line of stdout.
 
-Imports nothing but the standard library: the peers' environment has no fedslim.
+Import only the standard library here: the peers' environment has no fedslim.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 
 PROGRESS_EVERY = 0.5
-"""Seconds between two lines of progress from one process."""
+"""Seconds between progress messages of a process."""
 
 
 class Clock:
-    """Wall time and CPU time (of all threads) since it was made or started anew."""
+    """Wall time and CPU time (of all threads) since creation or restart."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Start at zero."""
+        """Restart from zero."""
         self._cpu = time.process_time()
         self._wall = time.perf_counter()
 
     def read(self) -> Values:
-        """Seconds so far."""
+        """Return the seconds so far."""
         wall = time.perf_counter() - self._wall
         return {"wall": wall, "cpu": time.process_time() - self._cpu}
 
 
 class Teller:
-    """Tells progress, but not too often."""
+    """Reports progress, but not too often."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def __call__(self, text: str) -> None:
-        """Say this, or not."""
+        """Report, unless the last report was too recent."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + PROGRESS_EVERY
             _say({"progress": text})
 
 
 def serve(tasks: dict[str, Callable[..., Values]]) -> None:
-    """Do the task that the command line names, with its arguments as one JSON object, and say what came out."""
+    """Run the task given on the command line, with its arguments as a JSON object, and print its result."""
     try:
         result = tasks[sys.argv[1]](**json.loads(sys.argv[2]))
     except KeyboardInterrupt:
@@ -60,7 +60,7 @@ def serve(tasks: dict[str, Callable[..., Values]]) -> None:
 
 
 def peak_mb() -> float:
-    """The largest resident size of this process so far, in MB (10^6 bytes)."""
+    """Return the peak resident size of this process, in MB (10^6 bytes)."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 

@@ -1,9 +1,9 @@
-"""One measured run of fedslim in a process of its own.
+"""Measure one run of fedslim in its own process.
 
     python bench/worker.py mine '{"data": "chess", "threads": 1}'
 
-Times are for mining alone, from the database in memory; imports, kernels and loading come before the clock starts and
-are told apart. `compiled` names kernels that were compiled while the clock ran, which spoils a measurement.
+Times are for mining alone, from the database in memory; imports, kernels and loading precede the clock and are reported
+separately. `compiled` lists kernels that were compiled while the clock ran, which invalidates a measurement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def look(names: Sequence[str]) -> Values:
-    """The machine, the versions, and for each public set where its file is or why there is none."""
+    """Return the machine, the versions, and for each public data set its file, or why there is none."""
     found, missing = {}, {}
     for name in names:
         try:
@@ -48,7 +48,7 @@ def look(names: Sequence[str]) -> Values:
 
 
 def mine(data: str, threads: int | None) -> Values:
-    """Plain greedy to convergence."""
+    """Run plain greedy search to convergence."""
     database, before = _ready(data)
     tell = Teller()
     with compilations() as compiled:
@@ -71,7 +71,7 @@ def mine(data: str, threads: int | None) -> Values:
 
 
 def grow(data: str, threads: int | None, marks: Sequence[int]) -> Values:
-    """Plain greedy until the table has as many itemsets as the last mark; the time at every mark."""
+    """Run plain greedy search until the code table reaches the last mark; return the time at every mark."""
     database, before = _ready(data)
     waiting, points = list(marks), []
     tell, stop = Teller(), Stop()
@@ -110,7 +110,7 @@ def grow(data: str, threads: int | None, marks: Sequence[int]) -> Values:
 
 
 def accept(data: str, accepted: int) -> Values:
-    """Plain greedy, single thread, until so many itemsets were accepted."""
+    """Run plain greedy search, single-threaded, until a number of itemsets was accepted."""
     database, before = _ready(data)
     with compilations() as compiled:
         clock = Clock()
@@ -137,7 +137,7 @@ def accept(data: str, accepted: int) -> Values:
 
 
 def score(data: str, table: str) -> Values:
-    """L% of another system's table, from its usages, with our objective."""
+    """Return L% of another system's code table, from its usages, with our objective."""
     database, _ = loaded(data)
     number = {label: item for item, label in enumerate(database.vocabulary)}
     rows = [([number[str(label)] for label in labels], usage) for labels, usage in json.loads(Path(table).read_text())]
@@ -146,7 +146,7 @@ def score(data: str, table: str) -> Values:
         for item in items:
             covered[item] += usage
     if covered != database.supports.tolist():
-        msg = f"{data}: the usages of this table do not give back the supports of the items"
+        msg = f"{data}: the usages of this table do not add up to the supports of the items"
         raise ValueError(msg)
     lengths = standard_lengths(database.supports)
     bits = description_length([usage for _, usage in rows], [standard_length(items, lengths) for items, _ in rows])
@@ -160,7 +160,7 @@ def score(data: str, table: str) -> Values:
 
 
 def reach(data: str, targets: Sequence[float], effort: int) -> Values:
-    """Single thread, until the table has at most as many bits as each target (a falling list); the time at each."""
+    """Run single-threaded until the code table reaches each target in bits (decreasing); return the time at each."""
     database, before = _ready(data)
     waiting, reached = list(targets), []
     best: list[float] = []
@@ -206,21 +206,21 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
 
 
 def loaded(data: str) -> tuple[TransactionDatabase, Values]:
-    """The database, and how long reading it took."""
+    """Return the database, and how long it took to read."""
     clock = Clock()
     database = load(data)
     return database, {"load": clock.read(), "transactions": database.transactions, "items": database.n_items}
 
 
 def _ready(data: str) -> tuple[TransactionDatabase, Values]:
-    """The database, with everything done that must not be measured."""
+    """Return the database, after everything that must not be measured."""
     every_kernel()
     database, before = loaded(data)
     return database, {**before, "peak_mb_loaded": peak_mb(), "load_average": os.getloadavg()[0]}
 
 
 def _until(reached: Callable[[], bool]) -> Stop:
-    """Stops at the first question at which this holds."""
+    """Stop at the first question at which the condition holds."""
 
     class Until(Stop):
         def now(self) -> bool:
@@ -231,7 +231,7 @@ def _until(reached: Callable[[], bool]) -> Stop:
 
 @contextmanager
 def compilations() -> Iterator[list[str]]:
-    """What numba compiles inside: ideally nothing."""
+    """Record what numba compiles inside the block: ideally nothing."""
     compiled: list[str] = []
     with event.install_recorder("numba:compile") as recorder:
         yield compiled

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Deadlines are timed assertions in disguise: the first example of a test compiles kernels.
+# No deadlines: the first example of a test may compile kernels.
 settings.register_profile("fedslim", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fedslim")
 
-# A job in the background of a shell ignores interrupts, and so would everything it starts; tests send some.
+# A background job of a shell ignores SIGINT, and so do its children; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Files that others may change are refused, and with some users' umask all that tests write would be such files.
+# fedslim refuses files that others may change, which some umasks would make of every file that tests write.
 os.umask(0o022)
 
 BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -26,11 +26,11 @@ WAITING = (
     *("test_processes", "test_hostile", "test_folder", "test_disk", "test_liveness", "test_chaos", "test_running"),
     *("test_03_differencing", "test_network", "test_deployment", "test_interrupts", "test_simulate"),
 )
-"""Files whose tests start processes or wait for each other, and leave cores idle."""
+"""Files whose tests start processes or wait, and leave cores idle."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that wait: at the end there would be nothing left to run beside them."""
+    """Run the files that wait first, so that other tests can run beside them."""
     items.sort(key=lambda item: item.path.stem not in WAITING)
 
 
@@ -55,8 +55,8 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 @pytest.fixture(scope="session")
 def public_data() -> Path:
-    """The folder of already downloaded public sets; tests that need it are skipped where there is none."""
+    """The folder of the downloaded public data sets; tests that need it are skipped if there is none."""
     found = next((folder for folder in FOLDERS if (folder / "chess.dat.gz").is_file()), None)
     if found is None:
-        pytest.skip("the public data sets are not here; set FEDSLIM_DATA to their folder")
+        pytest.skip("the public data sets were not found; set FEDSLIM_DATA to their folder")
     return found

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/environment.sh FOLDER EXTRAS: an environment with fedslim and these extras, made anew where it does not work.
-# PYTHON names the interpreter. Left out, it is python3 if that is recent enough, or else the newest there is.
+# tools/environment.sh FOLDER EXTRAS: set up an environment with fedslim and these extras, or repair a broken one.
+# PYTHON is the interpreter; by default python3 if it is recent enough, otherwise the newest one found.
 set -eu
 folder=$1
 extras=$2
@@ -20,16 +20,16 @@ find_python() {
     done
 }
 
-# It may have lost its interpreter, or have got one that does not look where its packages are.
+# The interpreter may have been removed, or replaced by one that does not find the packages.
 if ! "$folder/bin/python" -c "import pip; $recent" 2>/dev/null; then
     python=${PYTHON:-$(find_python)}
-    [ -n "$python" ] || give_up "there is no Python 3.11 or newer here; install one, or name it: make PYTHON=/its/path demo"
+    [ -n "$python" ] || give_up "no Python 3.11 or newer was found; install one, or give its path: make PYTHON=/its/path demo"
     "$python" -c "$recent" 2>/dev/null ||
-        give_up "PYTHON=$python is no Python 3.11 or newer; leave it out, or name another"
+        give_up "PYTHON=$python is not Python 3.11 or newer; leave it out, or give another"
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-        give_up "$python cannot make environments; on Debian and Ubuntu: apt install $("$python" -c \
+        give_up "$python cannot create virtual environments; on Debian and Ubuntu: apt install $("$python" -c \
             'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
-    [ -e "$folder" ] && echo "$folder no longer works, and is set up anew"
+    [ -e "$folder" ] && echo "$folder no longer works; setting it up again"
     echo "setting up $folder with $("$python" --version) (once; a minute or two)"
     "$python" -m venv --clear "$folder"
 fi

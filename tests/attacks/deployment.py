@@ -1,4 +1,4 @@
-"""A deployed federation to attack: its files as `fedslim` has them, and runs as processes or in this process."""
+"""A deployed federation to attack: its files, and runs in processes or in this process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Deployment:
         return FederationFile.read(self.files.file)
 
     def log_to(self, path):
-        """Name a log in the federation's file."""
+        """Set a log in the federation file."""
         text = self.files.file.read_text("utf-8")
         assert text.count('# file = "fedslim.log"') == 1
         self.files.file.write_text(text.replace('# file = "fedslim.log"', f'file = "{path}"'), "utf-8")
@@ -46,13 +46,13 @@ class Deployment:
         return Identity.load(self.folder / "trust" / who)
 
     def context(self, who):
-        """TLS as a member has it."""
+        """Return a member's TLS context."""
         context = client_context(self.identity(who), now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART])
         return context
 
     def session(self, name):
-        """A member's session, for an attacker who is that member."""
+        """Return a member's session, for an attacker who is that member."""
         trust = MemberTrust(self.file, self.identity(name))
         own = (self.files.databases[name], MEMBERS, self.file.settings(), self.secret, self.vocabulary)
         return MemberSession(name, MemberInput(*own, trust=trust))
@@ -71,7 +71,7 @@ class Deployment:
 
     @asynccontextmanager
     async def running(self):
-        """The server and its members as tasks of this process, with their folders."""
+        """Run the server and its members as tasks of this process, with their folders."""
         file = self.file
         for who in ("server", *MEMBERS):
             self.files.out(who).mkdir(mode=0o700, exist_ok=True)

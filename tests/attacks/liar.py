@@ -1,4 +1,4 @@
-"""A server that lies, over TLS: it has a server's certificate, and says to each member what it likes.
+"""A dishonest server over TLS: it has a server's certificate, and sends each member whatever it likes.
 
     async with Liar(federation) as liar:
         tasks = liar.start_members()
@@ -6,7 +6,7 @@
         await liar.say("a", message)
         reply = await liar.hear("a")
 
-The members are real: `NetworkClient`, `ClientSession`, certificates of the federation's CA, a file that all agreed on.
+The members are real: `NetworkClient`, `ClientSession`, certificates from its CA, an agreed federation file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUN = b"the run of liars"
 
 
 class Liar:
-    """Listens, takes what members say, and sends what a test wants it to send."""
+    """Receives what members send, and sends what a test tells it to send."""
 
     def __init__(self, federation: Loopback) -> None:
         self.federation = federation
@@ -66,14 +66,14 @@ class Liar:
             await self._inbox[name].put(None)
 
     def start(self, *names: str, **settled) -> None:
-        """Start these members, or all."""
+        """Start the given members, or all."""
         for name in names or self.federation.members:
             session = self.federation.session(name, **settled)
             member = self.federation.member(name, session=session)
             self._members[name] = asyncio.create_task(member.run("127.0.0.1", self.port))
 
     async def gather(self) -> dict[str, m.Join]:
-        """Wait until everybody that was started has joined."""
+        """Wait until all started members have joined."""
         for name in self._members:
             self.joins[name] = await self.hear(name)
         return self.joins
@@ -84,18 +84,18 @@ class Liar:
         await self._lines[name].drain()
 
     async def hear(self, name: str, within: float = 10.0) -> m.FromMember | None:
-        """What a member says next; None when it hangs up."""
+        """Return the next message of a member, or None if it disconnects."""
         async with asyncio.timeout(within):
             return await self._inbox[name].get()
 
     async def failure(self, name: str) -> BaseException:
-        """Why a member gave up."""
+        """Return why a member stopped."""
         async with asyncio.timeout(10.0):
             (error,) = await asyncio.gather(self._members[name], return_exceptions=True)
         return error
 
     def roster(self, *, joins=None, ids=b"", **chosen) -> m.Roster:
-        """An honest one, but for what is chosen."""
+        """Return an honest roster, except for the chosen fields."""
         joins = self.joins | (joins or {})
         members = self.federation.members
         made = {
@@ -111,6 +111,6 @@ class Liar:
         return m.Roster(**made | chosen)
 
     def answers(self) -> list[m.FromMember]:
-        """All that members said after joining and confirming: what an attacker is after."""
+        """Everything that members sent after joining and confirming: what an attacker wants."""
         polite = (m.Join, m.Confirm, m.Abort)
         return [message for _, message in self.said if not isinstance(message, polite)]

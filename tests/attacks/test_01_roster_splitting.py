@@ -31,7 +31,7 @@ def split(ids: bytes) -> list[bytes]:
 
 
 def padded(union: list[bytes], *, victim: bool) -> bytes:
-    """The union among as many ids that nobody has: the victim's items get low numbers, the others' high ones."""
+    """Pad the union with as many unused ids: the victim's items get low numbers, those of the others high ones."""
     spare = range(len(union))
     if victim:
         return b"".join([*union, *(b"\xff" * 12 + k.to_bytes(4, "big") for k in spare)])
@@ -44,7 +44,7 @@ def federation(tmp_path_factory):
 
 
 async def invited(liar):
-    """All members have joined and got rosters with different vocabularies; returns what they signed."""
+    """Let all members join, send them rosters with different vocabularies, and return what they signed."""
     liar.start(agreed=False)
     joins = await liar.gather()
     union = sorted({one for join in joins.values() for one in split(join.ids)})
@@ -83,7 +83,7 @@ def test_a_question_before_the_signatures_is_not_answered(federation):
 
 @pytest.mark.parametrize("forged", ["own", "none", "noise", "few"])
 def test_signatures_that_the_server_makes_up_are_worth_nothing(federation, forged):
-    """It may repeat a member's own signature for the others, send none, noise, or too few."""
+    """The server may send a member's own signature for the others, none, noise, or too few."""
 
     async def attack():
         async with Liar(federation) as liar:
@@ -104,7 +104,7 @@ def test_signatures_that_the_server_makes_up_are_worth_nothing(federation, forge
 
 @pytest.mark.parametrize("variant", ["x", "sa"])
 def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(variant):
-    """Within one process members prove nothing, so a server can say that all saw what each of them saw."""
+    """Within one process members sign nothing, so a server can claim that all of them saw the same roster."""
     named = databases({"a": ["abc"] * 40 + ["ab"] * 7, "b": ["abd"] * 50, "c": ["bcd"] * 30 + ["d"]})
     inputs = inputs_of(named, variant, agreed=False)
     line = Line(named, variant, inputs=inputs).begin()
@@ -144,7 +144,7 @@ def test_even_with_signatures_that_are_believed_a_split_roster_gives_noise(varia
 
 
 def test_the_same_run_with_one_roster_for_all_is_answered(federation):
-    """So that the tests above fail for the right reason."""
+    """Shows that the tests above fail for the right reason."""
 
     async def attack():
         async with Liar(federation) as liar:

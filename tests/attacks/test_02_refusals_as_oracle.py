@@ -1,8 +1,8 @@
 """Attack 2, high, by the server: refusals are an oracle.
 
 With the other members absent, the server replayed their old signed keys to one member, varied `max_transactions`, and
-learned from refusals the exact number of its transactions in 16 connections. `bits` bracketed the support of any
-itemset; a short `length` told whether co-occurrences exist.
+learned the exact number of its transactions from refusals in 16 connections. `bits` bracketed the support of any
+itemset; a short `length` revealed whether co-occurrences exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def federation(tmp_path_factory):
 
 
 def old_joins(federation):
-    """Keys that the others signed for this federation in an earlier run, whose private parts are long gone."""
+    """Keys that the others signed in an earlier run of this federation; their private keys no longer exist."""
     return {name: federation.session(name).join(os.urandom(32)) for name in MEMBERS[1:]}
 
 
@@ -62,7 +62,7 @@ def refusal(session, settings, joins):
 
 
 def test_what_a_member_says_to_other_settings_does_not_depend_on_how_many_transactions_it_has(federation):
-    """The bisection of the attack: every value but the agreed one gets the same sentence."""
+    """The bisection of the attack: every value except the agreed one gets the same refusal."""
     joins, agreed = old_joins(federation), federation.file.settings()
     size = federation.parts["a"].transactions
     said = set()
@@ -73,7 +73,7 @@ def test_what_a_member_says_to_other_settings_does_not_depend_on_how_many_transa
 
 
 def running(federation):
-    """A member that has got as far as questions: the liar has two accomplices that confirm whatever it wants."""
+    """Bring a member to the point of questions; the liar has two accomplices that confirm whatever it wants."""
     sessions = {name: federation.session(name) for name in MEMBERS}
     joins = {name: session.join(os.urandom(32)) for name, session in sessions.items()}
     roster = m.Roster(
@@ -94,7 +94,7 @@ def running(federation):
 
 @pytest.mark.parametrize("bits", [1, 2, 5, 11, 20, 56])
 def test_the_width_that_is_asked_for_tells_nothing_about_the_counts(federation, bits):
-    """What does not fit wraps around: the answer has the length of the question, and nobody refuses."""
+    """Counts that do not fit wrap around: the answer has the requested length, and no member refuses."""
     member = running(federation)
     reply = member.receive(m.Ask(1, 0, [], [m.WantRows([0, 1, 2], bytes([bits] * 3))]))
     items = len(federation.vocabulary)
@@ -102,6 +102,6 @@ def test_the_width_that_is_asked_for_tells_nothing_about_the_counts(federation, 
 
 
 def test_a_question_cannot_say_how_many_slots_it_is_about():
-    """A length that was too short was refused only where there was something beyond it. No message has one any more."""
+    """A member refused a short length only if there was something beyond it. Messages no longer contain a length."""
     for kind in (m.WantRows, m.WantSparseRow, m.WantInsertion, m.WantRemovals, m.WantFinal, m.AskEvaluation):
         assert "length" not in kind.__struct_fields__

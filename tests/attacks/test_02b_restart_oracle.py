@@ -1,12 +1,12 @@
 """Attack 2, its last sentence: the restarts of a member's unit as an oracle.
 
-Attacker: the server, with the other members absent. It shows one member a roster with the others' old, signed keys, and
-varies a setting; from whether the member refuses it learns the member's number of transactions. Refusing ended the
-member's process, and its unit (`Restart=on-failure`, after 5 s) brought it back for the next question.
+Attacker: the server, with the other members absent. It sends one member a roster with the others' old, signed keys, and
+varies a setting; from whether the member refuses, it learns the member's number of transactions. A refusal ended the
+member's process, and its unit (`Restart=on-failure`, after 5 s) restarted it for the next question.
 
-Before: 16 connections, in little more than a minute, gave the exact number. Now a member that refused, or that a server
-sent away before it had answered anything, waits before it connects again, longer each time. The wait is in a file
-beside its ledger, so a new process knows of it.
+Before: 16 connections, in little more than a minute, revealed the exact number. Now a member that refused, or that was
+refused before it answered anything, waits before it reconnects, longer each time. The wait is stored in a file beside
+its ledger, so a new process respects it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROBES = 16
 
 
 class Clock:
-    """Time that passes only when somebody waits."""
+    """A clock that advances only while somebody waits."""
 
     def __init__(self):
         self.now = self.began = datetime(2026, 3, 4, tzinfo=UTC)
@@ -61,7 +61,7 @@ class Clock:
 
 
 class LyingServer:
-    """Shows its one visitor a roster with the others' old keys, and learns from the answer; then it sends it away."""
+    """Sends its one member a roster with the others' old keys, learns from the answer, and disconnects it."""
 
     def __init__(self, file, old):
         self.file, self.old = file, old
@@ -98,7 +98,7 @@ def identity(place, name):
 
 
 def probed(place, folder, clock, monkeypatch, choose):
-    """Have the unit start the member again and again, and the server ask each time; what it was answered, and when."""
+    """Restart the member again and again, as its unit would; return the answers to the server, and when they came."""
     file, now = place.file, datetime.now(UTC)
     monkeypatch.setattr(guarding, "asyncio", SimpleNamespace(sleep=clock.sleep))
     old = {}
@@ -117,9 +117,9 @@ def probed(place, folder, clock, monkeypatch, choose):
         async with listening:
             for number in range(PROBES):
                 server.most = choose(number)
-                # A process of its own: nothing but its files is left of the one before.
+                # A new process: only files are left of the previous one.
                 guard = Guard(MemberPolicy.find(folder), file, now=lambda: clock.now)
-                out = folder / f"out-{number}"  # what counts is beside the ledger, wherever results go
+                out = folder / f"out-{number}"  # the wait is stored beside the ledger, wherever results go
                 out.mkdir()
                 mine = (identity(place, "north"), place.inputs["north"], SECRET, AGREED, out)
                 member = DeployedMember(file, *mine, audit=None, guard=guard)
@@ -145,7 +145,7 @@ def test_restarts_do_not_bring_a_member_back_at_once(place, tmp_path, monkeypatc
     when = probed(place, tmp_path, Clock(), monkeypatch, choose)
     within_an_hour = [at for at in when if at <= timedelta(hours=1)]
     assert len(within_an_hour) <= 8, what
-    assert when[-1] > timedelta(hours=8), what  # and the unit alone would have taken 80 s
+    assert when[-1] > timedelta(hours=8), what  # the unit alone would have taken 80 s
 
 
 def test_what_is_left_of_it_is_a_file_beside_the_ledger(place, tmp_path, monkeypatch):
@@ -158,8 +158,8 @@ def test_what_is_left_of_it_is_a_file_beside_the_ledger(place, tmp_path, monkeyp
 
 
 def test_the_unit_keeps_what_the_wait_is_written_to():
-    """The unit lets the member write beside its certificates, where the ledger is: no restart is a new beginning."""
+    """The unit lets the member write beside its certificates, where the ledger is, so the wait survives restarts."""
     unit = (Path(__file__).parents[2] / "deploy" / "fedslim-member@.service").read_text("utf-8")
     assert "--identity /var/lib/fedslim-%i/certificates" in unit
     assert "ReadWritePaths=/var/lib/fedslim-%i " in unit
-    assert "RestartPreventExitStatus=2" in unit  # a policy or ledger that says no is not asked again
+    assert "RestartPreventExitStatus=2" in unit  # no restart if a policy or ledger forbids the run

@@ -3,9 +3,9 @@
 Attacker: the server, or any member that keeps its results. The result of a run with a, b, c, d less that of a run with
 a, b, c is d's exact supports and size; with one patient added between two runs, the difference is that patient.
 
-Before: members answered any roster that the file named, as often as they were asked. No protocol can undo a difference
-of published sums, so each member now remembers which members it has answered on which data, and refuses a set that
-differs by one. Data that changed are warned of.
+Before: members answered any roster that matched the file, any number of times. No protocol can prevent subtracting
+published sums, so each member now records with which members it has answered on which data, and refuses a set that
+differs by one. If the data have changed, it warns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_the_difference_of_two_results_is_one_members_counts(inputs):
 
 
 def added(inputs, patient):
-    """The same members, and one transaction more at a."""
+    """Return the same members, with one more transaction at a."""
     rows = [*inputs["a"], patient]
     return inputs | {"a": TransactionDatabase.from_transactions(rows, vocabulary=inputs["a"].vocabulary)}
 
@@ -75,7 +75,7 @@ def test_the_difference_of_two_results_is_one_patient_and_that_is_warned_of(inpu
 
 @pytest.fixture(scope="module")
 def answered(inputs, tmp_path_factory):
-    """Four members that have had a run, as processes over TLS, and the file of the same federation without d."""
+    """Four members that have completed a run as processes over TLS, and the file of the federation without d."""
     four = Loopback.make(tmp_path_factory.mktemp("four"), inputs)
     four.run()
     agreed = FederationFile.read(four.file)
@@ -124,7 +124,7 @@ def test_another_order_of_the_rows_is_no_way_around_it(inputs):
 
 @pytest.mark.slow  # tests/cli/test_ledger.py has the commands
 def test_what_was_answered_can_be_read_and_an_operator_can_allow_more(answered, inputs):
-    """Last, as it changes the ledgers: then the three may mine together, and it is written down why."""
+    """Runs last because it changes the ledgers: then the three may mine together, and the reason is recorded."""
 
     def fedslim(*arguments):
         command = [sys.executable, "-m", "fedslim", *map(str, arguments)]

@@ -18,7 +18,7 @@ ITEMS = 12
 
 
 def four_members(**settled):
-    """Four members that have confirmed the roster and answered for the supports, and a server that may say anything."""
+    """Four members that have confirmed the roster and sent their supports, and a server that may send anything."""
     line = Line(of_numbers(sprinkled(3, ITEMS, 4, 400, noise=0.15), ITEMS), "x", **settled).begin()
     while not any(isinstance(message, m.Masked) for _, message in line.said):
         line.step(down=lambda _, message: message)
@@ -32,7 +32,7 @@ def ask(members, number, *wants, moves=()):
 
 
 def test_no_message_can_name_an_itemset():
-    """What can be named are elements of the table by their slots, and unions of two of them."""
+    """Messages can refer only to elements of the code table, by slot, and to unions of two of them."""
     for kind in Want.__args__:
         assert not {"items", "itemsets", "itemset"} & set(kind.__struct_fields__)
 

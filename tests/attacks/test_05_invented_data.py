@@ -1,8 +1,8 @@
 """Attack 5, high, by a member: membership inference with invented data. NOT stopped.
 
-A member adds 400 copies of a chosen itemset, which brings it into the table. The published support minus 400 is the
-others' exact count. No exact method can stop this, only noise, and the threat model says so in plain words. This test
-keeps that sentence honest: the day it fails, the threat model must change.
+A member adds 400 copies of a chosen itemset, which brings it into the code table. The published support minus 400 is
+the others' exact count. No exact method can stop this, only noise, as the threat model states. If this test ever fails,
+the threat model must change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Attack 6, high, by mistake: members with different item secrets.
 
-Without a fingerprint in the federation's file the run went on: no two members had an item in common, and every sum was
+Without a fingerprint in the federation file, the run continued: no two members had an id in common, and every sum was
 one member's count.
 """
 
@@ -33,7 +33,7 @@ def test_an_honest_server_refuses_the_second_secret_at_the_door():
 
 
 def test_members_notice_it_where_the_server_does_not():
-    """The server pretends that all have the same: what members sign is not the same."""
+    """The server pretends that all secrets are equal, but what members sign differs."""
     line = with_different_secrets()
     same = line.queue[0][1].fingerprint
 
@@ -57,7 +57,7 @@ def test_a_file_that_binds_nobody_to_a_secret_is_refused_by_everybody(tmp_path, 
         assert main(list(map(str, command))) == 2
         told = capsys.readouterr().err
         assert told.count("\n") == 1
-        assert "items.secret_fingerprint: it is missing, so members with different secrets would not notice" in told
+        assert "items.secret_fingerprint: missing, so members with different secrets" in told
 
 
 def test_no_new_file_is_made_without_one(tmp_path, capsys):
@@ -71,5 +71,5 @@ def test_a_member_with_another_secret_is_told(tmp_path):
     file = write_template(path, "study", ["a", "b", "c"], chosen={"items.secret_fingerprint": SECRET.fingerprint})
     assert FederationFile.read(path) == file
     file.check_items(SECRET, None)
-    with pytest.raises(ConfigurationError, match="get the members' secret from one of them"):
+    with pytest.raises(ConfigurationError, match="get the members' secret from another member"):
         file.check_items(OTHER, None)

@@ -1,8 +1,8 @@
 """Attack 7, medium, by the server: small sums.
 
-In an honest run of X on the built-in data 32,641 of 58,342 non-zero sums were below 5, and so were published counts:
-`min_support` limits neither. A smallest count keeps them out of the table and out of what can be computed from it. The
-server still sees small sums on the way: no linear scheme can hide from it that a sum is small. To see how many, run
+In an honest run of X on the built-in data, 32,641 of 58,342 non-zero sums were below 5, and so were some published
+counts: `min_support` limits neither. `min_count` keeps them out of the code table and of what can be computed from it.
+The server still sees small sums during the run: no linear scheme can hide that a sum is small. To see how many, run
 this file as a program: python tests/attacks/test_07_small_sums.py
 """
 
@@ -25,7 +25,7 @@ NETWORK = {"min_count": SMALLEST, "min_members_with": 2}
 
 
 def counts_in(value):
-    """All sums in what a server has read."""
+    """Return all sums in a message that a server has read."""
     match value:
         case SlotCounts() | Change() | FinalCounts():
             return [
@@ -44,7 +44,7 @@ def counts_in(value):
 
 
 def sums_seen(monkeypatch, database, **chosen):
-    """The table of a run, and the sums other than 0 that the server saw on the way to it."""
+    """Return the code table of a run, and the non-zero sums that the server saw."""
     seen = []
     read = XServer._round
 

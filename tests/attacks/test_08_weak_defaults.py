@@ -1,11 +1,11 @@
 """Attack 8: weak defaults.
 
-Attacker: nobody; everybody who takes what is offered. Before, `fedslim federation init` named two members, whose sums
-are each other's counts, and the union of all items; `federation check` warned of nothing; and outside of NVFlare a
-member had no policy of its own: it took part in whatever the file said, `so` included.
+Attacker: nobody; the victims are all who accept the defaults. Before, `fedslim federation init` wrote two members, who
+can compute each other's counts from sums, and the union of all items; `federation check` gave no warnings; and outside
+NVFlare a member had no policy: it took part in whatever the federation file asked for, even `so`.
 
-Now the defaults are the strict ones, everything that weakens the promise is warned of, and each member has a policy
-that is checked before anything is read. Without a file it is as strict as can be.
+Now the defaults are strict, every weak setting gets a warning, and each member has a policy that is checked before it
+reads anything. Without a policy file, the strictest values apply.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 def member(file, *more):
-    """A member that has nothing yet: no certificates, no secret, no data."""
+    """Start a member that has no certificates, no secret and no data yet."""
     return main(["member", str(file), "--name", "a", "--data", "none.csv", "--secret", "none.secret", *more])
 
 
@@ -40,9 +40,9 @@ def test_what_is_offered_is_strong():
     assert (file.federation.variant, file.limits.min_count, file.limits.min_members_with) == ("x", 5, 2)
     assert file.limits.max_rounds == 20_000
     assert [each.key for each in weaknesses(file)] == ["items.vocabulary_digest"]
-    # Without an agreed vocabulary the server learns who has what, so a member has to say that it wants that.
+    # Without an agreed vocabulary the server learns who has which ids, so a member must allow that explicitly.
     assert MemberPolicy.find("certificates").reasons(file) == [
-        "policy.union is false, and items.vocabulary_digest is missing"
+        "policy.union is false, but items.vocabulary_digest is missing"
     ]
 
 
@@ -66,11 +66,11 @@ def test_everything_that_weakens_a_federation_is_warned_of(capsys):
 @pytest.mark.parametrize(
     ("members", "variant", "chosen", "reason"),
     [
-        ("ab", "x", {}, "policy.min_members is 3, and federation.members has 2"),
-        ("abc", "so", {}, "policy.variants has x, and federation.variant is so"),
-        ("abc", "sa", {}, "policy.variants has x, and federation.variant is sa"),
-        ("abc", "x", {"limits.min_count": 1}, "policy.min_count is 5, and limits.min_count is 1"),
-        ("abc", "x", {"limits.min_members_with": 1}, "policy.min_members_with is 2, and limits.min_members_with is 1"),
+        ("ab", "x", {}, "policy.min_members is 3, but federation.members has 2"),
+        ("abc", "so", {}, "policy.variants has x, but federation.variant is so"),
+        ("abc", "sa", {}, "policy.variants has x, but federation.variant is sa"),
+        ("abc", "x", {"limits.min_count": 1}, "policy.min_count is 5, but limits.min_count is 1"),
+        ("abc", "x", {"limits.min_members_with": 1}, "policy.min_members_with is 2, but limits.min_members_with is 1"),
         ("abc", "x", {"items.share_vocabulary": True}, "policy.share_labels is false"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_member_without_a_policy_takes_part_in_nothing_weak(capsys, tmp_path, 
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert reason in told
-    assert [path.name for path in tmp_path.iterdir()] == ["f.toml"]  # nothing was read, made or written
+    assert [path.name for path in tmp_path.iterdir()] == ["f.toml"]  # nothing was read, created or written
 
 
 def test_a_member_that_allows_it_takes_part(capsys):
@@ -90,7 +90,7 @@ def test_a_member_that_allows_it_takes_part(capsys):
     write_policy("certificates/policy.toml", **loose)
     assert member("f.toml") == 2
     assert "certificates/certificate.pem: there is no such file" in capsys.readouterr().err
-    # … and a policy that is named counts in place of that one.
+    # … and a policy given by option replaces that one.
     write_policy("strict.toml")
     assert member("f.toml", "--policy", "strict.toml") == 2
     assert "strict.toml does not allow" in capsys.readouterr().err

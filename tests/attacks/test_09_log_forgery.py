@@ -1,8 +1,8 @@
 """Attack 9, by a member against the server's log, and by a server against a member's terminal.
 
 A member joined with another protocol number and a line break in `Join.software`. The server quoted both in its log, so
-that the log had a line of the member's making. `fedslim status` printed whatever a server answered, escape sequences
-included.
+the member could forge a line of the log. `fedslim status` printed whatever a server answered, including escape
+sequences.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def deployment(tmp_path):
 
 
 async def said(deployment, name, message):
-    """Connect as a member, say something, and read the reason why the server hangs up."""
+    """Connect as a member, send a message, and return the reason why the server disconnects."""
     port = deployment.files.port
     reader, writer = await asyncio.open_connection(HOST, port, ssl=deployment.context(name))
     writer.write(framing.to_bytes(message).data)
@@ -63,7 +63,7 @@ def test_a_member_cannot_write_a_line_of_the_servers_log(deployment, tmp_path):
     assert not any(line.startswith(FORGED) for line in (*log, *shown))
     assert log.pop() == ""
     assert all(LINE.fullmatch(line) for line in log)
-    assert any(" WARNING west: " in line for line in log)  # that it was refused is told
+    assert any(" WARNING west: " in line for line in log)  # the refusal is logged
 
 
 @pytest.mark.parametrize("software", ["0\n1", "0 1", "0)", "\x1b[2J", "1.0\n", "\u202e", "x" * 41])

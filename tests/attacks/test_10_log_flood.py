@@ -1,6 +1,6 @@
-"""Attack 10, by a stranger: connections that are refused fill the disk of the server.
+"""Attack 10, by a stranger: refused connections fill the server's disk.
 
-Each refused connection was a line on the screen and in the log, which had no end: 4 seconds of them were 279 kB.
+Each refused connection wrote a line to the terminal and the log, without limit: 4 seconds of them gave 279 kB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def deployment(tmp_path):
 
 
 async def strangers(port):
-    """Connect and send no TLS, in 16 tasks; how often."""
+    """Connect without TLS in 16 tasks, and return how often."""
     end, count = time.monotonic() + SECONDS, 0
 
     async def again_and_again():
@@ -48,7 +48,7 @@ async def strangers(port):
 
 
 async def returns(port, context, count):
-    """Connect as a member, again and again."""
+    """Connect as a member repeatedly."""
     for _ in range(count):
         with contextlib.suppress(OSError):
             reader, writer = await asyncio.open_connection(HOST, port, ssl=context)
@@ -69,7 +69,7 @@ def test_strangers_cannot_fill_the_log(deployment, tmp_path):
         told = [line for line in text.splitlines() if "refused " in line]
         assert re.search(r"refused a connection: .* it does not speak TLS at all$", told[0])
         number = re.search(r"refused ([\d,]+) more connections; the latest: .* it does not speak TLS at all$", told[1])
-        assert int(number[1].replace(",", "")) > count // 2  # they are counted, but for those that were too quick
+        assert int(number[1].replace(",", "")) > count // 2  # all are counted that did not disconnect too early
         assert len(told) == 2
 
 

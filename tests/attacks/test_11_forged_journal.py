@@ -1,7 +1,7 @@
-"""Attack 11, by a local user who may write where a member keeps its journal: a result that no run has found.
+"""Attack 11, by a local user with write access to a member's journal: a forged result.
 
-A journal had a checksum and no key, and was believed whoever wrote it. A forged `member.journal` that ended with a
-result made `fedslim member` exit with 0, without any server, and save the forged table.
+A journal had a checksum but no key, so anybody could write one. A forged `member.journal` that ended with a result made
+`fedslim member` exit with 0, without any server, and save the forged code table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXTRA = 1000
 
 
 class Victim:
-    """A member with the journal of a run that it has finished and not saved yet."""
+    """A member with the journal of a run that has finished but is not saved yet."""
 
     def __init__(self, deployment):
         self.deployment = deployment
@@ -45,7 +45,7 @@ class Victim:
             await asyncio.gather(*tasks)
 
     def start(self):
-        """Start the member; its exit code, what it says, and how many transactions the table has that it saves."""
+        """Start the member; return its exit code, its output, and the number of transactions in the table it saves."""
         saved = self.path.with_name("codetable.json")
         saved.unlink(missing_ok=True)
         saved.with_name("finished.json").unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def test_the_genuine_journal_gives_the_result(victim):
 
 
 def test_a_journal_with_a_checksum_only_is_refused(victim):
-    """What worked: anybody can make one of version 2."""
+    """The attack that worked: anybody can write a journal of version 2."""
     data = b"fedslim journal 2\n"
     for record in [json.dumps(victim.header).encode(), *victim.forged]:
         data += len(record).to_bytes(4, "big") + zlib.crc32(record).to_bytes(4, "big") + record
@@ -104,7 +104,7 @@ def test_a_journal_under_another_key_is_refused(victim):
 
 @pytest.mark.slow
 def test_a_journal_of_another_member_is_refused(victim):
-    """South is a member as well, and may have a hand at north's files."""
+    """South is a member too, and might have access to north's files."""
     victim.path.unlink()
     key = victim.deployment.identity("south").derived_key(MEMBER_JOURNAL)
     journal = Journal.create(victim.path, victim.header, key=key)
@@ -116,7 +116,7 @@ def test_a_journal_of_another_member_is_refused(victim):
 
 @pytest.mark.slow
 def test_a_record_that_was_altered_is_not_believed(victim):
-    """Nor is what comes after it, the result among it: the member asks the server for all that."""
+    """Nor are the records after it, including the result: the member gets them from the server again."""
     question = victim.records[len(victim.records) // 2]
     data = bytearray(victim.genuine)
     data[data.index(question) + len(question) // 2] ^= 1
@@ -129,7 +129,7 @@ def test_a_record_that_was_altered_is_not_believed(victim):
 
 @pytest.mark.slow
 def test_a_result_that_was_altered_is_not_believed(victim):
-    """At the end it cannot be told from a torn record: it is cut off, and the member goes to the server for it."""
+    """At the end it looks like an incomplete record: it is cut off, and the member asks the server for the result."""
     data = victim.genuine.replace(victim.records[-1], victim.forged[-1])
     assert len(data) == len(victim.genuine)
     victim.path.write_bytes(data)

@@ -1,7 +1,7 @@
 """Attack 12, low, by a member: claimed epochs.
 
-After a restart the server believed whatever epoch a member claimed to have seen. One that claimed 65,535 left no epoch
-for the next fault, which then ended the run.
+After a restart the server accepted any epoch that a member claimed to have seen. A claim of 65,535 left no epoch for
+the next fault, which then ended the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMED = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5, "c": ["cd"] 
 
 
 def restarted(epoch):
-    """A server that was killed in its first round of this epoch."""
+    """Return a server that was killed in the first round of an epoch."""
     server = server_for(NAMED, "x")
     server.replay([], 4, 0.0, epoch=epoch)
     return server
@@ -38,7 +38,7 @@ def test_an_epoch_far_ahead_is_refused_after_a_restart(epoch):
 
 @pytest.mark.parametrize("epoch", [1, 3, 4, 3 + MAX_LOST_EPOCHS + 1])
 def test_the_epochs_that_a_killed_server_may_have_begun_are_believed(epoch):
-    """The records of the last ones can be lost with the disk."""
+    """The records of the latest epochs can be lost in a power failure."""
     server = restarted(3)
     server.receive("a", join("a", epoch), 0.0)
     assert server.state_of("a") is MemberState.SEATED

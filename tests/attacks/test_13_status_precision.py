@@ -1,7 +1,7 @@
 """Attack 13, by a member: `fedslim status` as an oracle for sums.
 
-The server told members L% to the last bit while it ran. That is a function of the summed usages, which members do not
-get in any other way before the end (in SO: never).
+While it ran, the server reported L% to members at full precision. L% is a function of the summed usages, which members
+do not otherwise learn before the end (in SO: never).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def deployment(tmp_path):
 
 
 async def figures(deployment):
-    """What a member was told of L% while a run went on, and beside it what the server's own machine is told."""
+    """Return L% as a member sees it during a run, and as the server's own machine sees it."""
     told, precise = [], []
     async with deployment.running() as (server, tasks):
         while not tasks[0].done():
@@ -46,7 +46,7 @@ def test_a_member_is_told_whole_percents(deployment):
     known = [one for one in told if one is not None]
     assert known
     assert all(isinstance(one, int) for one in known)
-    assert any(one != round(one) for one in precise if one is not None)  # the operator has it all
+    assert any(one != round(one) for one in precise if one is not None)  # the operator sees full precision
 
 
 def test_the_operators_own_figures_stay_precise():

@@ -1,7 +1,7 @@
-"""Attack 14, by a local user: reading the result of a member, with the labels of its data.
+"""Attack 14, by a local user: reading a member's result, including the labels of its data.
 
-Under the usual umask (022) `codetable.json` and `run.json` had mode 644, and the folder that `fedslim server` and
-`fedslim member` made for them mode 755.
+With the usual umask (022), `codetable.json` and `run.json` had mode 644, and the run folder that `fedslim server` and
+`fedslim member` created had mode 755.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mode(path):
 
 
 def test_nobody_else_can_read_what_a_run_leaves(deployment):
-    wider = ("server", "south")  # their folders are there already, with results that everybody may read
+    wider = ("server", "south")  # the folders exist already, with results that everybody may read
     for who in wider:
         out = deployment.files.out(who)
         out.mkdir()
@@ -42,14 +42,14 @@ def test_nobody_else_can_read_what_a_run_leaves(deployment):
     deployment.files.run()
     for who in ("server", *MEMBERS):
         out = deployment.files.out(who)
-        assert mode(out) == (0o755 if who in wider else 0o700)  # a folder that was there keeps its mode
+        assert mode(out) == (0o755 if who in wider else 0o700)  # an existing folder keeps its mode
         left = {path.name: mode(path) for path in out.iterdir()}
         assert "codetable.json" in left
         assert set(left.values()) == {0o600}, left
 
 
 def test_a_mined_table_is_the_users_business(tmp_path):
-    """`fedslim mine --out` writes as other programs do: by the umask."""
+    """`fedslim mine --out` follows the umask, as other programs do."""
     table = CodeTable(("a", "b"), 3, (3, 2), (1, 0), (((0, 1), 2, 2, 2),))
     before = os.umask(0o022)
     try:

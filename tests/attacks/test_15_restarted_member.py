@@ -1,9 +1,9 @@
-"""Attack 15, critical, by the server: a restarted member. Found in review of the defence against the first fourteen.
+"""Attack 15, critical, by the server: a restarted member. Found while reviewing the defences against attacks 1 to 14.
 
-A member that was killed plays its journal, and was then in the middle of a run as far as it knew: it answered a
-question before it had confirmed a roster on its new connection, and without secrets it answered in the open. The server
-only had to end the connection and wait for the unit to restart the member. What the server said was also kept before it
-was checked, so a refused message was believed when the journal was played.
+A member that was killed replays its journal, and then believed itself in the middle of a run: it answered a question
+before it had confirmed a roster on its new connection and, without shared secrets, answered without masks. The server
+only had to close the connection and wait for the unit to restart the member. The server's messages were also recorded
+before they were checked, so a refused message was accepted when the journal was replayed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_a_member_that_comes_back_answers_nothing_before_it_has_confirmed(varian
 
 
 def test_counts_without_masks_never_leave_a_member_that_agreed_to_masks():
-    """Whatever brought it there: the second wall."""
+    """A second line of defence, whatever led to this state."""
     line = Line(of_numbers(sprinkled(3, 9, 3, 90), 9), "x").begin()
     while not line.members["s000"].position:
         line.step()
@@ -61,7 +61,7 @@ def test_counts_without_masks_never_leave_a_member_that_agreed_to_masks():
 
 
 def test_a_member_keeps_only_what_it_accepted(tmp_path):
-    """A question that is refused is not in the journal; over TLS, with a server that lies."""
+    """A refused question is not in the journal (over TLS, with a dishonest server)."""
     federation = Loopback(tmp_path / "trust", MEMBERS)
     journal = Journal.create(tmp_path / "member.journal", {}, key=KEY)
 

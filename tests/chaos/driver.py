@@ -1,13 +1,12 @@
-"""A seeded driver of faults: a federation of real processes that everything happens to, and that must not mind.
+"""Inject seeded faults into a federation of real processes, which must produce the right result regardless.
 
     python tests/chaos/driver.py --seed 7 --faults 20 --variant sa --members 4
 
-The seed decides which faults there are, whom they meet, and before which round of the run; rounds are read from the
-server's journal, so that the same seed does the same to a slow machine. Some faults come on top of the one before.
+The seed decides on the faults, their victims and their rounds. Rounds are read from the server's journal, so that the
+same seed has the same effect on a slow machine. Some faults start before the federation has recovered from the last.
 
-Whoever has ended is started again as docs/how-to/recover.md says. In the end everybody must have ended by itself with
-exit code 0 and the table that the same members find in one process, nobody may have shown a traceback, and
-for each fault that came alone somebody must have said what happened, and to whom.
+A process that ends is restarted as docs/how-to/recover.md says. In the end, every process must have exited with code 0 and the code table that the same members find in one process. Nobody may have printed a traceback, and for each
+fault that occurred alone, somebody must have logged what happened, and to whom.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "network"))  # for whoever runs this as a program
+sys.path.insert(0, str(Path(__file__).parents[1] / "network"))  # when run as a program
 from faults import ANY_TIME, ANYBODY, BEAT, DELAY, KINDS, MEMBER, NOBODY, SERVER, Faults, records_in
 from processes import PATIENCE, Federation
 
@@ -34,27 +33,27 @@ from fedslim.federated.simulation import prepare, simulate
 from fedslim.network import journal_records as recording
 
 NAMES = ("north", "south", "west", "east", "centre")
-GRACE = 40.0  # for four processes to start on a machine that does other things as well
-WITHIN = 0.8  # of the rounds: where most faults are
-AROUND = 0.2  # of the faults that may come then come before the first round, or in the last ones, or after the end
+GRACE = 40.0  # enough for four processes to start on a busy machine
+WITHIN = 0.8  # most faults occur in this share of the rounds
+AROUND = 0.2  # this share of the ANY_TIME faults occurs before the first round, in the last ones, or after the end
 BEFORE = -1  # there is no journal yet
-HASTE = 0.25  # of the faults come before all have recovered from the one before
+HASTE = 0.25  # after this share of faults, the next one does not wait for recovery
 
 
 @dataclass(frozen=True)
 class Fault:
-    at: int  # the round that comes next
+    at: int  # the next round
     kind: str
     who: str
-    seed: int  # of what else is random in it
-    hasty: bool  # whether the next one may come at once
+    seed: int  # for the random details of the fault
+    hasty: bool  # whether the next fault may follow at once
 
     def __str__(self):
         return f"{self.kind} of {self.who} before round {self.at}{', in haste' if self.hasty else ''}"
 
 
 def plan(seed, faults, members, rounds, kinds=tuple(KINDS)):
-    """What will happen, in order: each kind comes once before any comes twice."""
+    """Return the faults in order; every kind occurs once before any occurs twice."""
     rng = random.Random(seed)
     who = {SERVER: ("server",), MEMBER: members, ANYBODY: ("server", *members, *members), NOBODY: ("nobody",)}
     chosen = []
@@ -70,7 +69,7 @@ def plan(seed, faults, members, rounds, kinds=tuple(KINDS)):
 
 
 class Chaos(Faults):
-    """A federation, and what is done to it."""
+    """A federation, and the faults injected into it."""
 
     def __init__(self, folder, *, variant="x", members=3, rows=400, tell=lambda _text: None):
         self.names, self.variant, self.tell = NAMES[:members], variant, tell
@@ -80,13 +79,13 @@ class Chaos(Faults):
         self.calm = simulate(databases, variant=variant)
         self.federation = Federation(folder, databases, variant, GRACE, DELAY, keepalive=BEAT, connect=3.0)
         self.files, self.running = self.federation.files, self.federation.running
-        self.born = dict.fromkeys(self.everybody, 0)  # for each party, where what its present process says begins
-        self.excused = False  # whether somebody may end with an error because of what was done
+        self.born = dict.fromkeys(self.everybody, 0)  # for each party, where the output of its current process starts
+        self.excused = False  # whether a party may end with an error because of a fault
         self.hurried = False  # whether the last fault may not be over yet
-        self.expected = []  # (fault, [(who, pattern, from where on)]), of which one at least must have been said
+        self.expected = []  # (fault, [(who, pattern, start)]); at least one of the patterns must be in the output
 
     def run(self, seed, faults, kinds=tuple(KINDS)):
-        """Do all of it; raises AssertionError if anything is not as it should be."""
+        """Inject all faults, and raise AssertionError if anything goes wrong."""
         planned = plan(seed, faults, self.names, self.calm.communication.rounds, kinds)
         try:
             for who in self.everybody:
@@ -115,11 +114,11 @@ class Chaos(Faults):
             nonlocal lowest
             reached = self.reached()
             lowest = min(lowest, reached)
-            return self.over or reached >= lowest + 2  # one answer may have been on its way
+            return self.over or reached >= lowest + 2  # one answer may have been in transit
 
         self.until(recovered, f"somebody to recover from {fault}")
         self.excused = False
-        if told and alone and begun and not self.over:  # before the beginning and after the end nobody is missed
+        if told and alone and begun and not self.over:  # before the start and after the end nobody notices
             self.expected.append((fault, [(who, pattern, *(since or [before[who]])) for who, pattern, *since in told]))
 
     # -- the parties --------------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ class Chaos(Faults):
         return (self.files.out("server") / FINISHED).exists()
 
     def reached(self):
-        """The round that comes next, as the server's journal has it; -1 if there is none."""
+        """Return the next round according to the server's journal; -1 if there is no journal."""
         if self.over:
             return sys.maxsize
         try:
@@ -137,7 +136,7 @@ class Chaos(Faults):
         except OSError:
             return -1
         for record in reversed(records_in(data)[1:]):
-            with contextlib.suppress(ValueError):  # it is just being written, or we have torn it
+            with contextlib.suppress(ValueError):  # it is being written, or was damaged by a fault
                 kept = recording._kept.decode(record)
                 if isinstance(kept, (recording.RoundRecord, recording.BackRecord)):
                     return kept.number + isinstance(kept, recording.RoundRecord)
@@ -153,28 +152,28 @@ class Chaos(Faults):
         return self.running[who].poll() is None
 
     def start(self, who):
-        """Start somebody as docs/how-to/deploy.md says, also after a fault."""
+        """Start a party with the command from docs/how-to/deploy.md, also after a fault."""
         self.born[who] = len(self.said(who))
         if who == "server":
             self.federation.serve("--resume")
             return
-        if self.excused:  # and the cause is gone
+        if self.excused:  # the cause is fixed
             (self.files.folder / "trust" / who / "refusals.json").unlink(missing_ok=True)
         self.federation.join(who)
 
     def end(self, who, number=signal.SIGKILL):
         code = self.federation.kill(who, number)
-        expected = {-number, 130 if number == signal.SIGTERM else 0, 0}  # it may just have begun, or ended
+        expected = {-number, 130 if number == signal.SIGTERM else 0, 0}  # it may just have started, or ended
         assert code in expected or self.excused, f"{who} ended with {code}"
 
     def until(self, condition, what):
-        """Wait for something, and start again whoever has a reason to have ended, as an operator would."""
+        """Wait for a condition, and restart processes that had a reason to end, as an operator would."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             for who, process in list(self.running.items()):
                 if code := process.poll():
                     assert self.excused, f"{who} ended with {code} while we waited for {what}"
-                    self.tell(f"  {who} ended with {code}, and is started again")
+                    self.tell(f"  {who} ended with {code}; restarting it")
                     self.start(who)
             assert time.monotonic() < deadline, f"waited in vain for {what}"
             time.sleep(0.01)
@@ -200,17 +199,17 @@ class Chaos(Faults):
 
 
 UNSPEAKABLE = re.compile(r"Traceback|internal error|\bErrno\b|\w(Error|Exception)\b|: *$|\bNone\b|^\s+File \"")
-"""What a line must not have that says what happened: where it was in the program, or no cause at all."""
+"""Messages must not contain program internals, and must give a cause."""
 
 
 NEVER = (
-    "It cannot go on: it has lost its journal, or another one was put in its place",  # everybody goes back to it
-    "within 60 s",  # nobody is given so long here: another cause was meant
+    "It cannot go on: it has lost its journal, or another one was put in its place",  # members rewind instead
+    "within 60 s",  # no timeout is that long here, so the cause would be wrong
 )
 
 
 def chaos(folder, seed, faults, *, variant="x", members=3, kinds=tuple(KINDS), tell=lambda _text: None):
-    """One run of a federation in a folder, with so many faults."""
+    """Run a federation in a folder, with a number of faults."""
     driven = Chaos(folder, variant=variant, members=members, tell=tell)
     try:
         return driven.run(seed, faults, kinds)
@@ -224,7 +223,7 @@ def main():
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--variant", choices=("x", "sa", "so"), default="x")
     parser.add_argument("--members", type=int, choices=range(3, len(NAMES) + 1), default=3)
-    parser.add_argument("--kinds", default=",".join(KINDS), help="of these only")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="only these kinds of faults")
     given = parser.parse_args()
     began = time.monotonic()
 

@@ -1,7 +1,7 @@
-"""What can happen to a federation. Each fault is a method of the same name as in `KINDS`.
+"""The faults that can be injected into a federation. Each is a method, named as in `KINDS`.
 
-It does its harm, starts again whom it has ended, and gives back who may say what about it: pairs of a party and a
-pattern, of which one at least must be met. What nobody has to notice gives back nothing.
+It does its damage, restarts the processes it ended, and returns pairs of a party and a pattern, at least one of which
+must appear in that party's output. A fault that nobody has to notice returns nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fedslim.federated.loopback import HOST, free_port
 from fedslim.network.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC
 
 BEAT = 0.7  # seconds
-DELAY = 0.02  # of the relay, a round: so that there are rounds left when somebody has started again
+DELAY = 0.02  # of the relay per round, so that rounds are left when a process has restarted
 
-# A server, a member, or anybody; "nobody in particular" for what happens to the lines or to all.
+# The victim: the server, a member, or either; NOBODY for faults of the network or of all parties.
 SERVER, MEMBER, ANYBODY, NOBODY = "server", "member", "anybody", "nobody"
 KINDS = {
     "kill": ANYBODY,
@@ -51,12 +51,12 @@ KINDS = {
 }
 
 
-# A journal that is damaged when members have heard the end and are gone cannot be made good by them.
+# The others damage journals, which members cannot help to repair once they have received the end and exited.
 ANY_TIME = {"kill", "kill_everybody", "terminate", "pause", "stop", "cut", "mute"}
 
 
 class Faults:
-    """What is done to a federation; `driver.py` says when, and how it must end."""
+    """The faults; `driver.py` decides when they occur, and checks the end."""
 
     def kill(self, who, _rng):
         self.end(who)
@@ -78,7 +78,7 @@ class Faults:
         return [("server", rf"{who} is away: \w+")]
 
     def pause(self, who, _rng):
-        """Stop somebody for less than is noticed."""
+        """Suspend a process for too short a time to be noticed."""
         self._stop(who, BEAT)
 
     def stop(self, who, rng):
@@ -118,17 +118,17 @@ class Faults:
         self._hinder(rng, piece=rng.randint(1, 3), pause=0.0)
 
     def _hinder(self, rng, **how):
-        """Make every line bad for some rounds."""
+        """Degrade every connection for some rounds."""
         relay, until = self.federation.relay, self.reached() + rng.randint(2, 6)
         for name, value in how.items():
             setattr(relay, name, value)
-        self.until(lambda: self.reached() >= until or self.over, "rounds on bad lines")
+        self.until(lambda: self.reached() >= until or self.over, "rounds on bad connections")
         relay.delay, relay.piece, relay.pause = DELAY, WHOLE, 0.0
 
     def fill_disk(self, who, rng):
-        """No file can grow any more, soon: all are on the same disk."""
+        """Soon, no file of the process can grow any more, as if its disk were full."""
         written = max([each.stat().st_size for each in self.files.out(who).iterdir()], default=0)
-        most = max(written, len(self.said(who)) + 2000) + rng.randrange(1000)  # what it has to say is not our aim
+        most = max(written, len(self.said(who)) + 2000) + rng.randrange(1000)  # leave room for its messages
         process = self.running.pop(who)
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
@@ -139,7 +139,7 @@ class Faults:
         return [(who, r"error: \S+: .*(cannot|could not) be written.*File too large")]
 
     def full_stdout(self, who, _rng):
-        """Nobody takes what it prints; it is noticed at the end only."""
+        """Stdout cannot be written; the process notices only at the end."""
         self.end(who)
         place = self.files.folder / f"{who}.txt"
         place.unlink()
@@ -148,9 +148,9 @@ class Faults:
         return [(who, r"could not be printed .*; it is saved in")]
 
     def same_folder(self, who, _rng):
-        self.federation.relay.delay = CRAWLING  # it takes a moment to start
+        self.federation.relay.delay = CRAWLING  # the second process takes a moment to start
         held, lock = self.running[who].pid, self.files.out(who) / LOCK
-        # One that has just started may not have it yet.
+        # A process that has just started may not hold the lock yet.
         there = f"process {held} "
         self.until(lambda: not self.alive(who) or (lock.exists() and there in lock.read_text()), f"{who} to be there")
         second = self.files.start_server("--resume", "--port", str(free_port())) if who == "server" else None
@@ -163,7 +163,7 @@ class Faults:
     second_server = same_folder
 
     def same_certificate(self, who, rng):
-        """The same member twice: they take the line from each other until somebody ends one of them."""
+        """Start the same member twice: they take the connection from each other until one of them ends."""
         self.excused = True
         self.federation.relay.delay = CRAWLING
         before = len(self.said("server"))
@@ -201,13 +201,13 @@ class Faults:
         return [(who, r"\d+ bytes were damaged")]
 
     def behead_journal(self, who, rng):
-        """Of the server's: it begins a new run, and members find out that theirs is gone."""
+        """Cut off the start of a journal; if it is the server's, a new run starts and members find theirs gone."""
         self.excused |= who == "server"
         self._tear(who, lambda data, first: data[: rng.randrange(first)])
         return [(who, r"journal: this journal was damaged from the beginning")]
 
     def power_cut(self, _who, rng):
-        """Everybody is gone at once, and nobody's last records were on the disk."""
+        """End all processes at once, and lose the last records of each journal."""
         for who in self.everybody:
             self.end(who)
         for who in self.everybody:
@@ -226,27 +226,27 @@ class Faults:
 
     def garbage_flood(self, _who, rng):
         for _ in range(50):
-            with contextlib.suppress(OSError), socket.create_connection((HOST, self.federation.port), 2) as line:
-                line.sendall(rng.randbytes(rng.randint(1, 2000)))
-        # Only the first that a process meets is told at once.
+            with contextlib.suppress(OSError), socket.create_connection((HOST, self.federation.port), 2) as connection:
+                connection.sendall(rng.randbytes(rng.randint(1, 2000)))
+        # A process logs only its first refused connection at once.
         return [("server", r"refused a connection: \w+", self.born["server"])]
 
     def silent_flood(self, _who, rng):
-        """Handshakes that stop, while the members have to come back through the crowd."""
-        lines = []
+        """Open handshakes that stall, while the members have to reconnect."""
+        connections = []
         for _ in range(150):
             with contextlib.suppress(OSError):
-                lines.append(socket.create_connection((HOST, self.federation.port), 2))
-                lines[-1].sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[: rng.randint(0, 11)])
+                connections.append(socket.create_connection((HOST, self.federation.port), 2))
+                connections[-1].sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[: rng.randint(0, 11)])
         self.federation.relay.cut()
         time.sleep(2 * BEAT)
-        for line in lines:
-            line.close()
+        for connection in connections:
+            connection.close()
         return [("server", r"\w+ is away: \w+")]
 
 
 def records_in(data):
-    """The records of a journal as they stand, the header first, as far as they are whole."""
+    """Return the complete records of a journal, starting with the header."""
     at, found = len(MAGIC), []
     while at + HEAD_BYTES <= len(data):
         end = at + HEAD_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")

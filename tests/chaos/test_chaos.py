@@ -1,4 +1,4 @@
-"""Federations of real processes that everything happens to: see `driver.py`."""
+"""Federations of real processes with injected faults: see `driver.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RUNS = [(11, "x", 3), (12, "sa", 4), (13, "so", 3), (14, "x", 5), (15, "sa", 3)]
 EACH = 20
 
 
-def test_the_same_seed_does_the_same():
+def test_the_same_seed_gives_the_same_faults():
     names = ("north", "south", "west")
     assert plan(3, 40, names, 100) == plan(3, 40, names, 100) != plan(4, 40, names, 100)
     assert {fault.kind for fault in plan(3, len(KINDS), names, 100)} == set(KINDS)
@@ -25,19 +25,19 @@ def test_the_runs_below_have_every_kind_of_fault():
     assert {fault.kind for fault in planned} == set(KINDS)
 
 
-# What failed once: seed, variant, members, kinds of fault, and how many.
+# Runs that once failed: seed, variant, members, kinds of faults, and their number.
 KEPT = [
-    # A second process with a member's certificate made everybody go back, and the first one, which was away when they
-    # did, was refused because it was too far ahead.
+    # A second process with a member's certificate made all members rewind, and the first process, which was
+    # disconnected at that time, was refused because it was too far ahead.
     (1, "so", 3, ("same_certificate",), 2),
-    # A connection that was cut while something was sent was said to have taken too long ("within 60 s").
+    # The log blamed a timeout ("within 60 s") for a connection that was cut while sending.
     (2, "x", 3, ("cut", "mute", "same_certificate"), 12),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "variant", "members", "kinds", "faults"), KEPT)
-def test_what_failed_once(tmp_path, seed, variant, members, kinds, faults):
+def test_runs_that_once_failed(tmp_path, seed, variant, members, kinds, faults):
     chaos(tmp_path, seed, faults, variant=variant, members=members, kinds=kinds)
 
 

@@ -178,8 +178,8 @@ def test_keys_are_where_a_new_federation_looks_for_them(fine, tmp_path):
 @pytest.mark.usefixtures("federation")
 def test_nothing_is_overwritten(refused, tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert "there is a CA in this folder already, and it is kept" in refused("ca", "init")
-    assert "there is a key already, and it is kept" in refused("enroll", "--name", "fed", "--out", "fed")
+    assert "this folder already contains a CA, which is kept" in refused("ca", "init")
+    assert "this folder already contains a key, which is kept" in refused("enroll", "--name", "fed", "--out", "fed")
     for out, told in [
         ("ca/ca.key", "there is something else than a certificate, and it is kept"),
         ("fed/fed.csr", "this is the request, which would be lost"),
@@ -258,7 +258,7 @@ def test_a_damaged_key_is_not_shown(fedslim, tmp_path, debug):
     path.write_text(f"-----BEGIN PRIVATE KEY-----\n{hidden[:-8]}\n-----END PRIVATE KEY-----\n")
     ran = fedslim("enroll", "show", "hospital-a", *debug)
     assert ran.code == 2
-    assert "this is no private key" in ran.err
+    assert "this is not a private key" in ran.err
     assert hidden[:12] not in ran.out + ran.err
 
 
@@ -293,9 +293,9 @@ def test_renewal_with_the_same_key(fine, fedslim, later):
     before = Identity.load("fed")
     later(80)
     warned = fedslim("enroll", "show", "fed").err
-    assert "warning: the certificate of 'fed' ends in 9 days" in warned
+    assert "warning: the certificate of 'fed' expires in 9 days" in warned
     assert "`fedslim enroll renew fed`" in warned
-    assert "the certificate of 'hospital-a' ends in 9 days" in fedslim("ca", "list").err
+    assert "the certificate of 'hospital-a' expires in 9 days" in fedslim("ca", "list").err
     assert json.loads(fedslim("enroll", "show", "fed", "--json").out)["warnings"]
     fine("enroll", "renew", "fed")
     fine("ca", "sign", "fed/fed.csr", "--role", "server")
@@ -309,7 +309,7 @@ def test_renewal_with_the_same_key(fine, fedslim, later):
 @pytest.mark.usefixtures("federation")
 def test_renewal_with_a_new_key(fine, refused, tmp_path):
     fine("enroll", "renew", "hospital-a", "--new-key")
-    assert "sign it with --renew, which revokes the other" in refused("ca", "sign", "hospital-a/hospital-a.csr")
+    assert "sign it with --renew, which revokes the old key" in refused("ca", "sign", "hospital-a/hospital-a.csr")
     told = fine("ca", "sign", "hospital-a/hospital-a.csr", "--renew")
     assert fact(told, "revoked").startswith("1 certificate of the older key")
     fine("enroll", "install", "hospital-a/hospital-a.pem", "--out", "hospital-a")
@@ -323,7 +323,7 @@ def test_a_ca_that_ends_is_told_in_time(fine, fedslim, later):
     fine("enroll", "--name", "a", "--out", "a")
     later(50)
     ran = fedslim("ca", "sign", "a/a.csr")
-    assert (ran.code, ran.only_line.startswith("fedslim: warning: the CA 'fedslim CA' ends in 9 days")) == (0, True)
+    assert (ran.code, ran.only_line.startswith("fedslim: warning: the CA 'fedslim CA' expires in 9 days")) == (0, True)
     later(61)
     ran = fedslim("ca", "sign", "a/a.csr")
     assert (ran.code, ran.out, ran.only_line.startswith("fedslim: error: ")) == (2, "", True)
@@ -414,7 +414,7 @@ def test_demo(fedslim, tmp_path):
     assert not [line for line in all_secrets(tmp_path) if line in ran.out]
     again = fedslim("ca", "demo", "try")
     assert again.code == 2
-    assert "there is something in this folder, and it is kept; name a new one" in again.only_line
+    assert "this folder is not empty, and its files are kept; choose a new one" in again.only_line
 
 
 def test_demo_with_bad_names(refused, tmp_path):

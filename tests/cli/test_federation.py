@@ -71,7 +71,7 @@ def test_init_replaces_nothing(fedslim, tmp_path):
         (("--members", "a"), "federation.members: a list of 1 cannot be used"),
         (("--members", "a,,b"), "federation.members: '' cannot be used"),
         (("--members", "a,B,c"), "federation.members: 'B' cannot be used"),
-        (("--members", "a,a,b"), "federation.members: 'a' is there twice"),
+        (("--members", "a,a,b"), "federation.members: 'a' is listed twice"),
         (("--name", ""), "federation.name: '' cannot be used"),
         (("--host", "a b"), "server.host: 'a b' cannot be used"),
     ],
@@ -86,7 +86,7 @@ def test_init_writes_nothing_that_cannot_be_used(fedslim, tmp_path, how, told):
 def test_two_members_must_be_asked_for(fedslim):
     assert fedslim("federation", "init", *PRINT, "--members", "a,b", "--allow-two-members").code == 0
     ran = fedslim("federation", "check")
-    assert "federation.members: there are two; each can subtract its own counts" in ran.err
+    assert "federation.members: with two members, each can subtract its own counts" in ran.err
 
 
 def test_a_new_file_binds_everybody_to_one_secret(fedslim, tmp_path):
@@ -171,7 +171,7 @@ def test_check_names_file_and_key(fedslim, tmp_path):
     path.write_text(path.read_text().replace("min_support", "min_suport"))
     ran = fedslim("federation", "check")
     assert (ran.code, ran.out) == (2, "")
-    told = "federation.toml: limits.min_suport: there is no such key; did you mean min_support or min_count?"
+    told = "federation.toml: limits.min_suport: unknown key; did you mean min_support or min_count?"
     assert ran.only_line == f"fedslim: error: {told}"
 
 

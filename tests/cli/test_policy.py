@@ -66,7 +66,7 @@ def test_check_says_no_with_every_reason(fedslim, two):
     assert (ran.code, ran.err) == (2, "")
     assert "allowed     no\n" in ran.out
     assert ran.out.count("because ") == 4
-    assert "policy.variants has x, and federation.variant is so" in ran.out
+    assert "policy.variants has x, but federation.variant is so" in ran.out
     record = json.loads(fedslim("policy", "check", two, "--json").out)
     assert (record["allowed"], len(record["reasons"]), record["policy"]) == (False, 4, None)
 
@@ -83,7 +83,7 @@ def test_a_misspelt_policy_is_told(fedslim, two, tmp_path):
     (tmp_path / "p.toml").write_text("[policy]\nmin_member = 2\n")
     ran = fedslim("policy", "check", two, "--policy", "p.toml")
     assert ran.code == 2
-    assert "p.toml: policy.min_member: there is no such key; did you mean min_members" in ran.only_line
+    assert "p.toml: policy.min_member: unknown key; did you mean min_members" in ran.only_line
 
 
 def test_the_engine_is_not_loaded(loaded_by):

@@ -167,7 +167,7 @@ def test_sites_that_all_refuse_end_the_run(tmp_path, hospitals):
     for name in sites.members:
         path = tmp_path / "sites" / name / "policy.toml"
         path.write_text(re.sub(r"(?m)^variants = .*$", 'variants = ["so"]', path.read_text("utf-8")), "utf-8")
-    with pytest.raises(RunError, match=r"policy\.variants has so, and federation\.variant is x"):
+    with pytest.raises(RunError, match=r"policy\.variants has so, but federation\.variant is x"):
         sites.run()
     assert sites.calls < 10
     assert sites.serving.status()["over"]

@@ -203,7 +203,7 @@ def test_a_site_that_does_not_allow_the_variant_says_so_and_nothing_runs(deploye
         deployed.allow("west", variants='["x", "sa", "so"]')
     assert "EXCEPTION" in said
     reason = json.loads((results / "status.json").read_text("utf-8"))["reason"]
-    why = "policy.variants has x, and federation.variant is so"
+    why = "policy.variants has x, but federation.variant is so"
     assert reason == f"member 'west' gave up: this site does not take part: {why}"
     assert not (results / "run.json").exists()
 

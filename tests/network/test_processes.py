@@ -237,7 +237,7 @@ def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate
     # Its own file does not list it; nor does the server's, whatever its own says.
     cases = {"east": tried("east", tmp_path / "stranger")}
     assert cases["east"].wait(PATIENCE) == 2
-    assert "'east' is not among them" in federation.said("east")
+    assert "'east' is not a member" in federation.said("east")
     files.file.write_text(listed)
     cases = {
         "east": (tried("east", tmp_path / "stranger"), "'east' is not a member of this federation"),

@@ -164,7 +164,7 @@ def test_the_log_of_a_member_of_a_federation(tmp_path, path):
     header, line = lines(path)
     assert (header["member"], header["federation_id"]) == ("north", file.federation.id)
     assert (line["variant"], line["masked"]) == ("so", False)
-    with pytest.raises(ConfigurationError, match="'west' is not among them"):
+    with pytest.raises(ConfigurationError, match="'west' is not a member"):
         AuditLog.of(tmp_path / "other", file, "west")
 
 

@@ -1,4 +1,4 @@
-"""What weakens a federation's promise is said, key by key, and nothing is said of a file that does not."""
+"""Warnings about weak settings in a federation file, key by key; a strong file gets none."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def test_a_strong_file_gets_no_warning(file):
     ("table", "name", "value", "words"),
     [
         ("federation", "members", ("a", "b"), "subtract its own counts"),
-        ("items", "vocabulary_digest", None, "who has which items"),
-        ("items", "share_vocabulary", True, "what their items are called"),
+        ("items", "vocabulary_digest", None, "who has which ids"),
+        ("items", "share_vocabulary", True, "send the labels"),
         ("limits", "min_count", 1, "there is no smallest count"),
         ("limits", "min_count", 4, "the smallest count is 4"),
-        ("limits", "min_members_with", 1, "one member alone"),
+        ("limits", "min_members_with", 1, "a single member"),
         ("limits", "max_rounds", 20_001, "20,001 questions"),
     ],
 )
-def test_what_weakens_it_is_said(file, table, name, value, words):
+def test_a_weak_setting_gets_a_warning(file, table, name, value, words):
     weak = replace(file, **{table: replace(getattr(file, table), **{name: value})})
     assert keys(weak) == [f"{table}.{name}"]
     assert words in str(weaknesses(weak)[0])
 
 
 @pytest.mark.parametrize(("variant", "words"), [("sa", "who proposes which pairs"), ("so", "every count")])
-def test_the_papers_variants_show_more(tmp_path, variant, words):
+def test_the_papers_variants_get_warnings(tmp_path, variant, words):
     file = write_template(tmp_path / "f.toml", "hospitals", ["a", "b", "c"], variant, chosen=STRONG)
     assert keys(file) == ["federation.variant", "limits.min_count", "limits.min_members_with"]
     assert words in weaknesses(file)[0].text
@@ -53,7 +53,7 @@ def test_the_papers_variants_show_more(tmp_path, variant, words):
 @pytest.mark.parametrize(
     ("host", "open_to_others"), [("127.0.0.1", False), ("::1", False), ("localhost", False), ("10.0.0.1", True)]
 )
-def test_figures_that_others_can_fetch(file, host, open_to_others):
+def test_metrics_that_others_can_fetch_get_a_warning(file, host, open_to_others):
     served = replace(file, metrics=replace(file.metrics, port=9464, host=host))
     assert keys(served) == ["metrics.host"] * open_to_others
     assert keys(replace(served, metrics=replace(served.metrics, port=None))) == []

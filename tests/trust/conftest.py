@@ -1,4 +1,4 @@
-"""Fixtures of the tests of trust."""
+"""Fixtures for the tests of trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate authority: what it signs, what it does not, and its ledger."""
+"""The certificate authority: what it signs, what it refuses, and its ledger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fedslim.trust.register import CertificateState
 # -- the authority ---------------------------------------------------------------------------------------------------
 
 
-def test_an_authority_is_a_folder_of_its_owner(authority):
+def test_only_its_owner_can_access_the_folder_of_an_authority(authority):
     assert mode(authority.folder) == 0o700
     modes = {path.name: mode(path) for path in authority.folder.iterdir()}
     assert modes == {"ca.key": 0o600, "ledger.json": 0o600, "ca.pem": 0o644, "crl.pem": 0o644}
@@ -55,7 +55,7 @@ def test_openssl_agrees_that_it_is_an_authority(trial):
 
 def test_an_authority_is_not_overwritten(authority):
     before = {path.name: path.read_bytes() for path in authority.folder.iterdir()}
-    with pytest.raises(DataError, match="there is a CA in this folder already, and it is kept"):
+    with pytest.raises(DataError, match="already contains a CA, which is kept"):
         Authority.create(authority.folder, now=NOW)
     assert {path.name: path.read_bytes() for path in authority.folder.iterdir()} == before
 
@@ -72,7 +72,7 @@ def test_times_need_a_zone_and_lifetimes_an_end(tmp_path, authority):
         Authority.create(tmp_path / "other", now=datetime(2026, 1, 1))  # noqa: DTZ001  # that is the point
     request = make_request("north", tmp_path / "north").file.read_bytes()
     for days in (0, -1, 399):
-        with pytest.raises(ParameterError, match=rf"days: {days} is no lifetime for this; give 1 to 398"):
+        with pytest.raises(ParameterError, match=rf"days: {days} is out of range; give 1 to 398"):
             authority.sign(request, days=days, now=NOW)
     assert read_records(authority.folder) == []
 
@@ -115,7 +115,7 @@ def test_certificates_are_short_lived_and_never_outlive_the_authority(tmp_path):
     later = NOW + 50 * DAY
     assert enrolled(authority, tmp_path / "b", "b", now=later).expires == NOW + 100 * DAY
     request = make_request("c", tmp_path / "c").file.read_bytes()
-    with pytest.raises(CertificateError, match="this CA has expired on"):
+    with pytest.raises(CertificateError, match="this CA expired on"):
         authority.sign(request, now=NOW + 100 * DAY)
 
 
@@ -141,7 +141,7 @@ def test_a_request_with_a_wrong_signature_is_refused(authority):
     der = bytearray(request_of().public_bytes(Encoding.DER))
     der[-1] ^= 1
     text = pem(x509.load_der_x509_csr(bytes(der)))
-    with pytest.raises(CertificateError, match=r"r\.csr: the signature of this request is wrong"):
+    with pytest.raises(CertificateError, match=r"r\.csr: the signature of this request is not valid"):
         authority.sign(text, where="r.csr", now=NOW)
 
 
@@ -164,14 +164,14 @@ def test_good_names_can_be_requested(name):
 
 def test_other_requests_that_are_refused(authority):
     for data in (b"", b"hello", b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"):
-        with pytest.raises(CertificateError, match="this is no certificate request"):
+        with pytest.raises(CertificateError, match="this is not a certificate request"):
             authority.sign(data, now=NOW)
     other = request_of("north", ec.generate_private_key(ec.SECP256R1()), algorithm=hashes.SHA256())
-    with pytest.raises(CertificateError, match="is not Ed25519"):
+    with pytest.raises(CertificateError, match="is not an Ed25519 key"):
         authority.sign(pem(other), now=NOW)
     names = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in ("north", "south")]
     for subject in ([], names, [names[0], x509.NameAttribute(NameOID.ORGANIZATION_NAME, "South")]):
-        with pytest.raises(CertificateError, match="one name and nothing beside it"):
+        with pytest.raises(CertificateError, match="one common name and nothing else"):
             authority.sign(pem(request_of(names=subject)), now=NOW)
     assert read_records(authority.folder) == []
 
@@ -182,7 +182,7 @@ def test_a_name_belongs_to_one_key(authority, tmp_path):
     with pytest.raises(CertificateError, match=r"'north' has a valid certificate with another key, until .* --renew"):
         authority.sign(taken, now=NOW)
     assert len(read_records(authority.folder)) == 1
-    # When the certificate has ended, the name is free.
+    # Once the certificate has expired, the name is free.
     assert authority.sign(taken, now=NOW + 91 * DAY).replaced == ()
 
 
@@ -233,7 +233,7 @@ def test_revoking(trial):
 
 def test_a_revoked_key_is_not_signed_again_and_a_new_one_is(trial, tmp_path):
     trial.authority.revoke("north", now=NOW)
-    with pytest.raises(CertificateError, match="the key of this request was revoked on"):
+    with pytest.raises(CertificateError, match="this key was revoked on"):
         trial.authority.sign((trial.folder / "north" / "north.csr").read_bytes(), renew=True, now=NOW)
     again = enrolled(trial.authority, tmp_path / "again", "north")
     again.check(NOW)
@@ -243,16 +243,16 @@ def test_a_revoked_key_is_not_signed_again_and_a_new_one_is(trial, tmp_path):
 def test_the_ledger_is_read_strictly(authority):
     path = authority.folder / "ledger.json"
     text = path.read_text()
-    for wrong, told in [
+    for wrong, message in [
         (text[:-5], "is damaged"),
         (text.replace('"version": 1', '"version": 2'), "of version 1"),
         (text.replace('"records": []', '"records": [{}]'), "is damaged"),
         (text.replace('"format"', '"fromat"'), "is damaged"),
     ]:
         path.write_text(wrong)
-        with pytest.raises(CertificateError, match=told):
+        with pytest.raises(CertificateError, match=message):
             authority.sign(pem(request_of()), now=NOW)
-        with pytest.raises(CertificateError, match=told):
+        with pytest.raises(CertificateError, match=message):
             read_records(authority.folder)
     path.chmod(0o644)
     with pytest.raises(CertificateError, match="others may read or change the ledger"):

@@ -1,4 +1,4 @@
-"""Keys, folders, installing and renewal: the side of whoever is enrolled."""
+"""Enrolment at a member: keys, folders, installation and renewal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_key_is_made_for_its_owner_and_not_replaced(tmp_path):
     assert b"PRIVATE" not in made.file.read_bytes()
     assert made.key == key_files.fingerprint(key_files.read_key(folder / "key.pem").public_key())
     before = (folder / "key.pem").read_bytes()
-    with pytest.raises(DataError, match=r"key\.pem: there is a key already, and it is kept.*`fedslim enroll renew`"):
+    with pytest.raises(DataError, match=r"key\.pem: .* already contains a key, which is kept.*`fedslim enroll renew`"):
         make_request("south", folder)
     assert (folder / "key.pem").read_bytes() == before
 
@@ -54,7 +54,7 @@ def test_a_key_that_others_may_read_is_refused(trial, others):
 
 def test_a_ca_that_others_may_change_is_not_trusted(trial):
     (trial.folder / "north" / "ca.pem").chmod(0o664)
-    with pytest.raises(CertificateError, match=r"ca\.pem: others may change whom you trust .* chmod go-w"):
+    with pytest.raises(CertificateError, match=r"ca\.pem: others may change the trusted CA .* chmod go-w"):
         Identity.load(trial.folder / "north")
 
 
@@ -65,7 +65,7 @@ def test_keys_under_a_passphrase(tmp_path):
         assert path.read_bytes().startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
         assert mode(path) == 0o600
         assert key_files.has_passphrase(path)
-        with pytest.raises(CertificateError, match="has a passphrase, and none was given"):
+        with pytest.raises(CertificateError, match="this key needs a passphrase"):
             key_files.read_key(path)
         with pytest.raises(CertificateError, match="the passphrase is wrong") as caught:
             key_files.read_key(path, "seven purple hedgehog")
@@ -87,37 +87,37 @@ def test_a_key_beside_the_certificate_of_another_is_refused(trial):
 
 
 def test_a_passphrase_takes_long_to_guess(tmp_path):
-    """The number of rounds stands in the file, as DER has it: an integer of three bytes."""
+    """The file contains the number of iterations as a DER integer of three bytes."""
     key_files.write_key(key_files.new_key(), tmp_path / "key.pem", WORDS)
     lines = (tmp_path / "key.pem").read_bytes().splitlines()
     assert b"\x02\x03" + (600_000).to_bytes(3, "big") in base64.b64decode(b"".join(lines[1:-1]))
 
 
-def test_a_key_whose_file_changed_is_told_and_no_terminal_asked(trial):
+def test_a_key_file_that_changed_is_an_error_without_a_prompt(trial):
     path = trial.folder / "north" / "key.pem"
     path.unlink()
     key_files.write_key(key_files.new_key(), path, WORDS)
-    with pytest.raises(CertificateError, match=r"key\.pem: TLS cannot use it with .*certificate\.pem"):
+    with pytest.raises(CertificateError, match=r"key\.pem: TLS cannot use this key with .*certificate\.pem"):
         client_context(trial.members[0], now=NOW)
 
 
-def test_passphrases_that_are_worth_nothing(tmp_path):
+def test_weak_passphrases_are_refused(tmp_path):
     for words in ("", "short", "x" * 1001):
-        with pytest.raises(ParameterError, match="passphrase: it needs 12 characters or more"):
+        with pytest.raises(ParameterError, match="passphrase: it needs at least 12 characters"):
             make_request("north", tmp_path / "north", passphrase=words)
     assert not (tmp_path / "north" / "key.pem").exists()
 
 
-def test_a_passphrase_that_is_not_needed_does_no_harm(trial):
+def test_a_passphrase_that_is_not_needed_is_ignored(trial):
     assert Identity.load(trial.folder / "north", WORDS).name == "north"
 
 
-def test_things_that_are_no_keys(trial, tmp_path):
+def test_files_that_are_not_keys(trial, tmp_path):
     path = tmp_path / "k"
     for data in (b"", b"hello", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
         path.write_bytes(data)
         path.chmod(0o600)
-        with pytest.raises(CertificateError, match="this is no private key"):
+        with pytest.raises(CertificateError, match="this is not a private key"):
             key_files.read_key(path)
     path.write_bytes(bytes(1 << 20) + b"x")
     with pytest.raises(CertificateError, match="larger than"):
@@ -136,18 +136,18 @@ def test_things_that_are_no_keys(trial, tmp_path):
 # -- installing ------------------------------------------------------------------------------------------------------
 
 
-def test_whose_word_it_is_must_be_said_once(authority, tmp_path):
+def test_the_trusted_ca_must_be_given_once(authority, tmp_path):
     folder = tmp_path / "north"
     bundle = authority.sign(make_request("north", folder).file.read_bytes(), now=NOW).bundle
-    with pytest.raises(CertificateError, match=r"whose word is this\? .*--fingerprint.*--ca"):
+    with pytest.raises(CertificateError, match=r"not known which CA to trust.*--fingerprint.*--ca"):
         install(folder, bundle, now=NOW)
-    with pytest.raises(CertificateError, match="there is no CA with the fingerprint '00' in this file"):
+    with pytest.raises(CertificateError, match="no CA with the fingerprint '00'"):
         install(folder, bundle, fingerprint="00", now=NOW)
-    with pytest.raises(CertificateError, match="certificate has not come yet"):
+    with pytest.raises(CertificateError, match="certificate is not installed yet"):
         Identity.load(folder)
     pairs = [authority.fingerprint[k : k + 2].upper() for k in range(0, 64, 2)]
     assert install(folder, bundle, fingerprint=":".join(pairs), now=NOW).name == "north"
-    assert install(folder, bundle, now=NOW).name == "north"  # it is known from now on
+    assert install(folder, bundle, now=NOW).name == "north"  # the CA is known from now on
     modes = {path.name: mode(path) for path in folder.iterdir()}
     assert modes == {
         **dict.fromkeys(("north.csr", "certificate.pem", "ca.pem", "crl.pem"), 0o644),
@@ -155,20 +155,18 @@ def test_whose_word_it_is_must_be_said_once(authority, tmp_path):
     }
 
 
-def test_the_parts_by_themselves(authority, tmp_path):
+def test_installing_from_separate_files(authority, tmp_path):
     folder = tmp_path / "north"
     signed = authority.sign(make_request("north", folder).file.read_bytes(), now=NOW)
     ca, crl = ((authority.folder / name).read_bytes() for name in ("ca.pem", "crl.pem"))
-    with pytest.raises(
-        CertificateError, match=r"no revocation list in this file; name the crl\.pem of the CA \(--crl\)"
-    ):
+    with pytest.raises(CertificateError, match=r"no revocation list; give the crl\.pem of the CA \(--crl\)"):
         install(folder, signed.certificate, ca, now=NOW)
     assert install(folder, signed.certificate, ca, crl, now=NOW).trust.name == "Heart Study CA"
     files = Files(*(folder / name for name in ("key.pem", "certificate.pem", "ca.pem", "crl.pem")))
     assert Identity.load(files).certificate == Identity.load(folder).certificate
 
 
-def test_a_long_list_in_the_folder_counts_for_a_new_certificate(trial):
+def test_a_long_list_in_the_folder_is_used_for_a_new_certificate(trial):
     """Lists may be longer than keys and certificates."""
     folder = trial.folder / "north"
     listed = folder / "crl.pem"
@@ -186,22 +184,20 @@ def test_what_does_not_belong_is_not_installed(trial, authority, tmp_path):
     stranger = authority.sign(pem(request_of("east")), now=NOW).bundle
     cases = [
         (theirs.bundle, ca, NOW, "is not signed by 'Heart Study CA'"),
-        (stranger, ca, NOW, "this is a certificate for 'east', and nobody in .* has asked for that"),
+        (stranger, ca, NOW, "this certificate is for 'east', but .* has no request for that name"),
         (west.bundle, west.certificate, NOW, "not the certificate of a CA"),
-        (west.bundle, ca, NOW + 91 * DAY, "has expired on"),
+        (west.bundle, ca, NOW + 91 * DAY, "expired on"),
         (west.bundle, ca, NOW - DAY, "check the clocks"),
-        (b"hello", ca, NOW, "there is no certificate in this file"),
-        (west.bundle, b"hello", NOW, "there is no certificate in this file"),
+        (b"hello", ca, NOW, "contains no certificate"),
+        (west.bundle, b"hello", NOW, "contains no certificate"),
     ]
-    for bundle, named, now, told in cases:
-        with pytest.raises(CertificateError, match=told):
-            install(folder, bundle, named, now=now)
+    for bundle, given, now, message in cases:
+        with pytest.raises(CertificateError, match=message):
+            install(folder, bundle, given, now=now)
     other = authority.sign(pem(request_of("west")), renew=True, now=NOW).bundle
-    with pytest.raises(
-        CertificateError, match=r"this certificate is for another key than the one in .*newest west\.csr"
-    ):
+    with pytest.raises(CertificateError, match=r"does not belong to the key in .*newest west\.csr"):
         install(folder, other, ca, now=NOW)
-    with pytest.raises(CertificateError, match="was revoked by"):  # which that list says
+    with pytest.raises(CertificateError, match="was revoked by"):  # according to that list
         install(folder, west.bundle, ca, pem(authority.trust.revocations), now=NOW)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -221,13 +217,13 @@ def test_lists_are_renewed_and_never_set_back(trial, authority):
     trial.authority.revoke("south", now=NOW)
     new = (trial.folder / "ca" / "crl.pem").read_bytes()
     assert install_list(folder, new).number == read_trust(folder).number == trial.authority.trust.number
-    with pytest.raises(CertificateError, match=r"crl: this is list \d, and number \d is known; get the newest"):
+    with pytest.raises(CertificateError, match=r"crl: this is list number \d, but number \d is already installed"):
         install_list(folder, old, where="crl")
     with pytest.raises(CertificateError, match="not signed by 'fedslim demo CA"):
         install_list(folder, pem(authority.trust.revocations))
-    with pytest.raises(CertificateError, match="no revocation list in this file"):
+    with pytest.raises(CertificateError, match="contains no revocation list"):
         install_list(folder, b"hello")
-    # A certificate that comes with an older list does not bring that back either.
+    # A certificate with an older list does not replace the newer one either.
     again = trial.authority.sign((folder / "north.csr").read_bytes(), now=NOW).certificate
     install(folder, again + old, now=NOW)
     assert (folder / "crl.pem").read_bytes() == new
@@ -244,17 +240,17 @@ def test_renewing_with_the_same_key(trial):
     renewed = install(folder, signed.bundle, now=later)
     assert (renewed.name, renewed.hosts) == ("server", trial.server.hosts)
     assert renewed.certificate.public_key() == trial.server.certificate.public_key()
-    assert renewed.expires == NOW + 30 * DAY  # this authority ends then
+    assert renewed.expires == NOW + 30 * DAY  # when the CA expires
     assert signed.replaced == ()
-    renewed.trust.check(trial.server.certificate, Role.SERVER, later)  # the old one stays good until it ends
+    renewed.trust.check(trial.server.certificate, Role.SERVER, later)  # the old one stays valid until it expires
 
 
 def test_renewing_with_a_new_key_revokes_the_old_one(trial):
     folder = trial.folder / "north"
     request = make_renewal(folder, new=True).file.read_bytes()
-    assert Identity.load(folder).certificate == trial.members[0].certificate  # in use until the new one is there
+    assert Identity.load(folder).certificate == trial.members[0].certificate  # until the new one is installed
     assert mode(folder / "next-key.pem") == 0o600
-    with pytest.raises(CertificateError, match="waits for its certificate already"):
+    with pytest.raises(CertificateError, match="already awaits its certificate"):
         make_renewal(folder, new=True)
     with pytest.raises(CertificateError, match="sign it with --renew"):
         trial.authority.sign(request, now=NOW)
@@ -271,7 +267,7 @@ def test_renewing_with_a_new_key_revokes_the_old_one(trial):
 
 
 def test_nothing_to_renew(authority, tmp_path):
-    with pytest.raises(CertificateError, match="never had a certificate of this CA"):
+    with pytest.raises(CertificateError, match="never had a certificate from this CA"):
         authority.sign(pem(request_of()), renew=True, now=NOW)
     make_request("north", tmp_path / "north")
     with pytest.raises(DataError, match=r"certificate\.pem: there is no such file"):
@@ -284,13 +280,13 @@ def test_warnings_come_in_time(authority, tmp_path):
     for after in (0, 30, 59):
         assert identity.warnings(NOW + after * DAY) == []
     ours, listed = identity.warnings(NOW + 76 * DAY + timedelta(hours=1))
-    assert ours.startswith("the certificate of 'north' ends in 13 days, on ")
+    assert ours.startswith("the certificate of 'north' expires in 13 days, on ")
     assert ours.endswith(f"renew it with `fedslim enroll renew {tmp_path / 'north'}`")
-    assert listed.startswith("the revocation list of 'Heart Study CA' ends in 13 days, on ")
-    assert identity.warnings(NOW + 89 * DAY)[0].startswith("the certificate of 'north' ends in 1 day, on ")
-    assert identity.warnings(NOW + 90 * DAY)[0].startswith("the certificate of 'north' ends today, on ")
-    assert identity.warnings(NOW + 91 * DAY)[0].startswith("the certificate of 'north' has ended on ")
-    assert "make a new CA in time" in identity.warnings(NOW + 5 * 365 * DAY - 20 * DAY)[1]
+    assert listed.startswith("the revocation list of 'Heart Study CA' expires in 13 days, on ")
+    assert identity.warnings(NOW + 89 * DAY)[0].startswith("the certificate of 'north' expires in 1 day, on ")
+    assert identity.warnings(NOW + 90 * DAY)[0].startswith("the certificate of 'north' expires today, on ")
+    assert identity.warnings(NOW + 91 * DAY)[0].startswith("the certificate of 'north' expired on ")
+    assert "create a new CA in time" in identity.warnings(NOW + 5 * 365 * DAY - 20 * DAY)[1]
     short = enrolled(authority, tmp_path / "south", "south", days=6)
     assert short.warnings(NOW + 3 * DAY) == []
-    assert "ends in 1 day" in short.warnings(NOW + 4 * DAY + timedelta(minutes=10))[0]
+    assert "expires in 1 day" in short.warnings(NOW + 4 * DAY + timedelta(minutes=10))[0]

@@ -1,4 +1,4 @@
-"""What the tests of trust share: a clock, and how somebody is enrolled."""
+"""Helpers for the tests of trust: a clock, and enrolment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedslim.trust import (
 )
 
 NOW = datetime.now(UTC).replace(microsecond=0)
-"""Handshakes go by the clock of the machine; everything else by this."""
+"""Handshakes use the machine's clock, everything else this time."""
 
 DAY = timedelta(days=1)
 WORDS = "seven purple hedgehogs"
 
 
 def enrolled(authority, folder, name, role=Role.MEMBER, *, now=NOW, **how):
-    """A new identity of an authority."""
+    """Enroll a new identity with a CA."""
     hosts = ("localhost",) if role is Role.SERVER else ()
     request = make_request(name, folder, hosts=hosts).file.read_bytes()
     signed = authority.sign(request, role=role, now=now, **how)

@@ -1,8 +1,8 @@
-"""The document of all results, made from records: the tables by us, a paragraph for each by people.
+"""Write the document of all results: tables generated from records, each with a paragraph written by hand.
 
 document(store, prose="docs/results") -> Markdown
 
-What is said about a table stands in PROSE/NAME.md; the rest of the document has no other source than the records.
+The paragraph about an experiment is in PROSE/NAME.md; everything else comes from the records.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ records.
 
 
 def document(store: Store, prose: str | Path, *, folder: str | Path | None = None, seeds: int = 1) -> str:
-    """The document.
+    """Return the document as Markdown.
 
     Raises:
-        InputError: Something is not at hand that must be: prose, or any record at all.
+        InputError: There are no records, or a paragraph is missing.
     """
     parts = [HEAD]
     records: dict[str, RunRecord] = {}  # a cell may belong to several experiments
     for experiment in EXPERIMENTS.values():
         resolved = resolve(experiment.datasets, folder, store.datasets())
         cells = experiment.cells(resolved.names, seeds=seeds)
-        there = {str(record.settings["cell"]): record for o in outcomes(cells, store) for record in o.records}
-        if not there:
+        found = {str(record.settings["cell"]): record for o in outcomes(cells, store) for record in o.records}
+        if not found:
             continue
-        records |= there
+        records |= found
         parts.append(_section(experiment, cells, store, resolved.remarks, Path(prose)))
     if not records:
-        msg = f"{store.folder}: there are no records in this folder; make some with `fedslim experiment run iid`"
+        msg = f"{store.folder}: there are no records in this folder; create some with `fedslim experiment run iid`"
         raise InputError(msg)
     parts.insert(1, _made_on(list(records.values())))
     return "\n".join(parts)
@@ -60,16 +60,16 @@ def _section(experiment: Experiment, cells: Sequence[Cell], store: Store, remark
     table = tabulate(experiment, cells, store)
     path = prose / f"{experiment.name}.md"
     try:
-        said = path.read_text("utf-8").strip()
+        paragraph = path.read_text("utf-8").strip()
     except OSError as error:
-        msg = f"{path}: the paragraph about {experiment.name} cannot be read: {error.strerror}; write one"
+        msg = f"{path}: cannot read the paragraph about {experiment.name} ({error.strerror}); write one"
         raise InputError(msg) from error
-    lines = [f"## `{experiment.name}`: {experiment.title}", "", experiment.asks, "", said, "", as_markdown(table)]
+    lines = [f"## `{experiment.name}`: {experiment.title}", "", experiment.asks, "", paragraph, "", as_markdown(table)]
     lines += [f"- {remark}." for remark in (*remarks, *dict.fromkeys(table.remarks))]
     if experiment.datasets == SETS and experiment.name == "iid":
         others = tabulate_references(cells, store)
         if others.rows:
-            lines += ["", "Beside the tables of other systems:", "", as_markdown(others)]
+            lines += ["", "Compared with the tables of other systems:", "", as_markdown(others)]
     lines += ["", f"    fedslim experiment run {experiment.name}", f"    fedslim experiment show {experiment.name}", ""]
     return "\n".join(lines)
 
@@ -83,6 +83,6 @@ def _made_on(records: Sequence[RunRecord]) -> str:
     days = sorted({record.made[:10] for record in records})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return (
-        f"{len(records)} records, made {when} on: {'; '.join(machines)}. With: {'; '.join(programs)}. "
+        f"{len(records)} records, created {when} on: {'; '.join(machines)}. Versions: {'; '.join(programs)}. "
         "Results, rounds and bytes do not depend on the machine.\n"
     )

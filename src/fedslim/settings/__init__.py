@@ -1,1 +1,1 @@
-"""Settings files, all TOML: the federation file, a member's policy, and the member file of an engine."""
+"""Settings files in TOML: the federation file, a member's policy, and the site file for NVFlare."""

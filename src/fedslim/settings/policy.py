@@ -1,10 +1,10 @@
-"""`policy.toml`: what a member allows, whatever a federation's file, a server or a job says.
+"""`policy.toml`: what a member allows, whatever a federation file, a server or a job asks for.
 
-    policy = MemberPolicy.find(certificates)        # policy.toml there, or the strict defaults
-    policy.check(file)                            # raises PolicyError, which names both keys
+    policy = MemberPolicy.find(certificates)      # policy.toml in that folder, or the strict defaults
+    policy.check(file)                            # raises a PolicyError that names the keys of both files
 
-One format for `fedslim member` and for NVFlare's sites. It is checked before anything is read or connected. A key that
-is not known is an error: a misspelt permission would otherwise be none, or too much.
+`fedslim member` and NVFlare's sites use the same format. The policy is checked before a member reads its data or
+connects. An unknown key is an error: a misspelt permission would otherwise be lost, or grant too much.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FILE = "policy.toml"
 LEDGER = "ledger.json"
 WHAT, BEGIN = "a member's policy", "fedslim policy init"
 ABOUT = (
-    "What this member allows, whatever the file of a federation, a server or a job says. It is the member's own and "
-    "stays with it; `fedslim policy check FEDERATION` says whether it allows a federation. Keys that are left out have "
-    "the strict values that `fedslim policy init` writes. Relative paths are taken from the folder of this file."
+    "What this member allows, whatever a federation file, a server or a job asks for. This file belongs to the member "
+    "alone. Test it with `fedslim policy check FEDERATION`. A key that is left out has its strict default, the value "
+    "that `fedslim policy init` writes. Relative paths start at the folder of this file."
 )
 
 
@@ -46,61 +46,61 @@ def _variants(value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """In which federations the member takes part."""
+    """The federations in which the member takes part."""
 
-    HEADING: ClassVar = "In which federations this member takes part. It takes part in no others."
+    HEADING: ClassVar = "The federations in which this member takes part."
 
     min_members: int = key(
         values.whole(FEWEST_MEMBERS, MAX_MEMBERS),
-        "At least so many members (federation.members): with two, each can work out the other's counts.",
+        "The smallest number of members (federation.members). With two, each can compute the other's counts.",
         default=SAFE_MEMBERS,
     )
     variants: tuple[str, ...] = key(
         _variants,
-        "Which variants (federation.variant). x: the server sees sums only. sa: also which pairs this member proposes, "
-        "and the counts of those that no other member does. so: all counts of this member.",
+        "The allowed variants (federation.variant). x: the server sees only sums. sa: it also sees which pairs this "
+        "member proposes, and the counts of pairs that no other member proposes. so: it sees all counts.",
         default=("x",),
     )
     min_count: int = key(
         values.whole(1, LARGEST),
-        "The federation's limits.min_count must be this or more. sa and so know no smallest count: for them write 1.",
+        "The federation's limits.min_count must be at least this. Write 1 to allow sa or so, which have no such limit.",
         default=MIN_COUNT,
     )
     min_members_with: int = key(
         values.whole(1, MAX_MEMBERS),
-        "The federation's limits.min_members_with must be this or more. For sa and so write 1.",
+        "The federation's limits.min_members_with must be at least this. Write 1 to allow sa or so.",
         default=MIN_MEMBERS_WITH,
     )
     share_labels: bool = key(
-        values.switch, "Whether the server may be told what items are called (items.share_vocabulary).", default=False
+        values.switch, "Whether the server may learn the labels of items (items.share_vocabulary).", default=False
     )
     union: bool = key(
         values.switch,
-        "Whether the server may form the vocabulary from the ids that members send (no items.vocabulary_digest). It "
-        "then learns which items this member has, and how often the items that no other member has.",
+        "Whether the server may build the vocabulary from the ids that members send (no items.vocabulary_digest). It "
+        "then learns which ids this member has, and the counts of those that no other member has.",
         default=False,
     )
     min_transactions: int = key(
-        values.whole(1, LARGEST), "At least so many transactions of this member, so that no few stand out.", default=1
+        values.whole(1, LARGEST), "Take part only with at least this many transactions.", default=1
     )
     unsigned_keys: bool = key(
         values.switch,
-        "Whether to believe keys that no certificate has signed. For NVFlare's simulator only: a server that lies "
-        "could then read this member's counts.",
+        "Whether to accept keys that are not signed with a certificate. For NVFlare's simulator only: a dishonest "
+        "server could then read this member's counts.",
         default=False,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptResults:
-    """What is written of the results."""
+    """What is stored of the results."""
 
-    HEADING: ClassVar = "What is written at this member of the table that it is told."
+    HEADING: ClassVar = "What this member stores of the resulting code table."
 
     table: Literal["labels", "ids", "none"] = key(
         values.one_of("labels", "ids", "none"),
-        "labels: the table, with the names of items. ids: the table, with ids in place of names. none: nothing; only "
-        "how many itemsets were found is said.",
+        "labels: the code table with the labels of items. ids: the code table with ids instead of labels. none: "
+        "nothing; only the number of itemsets is shown.",
         default="labels",
     )
 
@@ -109,9 +109,9 @@ class KeptResults:
 class LedgerPlace:
     """Where the ledger is."""
 
-    HEADING: ClassVar = "What this member has answered, of which data and with whom: see `fedslim ledger`."
+    HEADING: ClassVar = "What this member has answered, on which data and with which members: see `fedslim ledger`."
 
-    file: Path = key(values.place, "Where it is written down.", default=Path(LEDGER))  # noqa: RUF009  # a declaration
+    file: Path = key(values.place, "The ledger file.", default=Path(LEDGER))  # noqa: RUF009  # a declaration
 
 
 SECTIONS: dict[str, Any] = {"policy": Allowed, "results": KeptResults, "ledger": LedgerPlace}
@@ -119,11 +119,11 @@ SECTIONS: dict[str, Any] = {"policy": Allowed, "results": KeptResults, "ledger":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPolicy:
-    """A member's policy, read and checked. Paths in it are complete."""
+    """A member's policy, read and checked; its paths are absolute."""
 
     path: Path
     written: bool
-    """Whether there is a file; otherwise the strict defaults hold."""
+    """Whether the file exists; otherwise the strict defaults apply."""
     policy: Allowed
     results: KeptResults
     ledger: LedgerPlace
@@ -133,50 +133,50 @@ class MemberPolicy:
         """Read a file and check everything in it.
 
         Raises:
-            DataError: There is no such file, it cannot be read, or others may change it.
-            ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
+            DataError: The file does not exist, cannot be read, or can be changed by other users.
+            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
         """
         path = real_path(path)
-        return cls._made(read_trusted(path, "this policy"), path, written=True)
+        return cls._parse(read_trusted(path, "this policy"), path, written=True)
 
     @classmethod
     def find(cls, folder: str | os.PathLike[str]) -> MemberPolicy:
-        """The policy in a folder; where there is none, the strict defaults."""
+        """Read the policy in a folder, or return the strict defaults if there is none."""
         path = real_path(folder) / FILE
-        return cls.read(path) if os.path.lexists(path) else cls._made(b"", path, written=False)
+        return cls.read(path) if os.path.lexists(path) else cls._parse(b"", path, written=False)
 
     @classmethod
-    def _made(cls, data: bytes, path: Path, *, written: bool) -> MemberPolicy:
+    def _parse(cls, data: bytes, path: Path, *, written: bool) -> MemberPolicy:
         return cls(path=path, written=written, **parse(data, path, SECTIONS, WHAT, BEGIN))
 
     def reasons(self, file: FederationFile) -> list[str]:
-        """Why this member does not take part in a federation, each with the keys of both files; empty if it does."""
+        """Return every reason not to take part in a federation, with the keys of both files; empty if it is allowed."""
         mine, agreed, limits = self.policy, file.federation, file.limits
         found = []
         if len(agreed.members) < mine.min_members:
-            found.append(f"policy.min_members is {mine.min_members}, and federation.members has {len(agreed.members)}")
+            found.append(f"policy.min_members is {mine.min_members}, but federation.members has {len(agreed.members)}")
         if agreed.variant not in mine.variants:
-            found.append(f"policy.variants has {', '.join(mine.variants)}, and federation.variant is {agreed.variant}")
+            found.append(f"policy.variants has {', '.join(mine.variants)}, but federation.variant is {agreed.variant}")
         for name in ("min_count", "min_members_with"):
             own, theirs = getattr(mine, name), getattr(limits, name)
             if theirs < own:
-                found.append(f"policy.{name} is {own}, and limits.{name} is {theirs}")
+                found.append(f"policy.{name} is {own}, but limits.{name} is {theirs}")
         if file.items.share_vocabulary and not mine.share_labels:
-            found.append("policy.share_labels is false, and items.share_vocabulary is true")
+            found.append("policy.share_labels is false, but items.share_vocabulary is true")
         if file.items.vocabulary_digest is None and not mine.union:
-            found.append("policy.union is false, and items.vocabulary_digest is missing")
+            found.append("policy.union is false, but items.vocabulary_digest is missing")
         return found
 
     def check(self, file: FederationFile) -> None:
-        """Check that this member takes part in a federation.
+        """Check that the policy allows a federation.
 
         Raises:
-            PolicyError: It does not; the message has every reason.
+            PolicyError: It does not; the message gives every reason.
         """
         if found := self.reasons(file):
             msg = (
-                f"{self.name} does not allow {file.path}: {'; '.join(found)}; change what was agreed on, or this "
-                "member's policy"
+                f"{self.name} does not allow {file.path}: {'; '.join(found)}; change the policy, or agree on another "
+                "federation file"
             )
             raise PolicyError(msg)
 
@@ -184,31 +184,31 @@ class MemberPolicy:
         """Check that this member has enough data to take part.
 
         Raises:
-            PolicyError: It has not.
+            PolicyError: It has too few transactions.
         """
         if transactions < self.policy.min_transactions:
             msg = (
-                f"{self.name} does not allow it: policy.min_transactions is {self.policy.min_transactions}, and there "
-                f"are {transactions}"
+                f"{self.name} does not allow this run: policy.min_transactions is {self.policy.min_transactions}, but "
+                f"the data have {transactions} transactions"
             )
             raise PolicyError(msg)
 
     @property
     def name(self) -> str:
-        """The policy for a message."""
+        """The name of the policy in messages."""
         return str(self.path) if self.written else f"the default policy (there is no {self.path})"
 
 
 def write_policy(path: str | os.PathLike[str], **chosen: Any) -> MemberPolicy:
-    """Write a new policy with every key there is and what it is for; `chosen` has values as `table_key`.
+    """Write a new policy with every key and its help text; `chosen` sets values by `table_key`.
 
     Raises:
-        DataError: Something of that name is there already.
+        DataError: The file exists already.
     """
     path = real_path(path)
     text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in chosen.items()}, ABOUT).encode()
-    made = MemberPolicy(path=path, written=True, **parse(text, path, SECTIONS, WHAT, BEGIN))
+    policy = MemberPolicy(path=path, written=True, **parse(text, path, SECTIONS, WHAT, BEGIN))
     make_folder_for(path)
     with creating(path) as stream:
         stream.write(text)
-    return made
+    return policy

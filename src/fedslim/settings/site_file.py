@@ -1,9 +1,9 @@
-"""`fedslim-site.toml`: what a site brings to federations over NVFlare. What it allows is in its `policy.toml`.
+"""`fedslim-site.toml`: the data and settings of a site for federations over NVFlare.
 
     file = SiteFile.find(local_folder, "north")
 
-Both are in the folder `local` of the site's NVFlare workspace, beside the site's other policies. Everything in them is
-checked, and a key that is not known is an error.
+It is in the folder `local` of the site's NVFlare workspace, beside `policy.toml`, which says what the site allows.
+Everything in it is checked, and an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 FILE = "fedslim-site.toml"
 """In the folder `local` of a site's NVFlare workspace."""
 
-WHAT, BEGIN = "a site's file", "fedslim nvflare site"
+WHAT, BEGIN = "a site file", "fedslim nvflare site"
 ABOUT = (
-    "What this site brings to federations that run over NVFlare. It stays at the site: no job can change it. Relative "
-    "paths are taken from the folder of this file. Keys behind a # are left out, and hold as the comment says once the "
-    "# is gone."
+    "The data and settings of this site for federations over NVFlare. This file stays at the site; no job can change "
+    "it. Relative paths start at the folder of this file. To set an optional key that is commented out, remove the # "
+    "in front of it."
 )
-GONE = {
+REMOVED = {
     "allow": (
-        "what this site allows is in a file of its own now; make it with `fedslim policy init policy.toml` in this "
-        "folder, put your limits there (smallest_group is now min_count), and remove [allow] here"
+        "this table has moved to its own file; create it with `fedslim policy init policy.toml` in this folder, set "
+        "your limits there (smallest_group is now min_count), and remove [allow] here"
     )
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Itself:
-    """Who the site is."""
+    """The site and its federation."""
 
-    HEADING: ClassVar = "Who this site is, and what it agreed on."
+    HEADING: ClassVar = "This site and its federation."
 
-    name: str = key(values.member_name, "The member that this site is: its name in NVFlare, as in its certificate.")
-    federation: Path = key(  # noqa: RUF009  # a declaration, and nobody changes paths
+    name: str = key(values.member_name, "The name of this site in NVFlare, as in its certificate.")
+    federation: Path = key(  # noqa: RUF009  # a declaration; a Path is immutable
         values.place,
-        "This site's own copy of the federation's file. A run of another variant, or with other members, is refused.",
+        "This site's own copy of the federation file. The site refuses a job that differs from it.",
         default=Path("federation.toml"),
     )
     results: Path = key(  # noqa: RUF009
-        values.place, "Where the tables go that this site is told, in a folder for each job.", default=Path("fedslim")
+        values.place, "Where this site stores its code tables, in one folder per job.", default=Path("fedslim")
     )
     policy: Path | None = key(  # noqa: RUF009
         values.place,
-        "What this site allows: see `fedslim policy`. If left out, policy.toml beside this file counts; where there is "
-        "none, the strict defaults.",
+        "What this site allows: see `fedslim policy`. By default policy.toml beside this file, or, without that file, "
+        "the strict defaults.",
         default=None,
         example="policy.toml",
     )
@@ -65,48 +65,50 @@ class Itself:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """What it has."""
+    """The site's data."""
 
     HEADING: ClassVar = "This site's data: a file, as for `fedslim mine`."
 
-    source: Path = key(values.place, "Where they are.")  # noqa: RUF009
+    source: Path = key(values.place, "The data file.")  # noqa: RUF009
     format: str | None = key(
         values.one_of("fimi", "csv", "tsv", "parquet"),
-        "Where the extension does not say it.",
+        "The format, if the file's extension does not tell it: fimi, csv, tsv or parquet.",
         default=None,
         example="csv",
     )
     bins: int | None = key(
-        values.whole(2, LARGEST), "Columns of numbers are cut into so many intervals.", default=None, example=5
+        values.whole(2, LARGEST), "The number of intervals for numeric columns.", default=None, example=5
     )
     transaction_column: str | None = key(
         values.title(200),
-        "For tables with a row for each pair of transaction and item: the column of transactions.",
+        "For tables with one row per transaction and item: the column with the transaction.",
         default=None,
         example="visit",
     )
-    item_column: str | None = key(values.title(200), "And that of items.", default=None, example="item")
+    item_column: str | None = key(
+        values.title(200), "For such tables: the column with the item.", default=None, example="item"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteItems:
-    """How its items are numbered."""
+    """How its items are identified."""
 
-    HEADING: ClassVar = "How items are numbered: see `fedslim vocabulary`."
+    HEADING: ClassVar = "How items are identified: see `fedslim vocabulary`."
 
-    secret: Path = key(values.place, "The secret that the members share, and the server has not.")  # noqa: RUF009
+    secret: Path = key(values.place, "The members' secret. The server must not have it.")  # noqa: RUF009
     vocabulary: Path | None = key(  # noqa: RUF009
-        values.place, "The vocabulary that the members agreed on, if they did.", default=None, example="agreed.json"
+        values.place, "The vocabulary, if the members agreed on one.", default=None, example="agreed.json"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What is written down about it."""
+    """Where the audit log is."""
 
-    HEADING: ClassVar = "A line for every message that leaves this site: see `fedslim audit`. Nothing leaves unlogged."
+    HEADING: ClassVar = "Every message is written to the audit log before it leaves this site: see `fedslim audit`."
 
-    log: Path = key(values.place, "Where to.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
+    log: Path = key(values.place, "The audit log.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
 
 
 SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": SiteItems, "audit": Audit}
@@ -114,7 +116,7 @@ SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": SiteItems, "a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFile:
-    """A site's file, read and checked. Paths in it are complete."""
+    """A site file, read and checked; its paths are absolute."""
 
     path: Path
     site: Itself
@@ -127,33 +129,33 @@ class SiteFile:
         """Read a file and check everything in it.
 
         Raises:
-            DataError: There is no such file, or it cannot be read.
-            ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
+            DataError: The file does not exist or cannot be read.
+            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
         """
         path = real_path(path)
-        return cls(path=path, **read(path, SECTIONS, WHAT, BEGIN, GONE))
+        return cls(path=path, **read(path, SECTIONS, WHAT, BEGIN, REMOVED))
 
     @classmethod
     def find(cls, folder: Path, name: str) -> SiteFile:
-        """The file in a site's folder; in the simulator, whose sites share one folder, there is one for each name."""
+        """Read the file in a site's folder; NVFlare's simulator has one folder for all sites, so files carry a name."""
         own = folder / f"fedslim-site.{name}.toml"
         return cls.read(own if is_file(own) else folder / FILE)
 
     def policy(self) -> MemberPolicy:
-        """What this site allows."""
+        """Read the site's policy."""
         return MemberPolicy.find(self.path.parent) if self.site.policy is None else MemberPolicy.read(self.site.policy)
 
 
 def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:
-    """Write a new site's file with every key there is and what it is for; `chosen` has values as `table_key`.
+    """Write a new site file with every key and its help text; `chosen` sets values by `table_key`.
 
     Raises:
-        DataError: Something of that name is there already.
+        DataError: The file exists already.
     """
     defaults = {"data_source": "visits.csv", "items_secret": "members.secret", "site_name": name}
     text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in (defaults | chosen).items()}, ABOUT)
-    made = SiteFile(path=path, **parse(text.encode(), path, SECTIONS, WHAT, BEGIN))
+    file = SiteFile(path=path, **parse(text.encode(), path, SECTIONS, WHAT, BEGIN))
     make_folder_for(path)
     with creating(path, private=False) as stream:
         stream.write(text.encode())
-    return made
+    return file

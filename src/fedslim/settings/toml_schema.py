@@ -1,14 +1,14 @@
-"""Our TOML files: tables of keys, each declared once with a check and words for people; read and written by that.
+"""TOML files whose keys are declared once, with a check and a help text, and read and written from the declarations.
 
     @dataclass(frozen=True)
     class Limits:
-        HEADING: ClassVar[str] = "How far a run may go."
-        max_time: float | None = key(values.number(0), "Seconds.", default=None, example=3600.0)
+        HEADING: ClassVar[str] = "How long a run may take."
+        max_time: float | None = key(values.seconds(0, 3600), "In seconds.", default=None, example=3600.0)
 
-    parsed(data, path, {"limits": Limits}, "a federation's file", "fedslim federation init")
-    template({"limits": Limits}, {"limits.max_time": 60.0}, "What the file is about.")
+    parse(data, path, {"limits": Limits}, "a federation file", "fedslim federation init")
+    template({"limits": Limits}, {"limits.max_time": 60.0}, "What the file is for.")
 
-A key that is not declared is an error: a misspelt limit would otherwise be no limit.
+An undeclared key is an error: otherwise a misspelt limit would silently not apply.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_BYTES = 1 << 19
-"""Room for the longest list of members, and comments."""
+"""Enough for the longest list of members, and comments."""
 
 MAX_DOTS = 100
-"""In a line. The time that Python's reader of TOML takes grows with the square of the parts of a key."""
+"""Per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key."""
 
 _WIDTH = 118
 _CLOSE = 0.6
@@ -41,65 +41,66 @@ _MAX_NAMED = 20
 
 
 def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = None) -> Any:
-    """A key of the file. One without a default must be there; one whose default is None may be left out.
+    """Declare a key of the file. A key without a default is required.
 
     Args:
-        check: Turns what the file has into what the program uses.
-        comment: For people who fill in the file.
-        default: What holds where the key is left out.
-        example: What the comment shows for a key that is left out.
+        check: Converts the value from the file to the value that the program uses.
+        comment: The help text, for people who fill in the file.
+        default: The value of a key that is left out.
+        example: The value that a template shows, commented out, for a key whose default is None.
     """
     metadata = {"check": check, "comment": comment, "example": example}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
 def read(
-    path: Path, kinds: Mapping[str, Any], what: str, begin: str, gone: Mapping[str, str] = MappingProxyType({})
+    path: Path, kinds: Mapping[str, Any], what: str, begin: str, removed: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """The same as `parse`, of a file.
+    """Read and `parse` a file.
 
     Raises:
-        DataError: There is no such file, or it cannot be read.
-        ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
+        DataError: The file does not exist or cannot be read.
+        ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
     """
     with told_as_data_errors(path), path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
-    return parse(data, path, kinds, what, begin, gone)
+    return parse(data, path, kinds, what, begin, removed)
 
 
-def parse(  # noqa: PLR0913, PLR0917  # what a kind of file is
+def parse(  # noqa: PLR0913, PLR0917  # together they describe a kind of file
     data: bytes,
     path: Path,
     kinds: Mapping[str, Any],
     what: str,
     begin: str,
-    gone: Mapping[str, str] = MappingProxyType({}),
+    removed: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The tables of a file of ours, each by its declaration; `what` it is called, and what writes one to `begin` with.
+    """Parse a file into its tables, checked against their declarations in `kinds`.
 
-    `gone` has tables of older releases, and what to do about each.
+    In messages, `what` names the kind of file and `begin` the command that writes a new one. `removed` maps tables of
+    older releases to what to do about them.
 
     Raises:
-        ConfigurationError: Something in it cannot be used; the message names file, key and what is allowed.
+        ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
     """
     given = _tables(data, path, what, begin)
     for name in given:
-        if name in gone:
-            msg = f"{path}: {name}: {gone[name]}"
+        if name in removed:
+            msg = f"{path}: {name}: {removed[name]}"
             raise ConfigurationError(msg)
         if name not in kinds:
-            wrong = "is no table" if isinstance(given[name], dict) else "is no key outside of a table"
-            raise unknown(path, f"{name:.60}: this {wrong} of {what}", name, list(kinds))
+            problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
+            raise unknown(path, f"{name:.60}: this {problem} of {what}", name, list(kinds))
     return {name: _section(path, name, kind, given.get(name, {})) for name, kind in kinds.items()}
 
 
 def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
     if len(data) > MAX_BYTES:
-        msg = f"{path}: it is larger than {MAX_BYTES:,} bytes, so it is not {what}; name another"
+        msg = f"{path}: this is not {what}: it is larger than {MAX_BYTES:,} bytes; choose another file"
         raise ConfigurationError(msg)
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.count(b".") > MAX_DOTS and not line.lstrip().startswith(b"#"):
-            msg = f"{path}: line {number} has more than {MAX_DOTS} dots, and no key of {what} has two"
+            msg = f"{path}: line {number} has more than {MAX_DOTS} dots; no key of {what} has more than one"
             raise ConfigurationError(msg)
     try:
         return tomllib.loads(data.decode().removeprefix("\ufeff"))
@@ -107,31 +108,31 @@ def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
         number = data.count(b"\n", 0, error.start) + 1
         msg = f"{path}: line {number} is not UTF-8; save the file as UTF-8"
     except RecursionError:
-        msg = f"{path}: there are too many brackets in brackets in it; see `{begin}` for what it can hold"
+        msg = f"{path}: nested too deeply; `{begin}` writes a valid file to start from"
     except ValueError as error:  # also numbers and dates that Python refuses
-        msg = f"{path}: this is not TOML: {error}; `{begin}` writes a file to begin with"
+        msg = f"{path}: not valid TOML: {error}; `{begin}` writes a valid file to start from"
     raise ConfigurationError(msg) from None
 
 
 def _section(path: Path, name: str, kind: Any, given: Any) -> Any:
     if not isinstance(given, dict):
-        msg = f"{path}: {name}: {describe(given)} cannot be used; write a table: [{name}] and its keys below"
+        msg = f"{path}: {name}: {describe(given)} cannot be used; write a table: [{name}] and its keys below it"
         raise ConfigurationError(msg)
     known = {declared.name: declared for declared in fields(kind)}
     for each in given:
         if each not in known:
-            raise unknown(path, f"{name}.{each:.60}: there is no such key", each, list(known))
+            raise unknown(path, f"{name}.{each:.60}: unknown key", each, list(known))
     return kind(
         **{each: value(path, f"{name}.{each}", declared, given) for each, declared in known.items() if each in given}
-        | {each: _left_out(path, name, declared) for each, declared in known.items() if each not in given}
+        | {each: _default(path, name, declared) for each, declared in known.items() if each not in given}
     )
 
 
 def value(path: Path, dotted: str, declared: Field[Any], given: dict[str, Any]) -> Any:
-    """What a key says, checked.
+    """Return the value of a key, checked and converted.
 
     Raises:
-        ConfigurationError: It cannot be used.
+        ConfigurationError: The value is not allowed.
     """
     try:
         return _complete(declared.metadata["check"](given[declared.name]), path)
@@ -140,28 +141,28 @@ def value(path: Path, dotted: str, declared: Field[Any], given: dict[str, Any]) 
         raise ConfigurationError(msg) from None
 
 
-def _left_out(path: Path, section: str, declared: Field[Any]) -> Any:
+def _default(path: Path, section: str, declared: Field[Any]) -> Any:
     if declared.default is MISSING:
-        msg = f"{path}: {section}.{declared.name}: it is missing; write {declared.name} = … below [{section}]"
+        msg = f"{path}: {section}.{declared.name}: missing; add {declared.name} = … below [{section}]"
         raise ConfigurationError(msg)
     return _complete(declared.default, path)
 
 
 def _complete(value: Any, path: Path) -> Any:
-    """A path with the folder of the file in front, so that it means the same wherever the program was started."""
+    """Resolve a path from the folder of the file, so that it does not depend on the working directory."""
     return path.absolute().parent / value if isinstance(value, Path) else value
 
 
 def unknown(path: Path, what: str, name: str, known: list[str]) -> ConfigurationError:
-    """About a name that is none: those it is close to, or some that there are."""
+    """Return an error about an unknown name, with similar names or, if there are none, the known ones."""
     close = difflib.get_close_matches(name[:_MAX_GUESS], known, n=3, cutoff=_CLOSE)
     more = ", …" if len(known) > _MAX_NAMED else ""
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known[:_MAX_NAMED])}{more}"
+    hint = f"did you mean {' or '.join(close)}?" if close else f"use one of {', '.join(known[:_MAX_NAMED])}{more}"
     return ConfigurationError(f"{path}: {what}; {hint}")
 
 
 def template(kinds: Mapping[str, Any], chosen: Mapping[str, Any], about: str) -> str:
-    """A file with every key there is; `chosen` has values by dotted key."""
+    """Return the text of a file with every key and its help text; `chosen` has values by dotted key."""
     lines = _comment(about)
     for section, kind in kinds.items():
         lines += ["", "", *_comment(kind.HEADING), f"[{section}]"]

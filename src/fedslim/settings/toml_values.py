@@ -1,7 +1,7 @@
-"""What may stand behind a key of a federation's file: checks that say what is allowed, and values as TOML spells them.
+"""Checks of the values in settings files, and how to write values in TOML.
 
-A check takes a value as `tomllib` gives it and returns what the program uses, or raises `Wrong` with the end of a
-sentence about it. It knows neither file nor key: whoever calls it puts these in front.
+A check takes a value from `tomllib` and returns the value that the program uses, or raises `Wrong` with what is wrong
+and what is allowed. It knows neither the file nor the key: the caller puts these in front of the message.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MAX_SHOWN = 60
 """Characters of a wrong value that are quoted."""
 
 MAX_WIDE = 1 << 64
-"""Numbers beyond this are not written out: Python itself refuses to write very long ones."""
+"""Larger numbers are not written out: Python refuses to convert very long ones to text."""
 
 GROUPED = 1_000_000
-"""From here on a person would have to count digits."""
+"""Numbers from here on are written with digit separators."""
 
 MEMBER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MAX_HOST_LENGTH = 253
@@ -34,17 +34,17 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _DIGITS = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 
 
-class Wrong(ValueError):  # noqa: N818  # never seen outside this room
-    """A value that cannot be used; the text says what it is and what is allowed."""
+class Wrong(ValueError):  # noqa: N818  # never leaves this package
+    """A value is not allowed; the message quotes it and says what is allowed."""
 
 
 def wrong(value: object, allowed: str) -> Wrong:
-    """The usual sentence."""
+    """Return the error for a value that is not allowed."""
     return Wrong(f"{describe(value)} cannot be used; {allowed}")
 
 
-def describe(value: object) -> str:  # noqa: PLR0911  # one for each kind of value that TOML has
-    """A value as the file has it, and short: of what is large or nested only the kind."""
+def describe(value: object) -> str:  # noqa: PLR0911  # one for each TOML type
+    """Quote a short value as in the file; of a large or nested one, return only the type."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -63,7 +63,7 @@ def describe(value: object) -> str:  # noqa: PLR0911  # one for each kind of val
 
 
 def spell(value: Any) -> str:
-    """A value in TOML."""
+    """Return a value in TOML syntax."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -74,21 +74,21 @@ def spell(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(spell, value))}]"
         case _:
-            return json.dumps(str(value), ensure_ascii=False)  # whose escapes TOML has as well
+            return json.dumps(str(value), ensure_ascii=False)  # the escapes of JSON are valid in TOML
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def switch(value: Any) -> bool:
-    """True or false."""
+    """Accept true or false."""
     if not isinstance(value, bool):
         raise wrong(value, "write true or false")
     return value
 
 
 def whole(low: int, high: int) -> Check:
-    """A whole number within bounds."""
+    """Return a check for an integer within bounds."""
 
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -99,7 +99,7 @@ def whole(low: int, high: int) -> Check:
 
 
 def seconds(low: float, high: float) -> Check:
-    """A number of seconds within bounds."""
+    """Return a check for a number of seconds within bounds."""
 
     def check(value: Any) -> float:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -111,7 +111,7 @@ def seconds(low: float, high: float) -> Check:
 
 
 def one_of(*choices: str) -> Check:
-    """One of a few words."""
+    """Return a check for one of several strings."""
 
     def check(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
@@ -122,7 +122,7 @@ def one_of(*choices: str) -> Check:
 
 
 def hexadecimal(digits: int, source: str) -> Check:
-    """So many digits; `source` says where one gets them."""
+    """Return a check for a number of hexadecimal digits; `source` says where to get them."""
 
     def check(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{digits}}}", value):
@@ -133,35 +133,35 @@ def hexadecimal(digits: int, source: str) -> Check:
 
 
 def title(longest: int) -> Check:
-    """A name for people. It is shown on terminals and in logs, so it is one line without anything they would obey."""
+    """Return a check for a name shown on terminals and in logs: one line, without control characters."""
 
     def check(value: Any) -> str:
         fine = isinstance(value, str) and 1 <= len(value) <= longest and value.isprintable() and value == value.strip()
         if not fine:
-            raise wrong(value, f"write a text of 1 to {longest} printable characters, with no blank at either end")
+            raise wrong(value, f"write 1 to {longest} printable characters, without spaces at either end")
         return str(value)
 
     return check
 
 
 def member_name(value: Any) -> str:
-    """The name of a member, which is also that in its certificate."""
+    """Accept the name of a member, as in its certificate."""
     if not isinstance(value, str) or not MEMBER.fullmatch(value):
-        raise wrong(value, "a name has 1 to 63 of a-z, 0-9 and -, and no - at either end")
+        raise wrong(value, "write 1 to 63 characters from a-z, 0-9 and -, without - at either end")
     return value
 
 
 def member_names(fewest: int, most: int) -> Check:
-    """The names of all members."""
+    """Return a check for the list of members."""
 
     def check(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list):
             raise wrong(value, 'write a list of names, such as ["north", "south"]')
         if not fewest <= len(value) <= most:
-            raise wrong(value, f"a federation has {fewest} to {most} members")
+            raise wrong(value, f"write {fewest} to {most} members")
         names = tuple(map(member_name, value))
-        if (twin := first_repeat(names)) is not None:
-            msg = f"{twin!r} is there twice; name each member once"
+        if (repeated := first_repeat(names)) is not None:
+            msg = f"{repeated!r} is listed twice; write each member once"
             raise Wrong(msg)
         return names
 
@@ -169,9 +169,9 @@ def member_names(fewest: int, most: int) -> Check:
 
 
 def host(value: Any) -> str:
-    """The name or address of a machine."""
+    """Accept a host name or an IP address."""
     if not isinstance(value, str) or not (_is_address(value) or _is_host_name(value)):
-        raise wrong(value, "write a host name or an IP address, without port")
+        raise wrong(value, "write a host name or an IP address, without a port")
     return value
 
 
@@ -185,12 +185,12 @@ def _is_address(text: str) -> bool:
 
 def _is_host_name(text: str) -> bool:
     labels = text.split(".")
-    numeric = _DIGITS.fullmatch(labels[-1])  # an address with a mistake in it, which a resolver may still take for one
+    numeric = _DIGITS.fullmatch(labels[-1])  # a mistyped address, which a resolver may still accept
     return len(text) <= MAX_HOST_LENGTH and not numeric and all(map(_LABEL.fullmatch, labels))
 
 
 def place(value: Any) -> Path:
-    """A path; whoever knows the file puts its folder in front."""
+    """Accept a path; the caller resolves it from the folder of the file."""
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise wrong(value, "write a path; a relative one is taken from the folder of this file")
+        raise wrong(value, "write a path; relative paths start at the folder of this file")
     return Path(value)

@@ -1,9 +1,9 @@
-"""What in a federation's file weakens its promise that no member's counts are seen, in plain words.
+"""Warnings about settings in a federation file that reveal more than sums over several members.
 
     for weakness in weaknesses(file):
         print(weakness.key, weakness.text)
 
-The file is valid all the same: some federations know what they give up, and why.
+The file is still valid: a federation may have good reasons for such settings.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
 SAFE_MEMBERS = 3
-"""With fewer, a sum less one's own part is somebody else's count."""
+"""With two members, each can subtract its own count from a sum and knows the other's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weakness:
-    """A key of the file, and what its value gives away."""
+    """A key of the file, and what its value reveals."""
 
     key: str
     text: str
@@ -35,7 +35,7 @@ class Weakness:
 
 
 def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
-    """Everything in the file that weakens the promise, in the order of its keys."""
+    """Return the warnings about a federation file, in the order of its keys."""
     return tuple(Weakness(key, text) for key, text in _find(file))
 
 
@@ -44,39 +44,39 @@ def _find(file: FederationFile) -> Iterator[tuple[str, str]]:
     if agreed.variant == "sa":
         yield (
             "federation.variant",
-            "in sa the server sees who proposes which pairs of items, and the counts of those that only one proposes",
+            "in sa the server sees who proposes which pairs, and the counts of pairs that only one member proposes",
         )
     if agreed.variant == "so":
         yield "federation.variant", "in so the server sees every count of every member"
     if len(agreed.members) < SAFE_MEMBERS:
         yield (
             "federation.members",
-            "there are two; each can subtract its own counts from the result and has the other's",
+            "with two members, each can subtract its own counts from the sums and knows the other's",
         )
     if items.vocabulary_digest is None:
         yield (
             "items.vocabulary_digest",
-            "none was agreed on: the server learns who has which items, and counts of those that only one member has",
+            "not set: the server learns who has which ids, and the counts of ids that only one member has",
         )
     if items.share_vocabulary:
-        yield "items.share_vocabulary", "members tell the server what their items are called"
+        yield "items.share_vocabulary", "members send the labels of their items to the server"
     if limits.max_rounds > MAX_ROUNDS:
         yield (
             "limits.max_rounds",
-            f"a server may ask {limits.max_rounds:,} questions, more than the {MAX_ROUNDS:,} by default",
+            f"the server may ask {limits.max_rounds:,} questions, more than the default of {MAX_ROUNDS:,}",
         )
     if limits.min_count < MIN_COUNT:
-        none = "there is no smallest count" if limits.min_count == 1 else f"the smallest count is {limits.min_count}"
+        limit = "there is no smallest count" if limits.min_count == 1 else f"the smallest count is {limits.min_count}"
         yield (
             "limits.min_count",
-            f"{none}, so results may tell of fewer than {MIN_COUNT} transactions, which may be one person's",
+            f"{limit}, so results may be about fewer than {MIN_COUNT} transactions, possibly of a single person",
         )
     if limits.min_members_with < MIN_MEMBERS_WITH:
-        yield "limits.min_members_with", "an itemset that one member alone has is published with that member's count"
+        yield "limits.min_members_with", "an itemset of a single member is published with that member's count"
     if file.metrics.port is not None and not _is_loopback(file.metrics.host):
         yield (
             "metrics.host",
-            f"whoever reaches {file.metrics.host} sees how far the run is, without a certificate",
+            f"anybody who can reach {file.metrics.host} can see the progress of the run, without a certificate",
         )
 
 

@@ -1,14 +1,14 @@
-"""Who is who on the network: an authority, certificates, and TLS in which both sides show theirs.
+"""Authentication: a certificate authority (CA), certificates, and mutual TLS.
 
-    authority.py    signs, revokes, keeps the ledger         (`fedslim ca`)
+    authority.py    the CA: signs, revokes, keeps its ledger   (`fedslim ca`)
     enrolment.py    a member's key, request and certificate    (`fedslim enroll`)
-    identity.py     a member as it runs: name, key, warnings
-    tls.py          contexts for both sides; who the peer is
-    anchor.py       whom to believe; certificates and signatures that come in messages
-    watching.py     a revocation list that is replaced while a server runs
+    identity.py     a running party: name, key, warnings
+    tls.py          TLS contexts for both sides; the name of the peer
+    anchor.py       verifies certificates and signatures that arrive in messages
+    revocation.py   follows a revocation list that is replaced while a server runs
     statements.py   what members sign for each other
 
-No private key ever travels. A name is taken from a certificate and from nowhere else.
+Private keys never leave their machine. The only source of a peer's name is its certificate.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Whom to believe: the authority, and its list of certificates that count no longer.
+"""Trust in a CA: its certificate and its revocation list, and how to verify certificates against them.
 
     trust = TrustStore.of(ca_pem, crl_pem)
     name = trust.check(certificate, Role.MEMBER, now)
     trust.verify(statement, certificate_der, signature, members=members, now=now)
 
-TLS checks certificates by itself (`tls.py`); this is for those that come in messages. Both follow the same rules:
-signed by the authority itself, in time, not revoked by a list that is in time too, one name, one role.
+TLS verifies certificates itself (`tls.py`); this module is for certificates in messages. Both apply the same rules: a
+certificate has one name and one role, is signed directly by the CA, is within its validity period, and is not on a
+current revocation list.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from fedslim.trust.statements import Statement
 
 MAX_CERTIFICATE = 4096
-"""Bytes of a certificate in a message; ours have some 400, and a server's with all its hosts travels in TLS only."""
+"""Bytes of a certificate in a message. A member's has about 400; a server's, with its hosts, is sent in TLS only."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrustStore:
-    """An authority's certificate and its revocation list; both are checked when this is made."""
+    """A CA's certificate and its revocation list, both checked on creation."""
 
     authority: x509.Certificate
     revocations: x509.CertificateRevocationList
@@ -62,43 +63,46 @@ class TrustStore:
 
     @property
     def name(self) -> str:
-        """What the authority is called."""
+        """The name of the CA."""
         return name_of(self.authority)
 
     @property
     def fingerprint(self) -> str:
-        """By which people see that they trust the same authority."""
+        """The fingerprint of the CA's certificate, for people to compare."""
         return fingerprint_of(self.authority)
 
     @property
     def number(self) -> int:
-        """The number of the revocation list; newer lists have higher ones."""
+        """The number of the revocation list; newer lists have higher numbers."""
         return number_of(self.revocations)
 
     def renewed(self, revocations: bytes, where: object = "the revocation list") -> TrustStore:
-        """The same trust with a newer list, which may have come from anybody: the authority's signature counts.
+        """Return the same trust with a newer list, from any source: only the CA's signature matters.
 
         Raises:
-            CertificateError: It is not the authority's, or older than the one we have, which would bring back what
-                was revoked since.
+            CertificateError: The list is not signed by the CA, or is older than the current one, which would restore
+                revoked certificates.
         """
         found = read_list(revocations, where)
         if not signed_by(found, self.authority):
-            msg = f"{where}: this list is not signed by {self.name!r}; get the crl.pem of that CA"
+            msg = f"{where}: this revocation list is not signed by {self.name!r}; get the crl.pem of that CA"
             raise CertificateError(msg)
         if number_of(found) < self.number:
-            msg = f"{where}: this is list {number_of(found)}, and number {self.number} is known; get the newest"
+            msg = (
+                f"{where}: this is list number {number_of(found)}, but number {self.number} is already installed; get "
+                "the newest crl.pem"
+            )
             raise CertificateError(msg)
         return TrustStore(self.authority, found)
 
     def check(self, certificate: x509.Certificate, role: Role, now: datetime) -> str:
-        """Check a certificate and give back whose it is.
+        """Verify a certificate and return the name of its holder.
 
         Raises:
-            UntrustedError: It is not the authority's, not in time, revoked, or not for this role.
+            UntrustedError: It is not signed by the CA, expired or not valid yet, revoked, or for another role.
         """
         if not signed_by(certificate, self.authority):
-            msg = f"a certificate is not signed by {self.name!r}; the run must not go on with its holder"
+            msg = f"a certificate is not signed by {self.name!r}; its holder must not take part"
             raise UntrustedError(msg)
         try:
             name, actual = name_of(certificate), role_of(certificate)
@@ -106,7 +110,7 @@ class TrustStore:
             raise UntrustedError(str(error)) from None
         if actual is not role:
             msg = (
-                f"the certificate of {name!r} is for a {actual.value}, and it is used as a {role.value}; it is refused"
+                f"the certificate of {name!r} is for a {actual.value}, but it is used as a {role.value}; it is refused"
             )
             raise UntrustedError(msg)
         self._check_time(certificate, f"the certificate of {name!r}", now)
@@ -117,41 +121,42 @@ class TrustStore:
     def verify(
         self, statement: Statement, certificate: bytes, signature: bytes, *, members: Collection[str], now: datetime
     ) -> None:
-        """Check that a member has said something: the one in the statement, and nobody else.
+        """Verify that the member in a statement signed it.
 
         Args:
-            statement: What is to have been said, by whom, in which federation.
-            certificate: The member's certificate (DER), as it came.
-            signature: As it came.
-            members: Who takes part. The authority may have signed others, for other federations.
-            now: The time.
+            statement: What was signed, by whom, in which federation.
+            certificate: The member's certificate (DER), as received.
+            signature: As received.
+            members: The members of the federation. The CA may have signed certificates for other federations too.
+            now: The current time.
 
         Raises:
-            UntrustedError: It has not. The message names the member.
+            UntrustedError: The member did not sign it. The message names the member.
         """
         if statement.name not in members:
-            msg = f"{statement.name!r} is not a member of this federation; what it signed does not count"
+            msg = f"{statement.name!r} is not a member of this federation; its signature is refused"
             raise UntrustedError(msg)
         if len(certificate) > MAX_CERTIFICATE:
             msg = (
-                f"the certificate sent for {statement.name!r} has {len(certificate):,} bytes; none of ours is so large"
+                f"the certificate sent for {statement.name!r} has {len(certificate):,} bytes, more than the limit of "
+                f"{MAX_CERTIFICATE:,}; it is refused"
             )
             raise UntrustedError(msg)
         try:
-            shown_certificate = x509.load_der_x509_certificate(certificate)
+            received = x509.load_der_x509_certificate(certificate)
         except UNREADABLE:
-            msg = f"what was sent as the certificate of {statement.name!r} is none; the run must not go on"
+            msg = f"the certificate sent for {statement.name!r} cannot be read; the run must stop"
             raise UntrustedError(msg) from None
-        name = self.check(shown_certificate, Role.MEMBER, now)
+        name = self.check(received, Role.MEMBER, now)
         if name != statement.name:
-            msg = f"the certificate sent for {statement.name!r} is that of {name!r}; somebody takes another's place"
+            msg = f"the certificate sent for {statement.name!r} belongs to {name!r}; it is refused as an impersonation"
             raise UntrustedError(msg)
         try:
-            public_key(shown_certificate).verify(signature, statement.encoded)
+            public_key(received).verify(signature, statement.encoded)
         except InvalidSignature:
             msg = (
-                f"the signature of {statement.name!r} is not on this {statement.what}, member and federation; somebody "
-                "in between may have replaced it, so the run must not go on"
+                f"the signature of {statement.name!r} does not match this {statement.what}; the server, or somebody "
+                "in between, may have replaced it, so the run must stop"
             )
             raise UntrustedError(msg) from None
 
@@ -159,28 +164,26 @@ class TrustStore:
         moment = whole(now)
         if moment < certificate.not_valid_before_utc:
             msg = (
-                f"{what} is valid from {format_time(certificate.not_valid_before_utc)} on, and here it is "
+                f"{what} is not valid before {format_time(certificate.not_valid_before_utc)}, but the time here is "
                 f"{format_time(moment)}; check the clocks"
             )
             raise UntrustedError(msg)
         if moment > certificate.not_valid_after_utc:
-            msg = f"{what} has expired on {format_time(certificate.not_valid_after_utc)}; have it renewed"
+            msg = f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed"
             raise UntrustedError(msg)
 
     def _check_revocation(self, certificate: x509.Certificate, name: str, now: datetime) -> None:
         moment, last = whole(now), ends(self.revocations)
         if moment > last:
-            msg = (
-                f"the revocation list is too old: it ended on {format_time(last)}; get a new crl.pem from {self.name!r}"
-            )
+            msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
             raise UntrustedError(msg)
         if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            msg = f"the certificate of {name!r} was revoked by {self.name!r}; the run must not go on with its holder"
+            msg = f"the certificate of {name!r} was revoked by {self.name!r}; its holder must not take part"
             raise UntrustedError(msg)
 
 
 def check_authority(certificate: x509.Certificate) -> None:
-    """Check that a certificate is that of an authority of ours.
+    """Check that a certificate is that of a CA.
 
     Raises:
         CertificateError: It is not.
@@ -193,12 +196,12 @@ def check_authority(certificate: x509.Certificate) -> None:
     except (*UNREADABLE, x509.ExtensionNotFound):
         fine = False
     if not fine or not signed_by(certificate, certificate):
-        msg = "this is not the certificate of a CA that signs for itself; name the ca.pem that `fedslim ca init` made"
+        msg = "this is not the certificate of a CA, signed by itself; give the ca.pem that `fedslim ca init` made"
         raise CertificateError(msg)
 
 
 def signed_by(thing: x509.Certificate | x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
-    """Whether the authority itself has signed a certificate or a revocation list."""
+    """Return whether the CA signed a certificate or a revocation list directly."""
     try:
         key = public_key(authority)
         if isinstance(thing, x509.Certificate):
@@ -210,16 +213,16 @@ def signed_by(thing: x509.Certificate | x509.CertificateRevocationList, authorit
 
 
 def public_key(certificate: x509.Certificate) -> Ed25519PublicKey:
-    """The key that a certificate ties to a name."""
+    """Return the public key of a certificate."""
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):
-        msg = "the key of a certificate is not Ed25519; have one made with `fedslim enroll`"
+        msg = "the key of a certificate is not an Ed25519 key; create a new one with `fedslim enroll`"
         raise CertificateError(msg)
     return key
 
 
 def number_of(revocations: x509.CertificateRevocationList) -> int:
-    """The number of a revocation list; those without are older than all."""
+    """Return the number of a revocation list; one without a number counts as the oldest."""
     try:
         return revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except (*UNREADABLE, x509.ExtensionNotFound):
@@ -227,5 +230,5 @@ def number_of(revocations: x509.CertificateRevocationList) -> int:
 
 
 def ends(revocations: x509.CertificateRevocationList) -> datetime:
-    """Until when a list is to be believed; one that does not say it is never."""
+    """Return when a list expires; one without an expiry date has expired already."""
     return revocations.next_update_utc or revocations.last_update_utc

@@ -1,15 +1,15 @@
-"""The certificate authority of a federation: a folder with a key, a ledger and a revocation list.
+"""The certificate authority (CA) of a federation: a folder with a key, a ledger and a revocation list.
 
     authority = Authority.create("ca", "Heart Study CA", now=now)
     signed = authority.sign(request_pem, now=now)                # for a member
     signed = authority.sign(request_pem, role=Role.SERVER, now=now)
     authority.revoke("hospital-a", now=now)
 
-It decides what a certificate says; a request brings a name and a key, and proof that its maker has that key. Whether
-the maker is who the name says is for people to find out: they compare the fingerprint of the key.
+The CA decides what goes into a certificate. A request contributes only a name and a key, with proof that the sender
+has that key. Whether the sender is entitled to the name is for people to verify, by comparing key fingerprints.
 
-One key speaks for a name. The same key may be signed again at any time, and the older certificate stays good until it
-ends. Another key needs `renew`, and the certificates of the older key are revoked at once.
+A name has one key. The CA may sign the same key again at any time; the older certificate stays valid until it expires.
+A different key requires `renew`, which revokes the certificates of the older key at once.
 """
 
 from __future__ import annotations
@@ -65,24 +65,24 @@ CA_DAYS, MAX_CA_DAYS = 5 * 365, 20 * 365
 DAYS, MAX_DAYS = 90, 398
 _TICK = timedelta(seconds=1)
 LIST_DAYS = 90
-"""How long a revocation list is believed: as long as a certificate, with each of which comes a new list."""
+"""How long a revocation list is valid: as long as a certificate, since each certificate comes with a new list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A certificate just signed."""
+    """A newly signed certificate."""
 
     record: Record
     certificate: bytes
     """PEM."""
     bundle: bytes
-    """What to send back: the certificate, that of the authority, and the revocation list, as one PEM file."""
+    """The reply to the requester, one PEM file: the certificate, the CA's certificate and the revocation list."""
     replaced: tuple[Record, ...]
-    """Certificates of another key that are revoked by this."""
+    """Certificates of the previous key, now revoked."""
 
 
 class Authority:
-    """An authority with its key; only its own folder is ever written to."""
+    """A CA with its key. It writes only to its own folder."""
 
     def __init__(self, folder: Path, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
         self.folder = folder
@@ -102,16 +102,16 @@ class Authority:
         passphrase: str | None = None,
         now: datetime,
     ) -> Authority:
-        """Make an authority in a folder where there is none.
+        """Create a CA in a folder that has none.
 
         Raises:
-            DataError: There is one; nothing of it is changed.
+            DataError: There is a CA already; it is left unchanged.
         """
         folder, start = real_path(folder), whole(now)
         name, lifetime = checked_ca_name(name), validity(days, MAX_CA_DAYS)
         for file in (CERTIFICATE, KEY, REVOCATIONS, LEDGER):
             if is_file(folder / file):
-                msg = f"{folder / file}: there is a CA in this folder already, and it is kept; name another folder"
+                msg = f"{folder / file}: this folder already contains a CA, which is kept; choose another folder"
                 raise CertificateError(msg)
         make_private_folder(folder)
         key = new_key()
@@ -124,29 +124,29 @@ class Authority:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], passphrase: str | None = None) -> Authority:
-        """Open the authority in a folder.
+        """Open the CA in a folder.
 
         Raises:
-            CertificateError: There is none, it is damaged, others may read its key, or the passphrase is wrong.
+            CertificateError: There is none, it is damaged, other users may read its key, or the passphrase is wrong.
         """
         folder = real_path(folder)
         certificate = read_authority(folder)
         key = read_key(folder / KEY, passphrase)
         if key.public_key() != public_key(certificate):
             msg = (
-                f"{folder / KEY}: this is not the key of {folder / CERTIFICATE}; put the right one back from your copy"
+                f"{folder / KEY}: this is not the key of {folder / CERTIFICATE}; restore the right one from your backup"
             )
             raise CertificateError(msg)
         return cls(folder, certificate, key)
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the CA."""
         return name_of(self.certificate)
 
     @property
     def fingerprint(self) -> str:
-        """What members compare before they trust it."""
+        """The fingerprint of its certificate, which members compare before they trust it."""
         return fingerprint_of(self.certificate)
 
     @property
@@ -170,20 +170,20 @@ class Authority:
         Args:
             request: As PEM.
             role: What the holder may do.
-            hosts: Host names and addresses of a server; without them, those that the request names.
-            days: How long the certificate is valid, at most as long as the authority itself.
-            renew: Whether a new key may take the place of the one that speaks for the name now.
+            hosts: Host names and addresses of a server; by default those in the request.
+            days: How long the certificate is valid. It never outlives the CA.
+            renew: Whether a new key may replace the current key of the name.
             where: What to call the request in messages.
-            now: The time.
+            now: The current time.
 
         Raises:
-            CertificateError: The request is none, or must not be signed; nothing is written then.
-            ParameterError: Hosts or days make no sense.
+            CertificateError: This is not a request, or it must not be signed; nothing is written.
+            ParameterError: The hosts or days are not valid.
         """
         asked, moment = read_request(request, where), whole(now)
         end = min(moment + validity(days, MAX_DAYS), self.certificate.not_valid_after_utc)
         if moment >= end:
-            msg = f"{self.folder}: this CA has expired on {format_time(end)}; make a new one and enrol everybody again"
+            msg = f"{self.folder}: this CA expired on {format_time(end)}; create a new one and enroll everybody again"
             raise CertificateError(msg)
         purpose = role, _hosts(role, checked_hosts(hosts), asked)
         holder = fingerprint(asked.public)
@@ -210,7 +210,7 @@ class Authority:
         return Signed(record, text, text + pem(self.certificate) + newest, tuple(replaced))
 
     def _replaced(self, ledger: Ledger, asked: Request, role: Role, now: datetime, *, renew: bool) -> list[Record]:
-        """The certificates that a new one takes the place of, if it may."""
+        """Return the certificates that a new one replaces, or raise an error if it must not be signed."""
         name, holder, where = asked.name, fingerprint(asked.public), asked.where
         if name == self.name:
             msg = f"{where}: {name!r} is the name of the CA itself; choose another"
@@ -219,15 +219,17 @@ class Authority:
             if record.key != holder:
                 continue
             if record.revoked is not None:
-                msg = f"{where}: this key was revoked on {format_time(record.revoked)}; have a new one made"
+                msg = (
+                    f"{where}: this key was revoked on {format_time(record.revoked)}; ask for a request with a new key"
+                )
                 raise CertificateError(msg)
             if record.name != name:
-                msg = f"{where}: {record.name!r} has the same key; every member makes its own with `fedslim enroll`"
+                msg = f"{where}: {record.name!r} has the same key; create a key for each member with `fedslim enroll`"
                 raise CertificateError(msg)
         valid = ledger.valid(name, now)
         if any(record.role is not role for record in valid):
             msg = (
-                f"{where}: {name!r} has a valid certificate as a {valid[-1].role.value}; revoke that first, or choose "
+                f"{where}: {name!r} has a valid certificate as a {valid[-1].role.value}; revoke it first, or choose "
                 "another name"
             )
             raise CertificateError(msg)
@@ -235,16 +237,16 @@ class Authority:
         if others and not renew:
             msg = (
                 f"{where}: {name!r} has a valid certificate with another key, until {format_time(others[-1].end)}; "
-                "make sure that the request is really from there, and sign it with --renew, which revokes the other"
+                "confirm that the request really comes from them, then sign it with --renew, which revokes the old key"
             )
             raise CertificateError(msg)
         if renew and all(record.name != name for record in ledger.records):
-            msg = f"{where}: {name!r} never had a certificate of this CA, so there is nothing to renew; check the name"
+            msg = f"{where}: {name!r} never had a certificate from this CA to renew; check the name, or omit --renew"
             raise CertificateError(msg)
         return others
 
     def revoke(self, name: str, *, now: datetime) -> tuple[Record, ...]:
-        """Revoke all certificates of a name that are valid, and write the revocation list anew.
+        """Revoke all valid certificates of a name, and write a new revocation list.
 
         Raises:
             CertificateError: There are none.
@@ -268,15 +270,15 @@ class Authority:
         return f"{self.folder}: {name!r} has no valid certificate; its last one is {last.state(now).value}"
 
     def renew_list(self, *, days: int = LIST_DAYS, now: datetime) -> bytes:
-        """Write the revocation list anew, for its old one ends some day."""
+        """Write a new revocation list, before the current one expires."""
         with alone_with(self.folder / LEDGER):
             return self._write(Ledger.read(self.folder / LEDGER), days, whole(now))
 
     def _write(self, ledger: Ledger, days: int, now: datetime) -> bytes:
-        """Write the ledger, then the list, which can be made again from it."""
+        """Write the ledger first: the list can be recreated from it."""
         start = now - SLACK
         if ledger.listed is not None and start <= ledger.listed < now:
-            start = ledger.listed + _TICK  # TLS takes the list that begins later, and so this one
+            start = ledger.listed + _TICK  # OpenSSL uses the list with the later start
         number = ledger.list_number + 1
         entries = filter(None, (record.revocation() for record in ledger.records))
         end = now + validity(days, MAX_DAYS)
@@ -287,11 +289,13 @@ class Authority:
 
 
 def read_authority(folder: str | os.PathLike[str]) -> x509.Certificate:
-    """The certificate of the authority in a folder, for which no passphrase is needed."""
+    """Read the certificate of the CA in a folder; this needs no passphrase."""
     path = real_path(folder) / CERTIFICATE
     if not is_file(path):
-        msg = f"{path}: there is no such file, so there is no CA in this folder; name another with --ca, or make one "
-        msg += "with `fedslim ca init`"
+        msg = (
+            f"{path}: no such file, so this folder contains no CA; give the CA's folder with --ca, or create a CA with "
+        )
+        msg += "`fedslim ca init`"
         raise CertificateError(msg)
     certificate = read_certificate(read_trusted(path, "the certificate of this CA"), path)
     try:
@@ -303,7 +307,7 @@ def read_authority(folder: str | os.PathLike[str]) -> x509.Certificate:
 
 
 def read_records(folder: str | os.PathLike[str]) -> list[Record]:
-    """All that the authority in a folder has signed, for which no passphrase is needed."""
+    """Read the records of all certificates that the CA in a folder has signed; this needs no passphrase."""
     read_authority(folder)
     return Ledger.read(real_path(folder) / LEDGER).records
 
@@ -315,10 +319,10 @@ def _mark_revoked(record: Record, now: datetime, *, superseded: bool) -> Record:
 def _hosts(role: Role, hosts: tuple[Host, ...], asked: Request) -> tuple[Host, ...]:
     if role is Role.MEMBER:
         if hosts:
-            msg = "hosts: a member has none, for nobody connects to it; leave them out, or sign it as a server"
+            msg = "hosts: a member has none, because nobody connects to it; leave them out, or sign it as a server"
             raise ParameterError(msg)
         return ()
     if not (hosts or asked.hosts):
-        msg = f"{asked.where}: a server needs the host names or addresses that members reach it by; name them (--host)"
+        msg = f"{asked.where}: a server needs the host names or addresses that members connect to; add them with --host"
         raise CertificateError(msg)
     return hosts or asked.hosts

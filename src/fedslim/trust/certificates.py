@@ -1,8 +1,8 @@
-"""What requests, certificates and revocation lists look like: how ours are made, and how anybody's are read.
+"""Create and read requests, certificates and revocation lists.
 
-There is one authority and nothing between it and the holders. A certificate says a name (its only common name), one
-role (its only extended key usage) and, for a server, its hosts. Nothing else is in it, and nothing that a request asks
-for gets into it but the name and the key.
+There is one CA, without intermediate CAs. A certificate contains a name (its only common name), one role (its only
+extended key usage) and, for a server, its hosts; nothing else. Of a request, only the name and the key are copied into
+the certificate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 USES = {Role.MEMBER: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyUsageOID.SERVER_AUTH}
 
-# What the library raises for bytes that are not what they should be.
+# What `cryptography` raises for malformed input.
 UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 
 
@@ -36,7 +36,7 @@ UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtensi
 
 
 def make_request(key: Ed25519PrivateKey, name: str, hosts: Iterable[Host] = ()) -> x509.CertificateSigningRequest:
-    """A request that a name be tied to this key; hosts are a proposal, on which the authority decides."""
+    """Create a request to certify a name for this key; the hosts are a proposal that the CA may override."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
     if alternatives := list(map(_alternative, hosts)):
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
@@ -44,7 +44,7 @@ def make_request(key: Ed25519PrivateKey, name: str, hosts: Iterable[Host] = ()) 
 
 
 def make_authority(key: Ed25519PrivateKey, name: str, start: datetime, end: datetime) -> x509.Certificate:
-    """The certificate of an authority, signed by itself. It may sign holders, and no other authority."""
+    """Create the self-signed certificate of a CA. It may sign members and servers, but no other CA."""
     public = key.public_key()
     subject = _subject(name)
     return (
@@ -64,7 +64,7 @@ def make_certificate(
     purpose: tuple[Role, tuple[Host, ...]],
     lifetime: tuple[datetime, datetime],
 ) -> x509.Certificate:
-    """A certificate for the name and key of a holder, for one role, from one point in time to another."""
+    """Create a certificate for the name and key of a holder, for one role and a lifetime."""
     (name, public), (role, hosts) = holder, purpose
     builder = (
         _builder(_subject(name), authority.subject, public, *lifetime)
@@ -81,12 +81,12 @@ def make_certificate(
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """A certificate that counts no longer."""
+    """An entry of a revocation list."""
 
     serial: int
     at: datetime
     superseded: bool
-    """Whether there is a new one in its place, rather than a reason to distrust the holder."""
+    """Whether a new certificate replaced it, as opposed to the holder being distrusted."""
 
 
 def make_list(
@@ -96,7 +96,7 @@ def make_list(
     revocations: Iterable[Revocation],
     lifetime: tuple[datetime, datetime],
 ) -> x509.CertificateRevocationList:
-    """The list of all certificates that count no longer."""
+    """Create the list of all revoked certificates."""
     start, end = lifetime
     builder = (
         x509.CertificateRevocationListBuilder()
@@ -155,7 +155,7 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a request says of itself, after its signature was checked."""
+    """The content of a request with a valid signature."""
 
     name: str
     public: Ed25519PublicKey
@@ -165,20 +165,20 @@ class Request:
 
 
 def read_request(data: bytes, where: object) -> Request:
-    """Read a request and check that who made it has the key.
+    """Read a request and check that its sender has the key.
 
     Raises:
-        CertificateError: It is no request, or one that must not be signed.
+        CertificateError: It is not a request, or must not be signed.
     """
     try:
         request = x509.load_pem_x509_csr(data)
         public = request.public_key()
         subject = list(request.subject)
     except UNREADABLE:
-        msg = f"{where}: this is no certificate request; name the .csr file that `fedslim enroll` made"
+        msg = f"{where}: this is not a certificate request; give the .csr file that `fedslim enroll` made"
         raise CertificateError(msg) from None
     if not isinstance(public, Ed25519PublicKey):
-        msg = f"{where}: the key of this request is not Ed25519; have it made with `fedslim enroll`"
+        msg = f"{where}: the key of this request is not an Ed25519 key; ask for one made with `fedslim enroll`"
         raise CertificateError(msg)
     try:
         valid = request.is_signature_valid
@@ -186,13 +186,15 @@ def read_request(data: bytes, where: object) -> Request:
         valid = False
     if not valid:
         msg = (
-            f"{where}: the signature of this request is wrong, so it was changed on the way, or made by somebody "
-            "without the key; do not sign it, and have it sent again"
+            f"{where}: the signature of this request is not valid: it was changed in transit, or its sender does not "
+            "have the key; do not sign it, and ask for it again"
         )
         raise CertificateError(msg)
     names = [attribute.value for attribute in subject if attribute.oid == NameOID.COMMON_NAME]
     if len(names) != 1 or len(subject) != 1 or not isinstance(names[0], str):
-        msg = f"{where}: a request has one name and nothing beside it; have it made with `fedslim enroll`"
+        msg = (
+            f"{where}: a request must contain one common name and nothing else; ask for one made with `fedslim enroll`"
+        )
         raise CertificateError(msg)
     try:
         return Request(checked_name(names[0]), public, _hosts_asked_for(request), where)
@@ -202,7 +204,7 @@ def read_request(data: bytes, where: object) -> Request:
 
 
 def _hosts_asked_for(request: x509.CertificateSigningRequest) -> tuple[Host, ...]:
-    """The one thing that is looked at in what a request asks for; all else is ignored, readable or not."""
+    """Return the hosts in a request; its other extensions are ignored, whether readable or not."""
     try:
         return _hosts(request.extensions)
     except UNREADABLE:
@@ -215,13 +217,11 @@ def read_certificate(data: bytes, where: object) -> x509.Certificate:
 
 
 def read_certificates(data: bytes, where: object) -> list[x509.Certificate]:
-    """Read all certificates of a PEM file; there is at least one."""
+    """Read all certificates of a PEM file, which must have at least one."""
     try:
         return x509.load_pem_x509_certificates(data)
     except UNREADABLE:
-        msg = (
-            f"{where}: there is no certificate in this file, or it is damaged; name the .pem file that the CA gave out"
-        )
+        msg = f"{where}: this file contains no certificate, or is damaged; give the .pem file that the CA sent"
         raise CertificateError(msg) from None
 
 
@@ -230,51 +230,51 @@ def read_list(data: bytes, where: object) -> x509.CertificateRevocationList:
     try:
         return x509.load_pem_x509_crl(data)
     except UNREADABLE:
-        msg = f"{where}: there is no revocation list in this file, or it is damaged; name the crl.pem of the CA"
+        msg = f"{where}: this file contains no revocation list, or is damaged; give the crl.pem of the CA"
         raise CertificateError(msg) from None
 
 
 def has_certificate(data: bytes) -> bool:
-    """Whether a PEM file says that it has a certificate."""
+    """Return whether a PEM file has the header of a certificate."""
     return b"-----BEGIN CERTIFICATE-----" in data
 
 
 def has_list(data: bytes) -> bool:
-    """Whether a PEM file says that it has a revocation list."""
+    """Return whether a PEM file has the header of a revocation list."""
     return b"-----BEGIN X509 CRL-----" in data
 
 
 def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
-    """A thing as text."""
+    """Encode as PEM."""
     return thing.public_bytes(Encoding.PEM)
 
 
 def fingerprint_of(certificate: x509.Certificate) -> str:
-    """By which people compare certificates; what `openssl x509 -fingerprint -sha256` says, without the colons."""
+    """Return the fingerprint for people to compare: `openssl x509 -fingerprint -sha256`, without the colons."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-# What follows is for certificates whose signature has been checked: it trusts that they are of our making.
+# Use the following only on certificates whose signature has been verified: the content is assumed to be the CA's.
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """The one name in a certificate.
+    """Return the name in a certificate.
 
     Raises:
         CertificateError: It has none, or several.
     """
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1 or not isinstance(names[0].value, str):
-        msg = "a certificate does not have exactly one name; have a new one made with `fedslim enroll`"
+        msg = "a certificate does not have exactly one name; request a new one with `fedslim enroll`"
         raise CertificateError(msg)
     return names[0].value
 
 
 def role_of(certificate: x509.Certificate) -> Role:
-    """The one role in a certificate.
+    """Return the role in a certificate.
 
     Raises:
-        CertificateError: It has none, several, or may sign others.
+        CertificateError: It has no role, several, or may sign other certificates.
     """
     try:
         extensions = certificate.extensions
@@ -291,7 +291,7 @@ def role_of(certificate: x509.Certificate) -> Role:
 
 
 def hosts_of(certificate: x509.Certificate) -> tuple[Host, ...]:
-    """The host names and addresses in a certificate."""
+    """Return the host names and addresses in a certificate."""
     return _hosts(certificate.extensions)
 
 

@@ -1,6 +1,6 @@
-"""All of it at once, for a try on one machine: an authority, a server for this machine, and members.
+"""A CA, a server and members for a demo on one machine.
 
-All keys are in one place and without passphrases, which is what a federation must not do.
+All keys are in one folder and have no passphrases: never do this in a real federation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "fedslim demo CA, for trying only"
 
 @dataclass(frozen=True, slots=True)
 class DemoCa:
-    """What was made."""
+    """The CA, the server and the members of a demo."""
 
     folder: Path
     authority: Authority
@@ -42,28 +42,28 @@ class DemoCa:
 def make_demo_ca(
     folder: str | os.PathLike[str], members: Sequence[str], *, hosts: Hosts = HOSTS, now: datetime
 ) -> DemoCa:
-    """Make everything in a new folder: `ca`, `server`, and a folder for each member.
+    """Create everything in a new folder: `ca`, `server`, and a folder for each member.
 
     Raises:
-        ParameterError: The members' names will not do.
-        CertificateError: There is something in the folder.
+        ParameterError: A member's name is not allowed.
+        CertificateError: The folder is not empty.
     """
     folder = real_path(folder)
     for name in members:
         checked_name(name, "members")
     if len(set(members)) != len(members) or not members or {CA, SERVER} & set(members):
-        msg = f"members: name one or more, each once, and none of them {CA!r} or {SERVER!r}"
+        msg = f"members: give at least one name, each once, and neither {CA!r} nor {SERVER!r}"
         raise ParameterError(msg)
     make_private_folder(folder)
     if any(folder.iterdir()):
-        msg = f"{folder}: there is something in this folder, and it is kept; name a new one"
+        msg = f"{folder}: this folder is not empty, and its files are kept; choose a new one"
         raise CertificateError(msg)
     authority = Authority.create(folder / CA, NAME, days=DAYS, now=now)
 
-    def enrolled(name: str, role: Role, hosts: Hosts) -> Identity:
+    def enroll(name: str, role: Role, hosts: Hosts) -> Identity:
         request = make_request(name, folder / name, hosts=hosts).file.read_bytes()
         signed = authority.sign(request, role=role, days=DAYS, now=now)
         return install(folder / name, signed.bundle, fingerprint=authority.fingerprint, now=now)
 
-    server = enrolled(SERVER, Role.SERVER, hosts)
-    return DemoCa(folder, authority, server, tuple(enrolled(name, Role.MEMBER, ()) for name in members))
+    server = enroll(SERVER, Role.SERVER, hosts)
+    return DemoCa(folder, authority, server, tuple(enroll(name, Role.MEMBER, ()) for name in members))

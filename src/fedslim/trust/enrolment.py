@@ -1,10 +1,10 @@
 """How a member gets its certificate without its private key ever leaving it.
 
-    request = make_request("hospital-a", "hospital-a")           # a folder with a new key, and a request for the CA
-    install("hospital-a", bundle, fingerprint=told_by_phone, now=now)    # what the CA sent back
+    request = make_request("hospital-a", "hospital-a")                   # makes a key, and a request for the CA
+    install("hospital-a", bundle, fingerprint=fingerprint, now=now)      # installs what the CA sent back
 
-The member must know whose word it takes. With the first certificate it names the authority, by its certificate or by
-the fingerprint that it was told over a separate channel; later certificates must come from the same one.
+The member must know which CA to trust. With its first certificate it gives the CA's certificate, or the fingerprint
+that it received over a separate channel; later certificates must come from the same CA.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 NEXT_KEY = "next-key.pem"
-"""A key that waits for its certificate while the old one is in use."""
+"""A new key without a certificate yet; the old key stays in use until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +59,29 @@ class Requested:
 
     name: str
     file: Path
-    """What goes to the authority; it is no secret."""
+    """The file to send to the CA; it is not secret."""
     key: str
-    """The fingerprint of the key, for the authority's keeper to compare."""
+    """The fingerprint of the key, for the CA operator to compare."""
 
 
 def make_request(
     name: str, folder: str | os.PathLike[str], *, hosts: Hosts = (), passphrase: str | None = None
 ) -> Requested:
-    """Make a key and a request for a name, in a folder where there is no key yet.
+    """Create a key and a request for a name, in a folder that has no key yet.
 
     Args:
-        name: Of the member or server.
-        folder: Where the key stays. It is made for its owner only.
-        hosts: For a server, under which host names and addresses members reach it.
-        passphrase: What the key is kept under, if anything.
+        name: The name of the member or server.
+        folder: Where the key is kept. Only its owner can read it.
+        hosts: For a server, the host names and addresses that members connect to.
+        passphrase: Encrypts the key, if given.
 
     Raises:
         DataError: There is a key already.
-        ParameterError: The name, a host or the passphrase will not do.
+        ParameterError: The name, a host or the passphrase is not allowed.
     """
     folder, name, wanted = real_path(folder), checked_name(name), checked_hosts(hosts)
     if is_file(folder / KEY):
-        msg = f"{folder / KEY}: there is a key already, and it is kept; name another folder, or use "
+        msg = f"{folder / KEY}: this folder already contains a key, which is kept; choose another folder, or use "
         msg += "`fedslim enroll renew`"
         raise CertificateError(msg)
     make_private_folder(folder)
@@ -93,13 +93,13 @@ def make_request(
 def make_renewal(
     folder: str | os.PathLike[str], *, new: bool = False, hosts: Hosts = (), passphrase: str | None = None
 ) -> Requested:
-    """Make a request for another certificate for the same name, for the certificate in a folder ends some day.
+    """Create a request to renew the certificate in a folder.
 
     Args:
-        folder: With the key and the certificate.
-        new: Whether to make a new key. The old one is used until the new certificate is installed.
-        hosts: For a server; without them, those of the certificate.
-        passphrase: That of the key; a new key gets the same.
+        folder: The folder with the key and the certificate.
+        new: Whether to create a new key. The old one stays in use until the new certificate is installed.
+        hosts: For a server; by default those of the certificate.
+        passphrase: The passphrase of the key; a new key gets the same.
     """
     folder = real_path(folder)
     current = read_certificate(read_public(folder / CERTIFICATE), folder / CERTIFICATE)
@@ -107,7 +107,7 @@ def make_renewal(
     key = read_key(folder / KEY, passphrase)
     if new:
         if is_file(folder / NEXT_KEY):
-            msg = f"{folder / NEXT_KEY}: a new key waits for its certificate already; install that, or remove this file"
+            msg = f"{folder / NEXT_KEY}: a new key already awaits its certificate; install that, or remove this file"
             raise CertificateError(msg)
         key = new_key()
         write_key(key, folder / NEXT_KEY, passphrase)
@@ -133,20 +133,20 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     where: object = "the certificate",
     now: datetime,
 ) -> Identity:
-    """Put a certificate beside its key, after checking that it belongs there.
+    """Install a certificate beside its key, after checking that it belongs there.
 
     Args:
-        folder: Where `make_request` made the key.
-        certificate: PEM, as the authority gave it out, with its own certificate and list behind it or not.
-        authority: The authority's certificate, which the caller vouches for.
-        revocations: Its revocation list, if it is not in the same file.
-        fingerprint: That of the authority's certificate, if that is in the same file.
-        passphrase: That of the key.
+        folder: The folder in which `make_request` made the key.
+        certificate: PEM from the CA, optionally followed by the CA's certificate and revocation list.
+        authority: The CA's certificate, from a trusted source.
+        revocations: The CA's revocation list, if it is not in `certificate`.
+        fingerprint: The fingerprint of the CA's certificate, if that is in `certificate`.
+        passphrase: The passphrase of the key.
         where: What to call the certificate in messages.
-        now: The time.
+        now: The current time.
 
     Raises:
-        CertificateError: It does not belong there. Nothing is changed then.
+        CertificateError: It does not belong there; nothing is changed.
     """
     folder = real_path(folder)
     found = read_certificates(certificate, where)
@@ -164,13 +164,11 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
         msg = f"{where}: {error}"
         raise CertificateError(msg) from None
     if not is_file(folder / f"{name}.csr"):
-        msg = f"{where}: this is a certificate for {name!r}, and nobody in {folder} has asked for that; name its folder"
+        msg = f"{where}: this certificate is for {name!r}, but {folder} has no request for that name; give its folder"
         raise CertificateError(msg)
     fitting = next((key for key in (KEY, NEXT_KEY) if _fits(folder / key, found[0], passphrase)), None)
     if fitting is None:
-        msg = (
-            f"{where}: this certificate is for another key than the one in {folder}; send the CA the newest {name}.csr"
-        )
+        msg = f"{where}: this certificate does not belong to the key in {folder}; send the newest {name}.csr to the CA"
         raise CertificateError(msg)
     write_public(folder / AUTHORITY, pem(trust.authority))
     write_public(folder / REVOCATIONS, pem(trust.revocations))
@@ -183,10 +181,10 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
 def install_list(
     folder: str | os.PathLike[str], revocations: bytes, *, where: object = "the revocation list"
 ) -> TrustStore:
-    """Put a newer revocation list into a folder.
+    """Install a newer revocation list in a folder.
 
     Raises:
-        CertificateError: It is not of the folder's authority, or older than the one there.
+        CertificateError: It is not from the folder's CA, or is older than the installed one.
     """
     folder = real_path(folder)
     trust = read_trust(folder).renewed(revocations, where)
@@ -195,19 +193,19 @@ def install_list(
 
 
 def _authority(
-    folder: Path, sent: list[x509.Certificate], named: bytes | None, told: str | None, where: object
+    folder: Path, sent: list[x509.Certificate], given: bytes | None, expected: str | None, where: object
 ) -> x509.Certificate:
-    """The authority to believe: the one in the folder, the one that was named, or one with the fingerprint told."""
+    """Return the CA to trust: the one in the folder, the one given, or the one with the expected fingerprint."""
     known = folder / AUTHORITY
-    if named is not None:
-        chosen = read_certificate(named, "the CA's certificate")
-    elif told is not None:
-        digits = re.sub(r"[\s:]", "", told).lower()
+    if given is not None:
+        chosen = read_certificate(given, "the CA's certificate")
+    elif expected is not None:
+        digits = re.sub(r"[\s:]", "", expected).lower()
         matching = [each for each in sent if fingerprint_of(each) == digits]
         if not matching:
             msg = (
-                f"{where}: there is no CA with the fingerprint {told!r:.100} in this file; compare it digit by digit "
-                "with the CA's keeper, and install nothing before it agrees"
+                f"{where}: this file contains no CA with the fingerprint {expected!r:.100}; compare it digit by digit "
+                "with the CA operator, and install nothing until it matches"
             )
             raise CertificateError(msg)
         chosen = matching[0]
@@ -215,24 +213,24 @@ def _authority(
         return read_trust(folder).authority
     else:
         msg = (
-            f"{where}: whose word is this? Give the fingerprint that the CA's keeper told you (--fingerprint), or the "
-            "certificate of the CA (--ca)"
+            f"{where}: it is not known which CA to trust; give the fingerprint that you got from the CA operator "
+            "(--fingerprint), or the CA's certificate (--ca)"
         )
         raise CertificateError(msg)
     check_authority(chosen)
     if is_file(known) and read_trust(folder).authority != chosen:
-        msg = f"{known}: this folder trusts another CA; make a new key for this one in a new folder (`fedslim enroll`)"
+        msg = f"{known}: this folder trusts another CA; enroll with this one in a new folder (`fedslim enroll`)"
         raise CertificateError(msg)
     return chosen
 
 
-def _list(folder: Path, certificate: bytes, named: bytes | None, where: object) -> tuple[bytes, object]:
-    if named is not None:
-        return named, "the revocation list"
+def _list(folder: Path, certificate: bytes, given: bytes | None, where: object) -> tuple[bytes, object]:
+    if given is not None:
+        return given, "the revocation list"
     if not has_list(certificate) and is_file(folder / REVOCATIONS):
         return read_public(folder / REVOCATIONS, MAX_LIST), folder / REVOCATIONS
     if not has_list(certificate):
-        msg = f"{where}: there is no revocation list in this file; name the crl.pem of the CA (--crl)"
+        msg = f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)"
         raise CertificateError(msg)
     return certificate, where
 
@@ -242,7 +240,7 @@ def _fits(path: Path, certificate: x509.Certificate, passphrase: str | None) -> 
 
 
 def name_in(bundle: bytes, where: object) -> str | None:
-    """The name in a file that the authority sent, for finding its folder; None if it has a revocation list only."""
+    """Return the name in a file from the CA, to find its folder; None if the file has only a revocation list."""
     if has_list(bundle) and not has_certificate(bundle):
         return None
     return name_of(read_certificate(bundle, where))

@@ -1,4 +1,4 @@
-"""Who we are on the network: a name, the certificate that says so, its key, and whom we believe about others.
+"""The identity of a party: its name, certificate and key, and the CA that it trusts.
 
 identity = Identity.load("hospital-a")
 for sentence in identity.warnings(now):
@@ -40,12 +40,12 @@ DERIVED_BYTES = 32
 DERIVED_LABEL = b"fedslim derived key v1: "
 
 EARLY = timedelta(days=30)
-"""Warn no earlier than this before the end, and not before two thirds of the time are over."""
+"""Warn at most this long before the expiry, and only in the last third of the lifetime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the parts of an identity are."""
+    """The files of an identity."""
 
     key: Path
     certificate: Path
@@ -54,14 +54,14 @@ class Files:
 
     @classmethod
     def within(cls, folder: str | os.PathLike[str]) -> Files:
-        """As `fedslim enroll` arranges them."""
+        """Return the files in a folder made by `fedslim enroll`."""
         folder = real_path(folder)
         return cls(folder / KEY, folder / CERTIFICATE, folder / AUTHORITY, folder / REVOCATIONS)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Identity:
-    """A member or a server, able to show that it is the one. Its key and passphrase are never shown."""
+    """A member or a server with the key to prove its name. `repr` shows neither the key nor the passphrase."""
 
     name: str
     role: Role
@@ -76,59 +76,60 @@ class Identity:
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Files, passphrase: str | None = None) -> Identity:
-        """Load what `fedslim enroll` made and installed.
+        """Load an identity that `fedslim enroll` created and installed.
+
+        Whether the certificate is currently valid is checked when it is used, not here.
 
         Args:
-            source: A folder, or the files by themselves.
-            passphrase: That of the key, if it has one.
+            source: A folder, or the individual files.
+            passphrase: The passphrase of the key, if it has one.
 
         Raises:
-            CertificateError: A part is missing or damaged, does not belong to the others, or others may read the key.
-                Whether the certificate is still good is a matter of time, and checked when it is used.
+            CertificateError: A file is missing, damaged or of another identity, or other users may read the key.
         """
         files = source if isinstance(source, Files) else Files.within(source)
         if is_file(files.key) and not is_file(files.certificate):
             msg = (
-                f"{files.certificate}: there is no such file, so the certificate has not come yet; have the request "
-                "signed by the CA, and install what it sends back with `fedslim enroll install`"
+                f"{files.certificate}: no such file, so the certificate is not installed yet; have the request signed "
+                "by the CA, and install its reply with `fedslim enroll install`"
             )
             raise CertificateError(msg)
         certificate = read_certificate(read_public(files.certificate), files.certificate)
         trust = read_trust(files)
         if not signed_by(certificate, trust.authority):
-            msg = f"{files.certificate}: this is not signed by {trust.name!r} ({files.authority}); install it again"
+            msg = f"{files.certificate}: not signed by {trust.name!r} ({files.authority}); install it again"
             raise CertificateError(msg)
         key = read_key(files.key, passphrase)
         if key.public_key() != public_key(certificate):
-            msg = f"{files.certificate}: this certificate is for another key than {files.key}; install it again"
+            msg = f"{files.certificate}: this certificate does not belong to {files.key}; install it again"
             raise CertificateError(msg)
         return cls(name_of(certificate), role_of(certificate), certificate, trust, files, key, passphrase)
 
     @property
     def expires(self) -> datetime:
-        """When the certificate ends."""
+        """When the certificate expires."""
         return self.certificate.not_valid_after_utc
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Under which host names and addresses a server is reached; a member has none."""
+        """The host names and addresses of a server; a member has none."""
         return hosts_of(self.certificate)
 
     @property
     def certificate_der(self) -> bytes:
-        """The certificate as it goes into messages."""
+        """The certificate as it is sent in messages."""
         return self.certificate.public_bytes(Encoding.DER)
 
     def check(self, now: datetime) -> None:
-        """Check that others would believe us now.
+        """Check that others would accept this identity now.
 
         Raises:
-            UntrustedError: The certificate is not in time, or revoked, or our revocation list is too old.
+            UntrustedError: The certificate is expired, not valid yet or revoked, or our revocation list has expired.
         """
         self.trust.check(self.certificate, self.role, now)
 
     def warnings(self, now: datetime) -> list[str]:
-        """What will end soon, or has ended, in sentences that say what to do; nothing if all is well."""
+        """Return a sentence, with what to do, for everything that has expired or soon will."""
         renew = f"renew it with `fedslim enroll renew {self.files.key.parent}`"
         ours, theirs, listed = self.certificate, self.trust.authority, self.trust.revocations
         spans = (
@@ -137,7 +138,7 @@ class Identity:
                 f"the certificate of the CA {self.trust.name!r}",
                 theirs.not_valid_before_utc,
                 theirs.not_valid_after_utc,
-                "make a new CA in time, and enrol everybody with it",
+                "create a new CA in time, and enroll everybody with it",
             ),
             (
                 f"the revocation list of {self.trust.name!r}",
@@ -146,18 +147,18 @@ class Identity:
                 "get the newest crl.pem from the CA and install it with `fedslim enroll install`",
             ),
         )
-        told = [sentence for span in spans if (sentence := expiry_warning(*span, now=now)) is not None]
+        found = [sentence for span in spans if (sentence := expiry_warning(*span, now=now)) is not None]
         if listed.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
-            told.insert(
-                0, f"the certificate of {self.name!r} was revoked by {self.trust.name!r}; ask the CA's keeper why"
+            found.insert(
+                0, f"the certificate of {self.name!r} was revoked by {self.trust.name!r}; ask the CA operator why"
             )
-        return told
+        return found
 
     def sign(self, statement: Statement) -> bytes:
-        """Sign a statement of our own; others check it with `TrustStore.verify`.
+        """Sign a statement in this party's name; others verify it with `TrustStore.verify`.
 
         Raises:
-            ParameterError: It is about somebody else.
+            ParameterError: The statement is in another party's name.
         """
         if statement.name != self.name:
             msg = f"{self.name!r} cannot sign a statement of {statement.name!r}"
@@ -165,30 +166,30 @@ class Identity:
         return self._key.sign(statement.encoded)
 
     def derived_key(self, purpose: str) -> bytes:
-        """A secret key for one purpose that only the owner of the private key can make; never log or send it."""
+        """Derive a secret key for one purpose from the private key; never log or send it."""
         made = HKDF(hashes.SHA256(), DERIVED_BYTES, salt=None, info=DERIVED_LABEL + purpose.encode())
         return made.derive(self._key.private_bytes_raw())
 
 
 def expiry_warning(what: str, start: datetime, end: datetime, remedy: str, *, now: datetime) -> str | None:
-    """A warning if something ends soon or has ended."""
+    """Return a warning if something has expired or soon will."""
     left = end - whole(now)
     if left < timedelta(0):
-        return f"{what} has ended on {format_time(end)}; {remedy}"
+        return f"{what} expired on {format_time(end)}; {remedy}"
     if left < min((end - start) / 3, EARLY):
         days = "today" if left.days == 0 else "in 1 day" if left.days == 1 else f"in {left.days} days"
-        return f"{what} ends {days}, on {format_time(end)}; {remedy}"
+        return f"{what} expires {days}, on {format_time(end)}; {remedy}"
     return None
 
 
 def read_trust(source: str | os.PathLike[str] | Files) -> TrustStore:
-    """Whom an identity believes, for which no key is needed.
+    """Read the CA certificate and revocation list of an identity; this needs no key.
 
     Raises:
-        CertificateError: The files are not there, damaged, or others may change them.
+        CertificateError: A file is missing or damaged, or other users may change it.
     """
     files = source if isinstance(source, Files) else Files.within(source)
-    authority = read_certificate(read_trusted(files.authority, "whom you trust"), files.authority)
+    authority = read_certificate(read_trusted(files.authority, "the trusted CA"), files.authority)
     revocations = read_list(read_public(files.revocations, MAX_LIST), files.revocations)
     try:
         return TrustStore(authority, revocations)

@@ -1,7 +1,7 @@
-"""Private keys and the files they live in: readable by their owner only, under a passphrase if wanted.
+"""Private keys and their files: readable by their owner only, optionally encrypted with a passphrase.
 
-Keys are Ed25519: TLS 1.3 knows them, signing needs no randomness that could be bad, and there is no parameter to get
-wrong. They are made from the system's random source where they are used and never handed around as bytes.
+Keys are Ed25519: TLS 1.3 supports them, signing needs no good randomness, and there are no parameters to get wrong.
+They are generated from the system's random source where they are used, and never passed around as bytes.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 SHORTEST_PASSPHRASE = 12
 MAX_PASSPHRASE_LENGTH = 1000
-"""OpenSSL, which reads the key for TLS, takes no more than 1,024 bytes."""
+"""OpenSSL, which reads the key for TLS, accepts at most 1,024 bytes."""
 
 ROUNDS = 600_000
-"""Of PBKDF2: what OWASP asks for. `cryptography` would write 2,048, which a graphics card laughs at."""
+"""PBKDF2 iterations, as OWASP recommends. `cryptography` would use 2,048, which a GPU breaks quickly."""
 
 MAX_BYTES = 1 << 20
-"""No key or certificate is larger."""
+"""Of a key or certificate file; real ones are far smaller."""
 
 MAX_LIST = 1 << 26
-"""Bytes of a revocation list or a ledger: room for some hundred thousand entries."""
+"""Bytes of a revocation list or a ledger: enough for several hundred thousand entries."""
 
 FOLDER_MODE = 0o700
 PUBLIC_MODE = 0o644
@@ -51,38 +51,40 @@ _ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
 
 def checked_passphrase(passphrase: str) -> str:
-    """A passphrase that is worth having. The message has nothing of it.
+    """Return a passphrase if it is long enough.
 
     Raises:
-        ParameterError: It is too short or too long.
+        ParameterError: It is too short or too long. The message does not quote it.
     """
     if len(passphrase) < SHORTEST_PASSPHRASE or len(_bytes(passphrase)) > MAX_PASSPHRASE_LENGTH:
-        msg = f"passphrase: it needs {SHORTEST_PASSPHRASE} characters or more (at most {MAX_PASSPHRASE_LENGTH} bytes); "
-        msg += "take a few words that do not belong together"
+        msg = (
+            f"passphrase: it needs at least {SHORTEST_PASSPHRASE} characters (at most {MAX_PASSPHRASE_LENGTH} bytes); "
+        )
+        msg += "use a few unrelated words"
         raise ParameterError(msg)
     return passphrase
 
 
 def _bytes(passphrase: str) -> bytes:
-    """As OpenSSL takes it. Python's own complaint would quote a part of it."""
+    """Encode a passphrase for OpenSSL. Python's own error would quote a part of it."""
     try:
         return passphrase.encode()
     except UnicodeEncodeError:
         pass
-    msg = "passphrase: it is not UTF-8; where it comes from must use the encoding of this program"
+    msg = "passphrase: it is not UTF-8; save the file, or set the variable, in UTF-8"
     raise ParameterError(msg)
 
 
 def new_key() -> Ed25519PrivateKey:
-    """A new key from the system's random source."""
+    """Generate a key from the system's random source."""
     return Ed25519PrivateKey.generate()
 
 
 def write_key(key: Ed25519PrivateKey, path: Path, passphrase: str | None = None) -> None:
-    """Write a key to a new file that only its owner may read; PKCS #8, as OpenSSL reads it.
+    """Write a key to a new file in PKCS #8 that only its owner may read.
 
     Raises:
-        DataError: Something of that name is there. It may be a key in use, so it is never replaced.
+        DataError: The file exists. It may be a key in use, so it is never replaced.
         ParameterError: The passphrase is too short.
     """
     if passphrase is None:
@@ -98,32 +100,32 @@ def read_key(path: Path, passphrase: str | None = None) -> Ed25519PrivateKey:
     """Read a key.
 
     Raises:
-        CertificateError: There is none, others may read it, or the passphrase is missing or wrong. The message has
-            nothing of the content in it.
+        CertificateError: There is none, other users may read it, or the passphrase is missing or wrong. The message
+            does not quote the content.
     """
     data = read_private(path, "this private key")
     if _ENCRYPTED not in data:
-        passphrase = None  # one that is not needed does no harm: it may be there for another key
+        passphrase = None  # not needed here; it may be meant for another key
     elif passphrase is None:
-        msg = (
-            f"{path}: this key has a passphrase, and none was given; set FEDSLIM_PASSPHRASE or name a --passphrase-file"
-        )
+        msg = f"{path}: this key needs a passphrase; set FEDSLIM_PASSPHRASE or give a file with --passphrase-file"
         raise CertificateError(msg)
     words = None if passphrase is None else _bytes(passphrase)
     try:
         key = load_pem_private_key(data, words)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        why = "the passphrase is wrong, or the key is damaged" if passphrase is not None else "this is no private key"
-        msg = f"{path}: {why}; give the passphrase it was made with, or the file that fedslim made"
-        raise CertificateError(msg) from None  # what the library says might quote the content
+        if passphrase is None:
+            msg = f"{path}: this is not a private key; give the file that `fedslim enroll` made"
+        else:
+            msg = f"{path}: the passphrase is wrong, or the key is damaged; give the passphrase it was created with"
+        raise CertificateError(msg) from None  # the library's message might quote the content
     if not isinstance(key, Ed25519PrivateKey):
-        msg = f"{path}: this key is not of the kind that fedslim uses (Ed25519); make one with `fedslim enroll`"
+        msg = f"{path}: this is not an Ed25519 key; create one with `fedslim enroll`"
         raise CertificateError(msg)
     return key
 
 
 def has_passphrase(path: Path) -> bool:
-    """Whether a key needs a passphrase; False also where there is no key, which is told by those who read it."""
+    """Return whether a key needs a passphrase; False if there is no key (reading it raises the error)."""
     try:
         with path.open("rb") as stream:
             return _ENCRYPTED in stream.read(MAX_BYTES)
@@ -132,7 +134,7 @@ def has_passphrase(path: Path) -> bool:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """By which people compare public keys: SHA-256 of the key as certificates have it."""
+    """Return the fingerprint of a public key for people to compare: SHA-256 of its SubjectPublicKeyInfo."""
     digest = hashes.Hash(hashes.SHA256())
     digest.update(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
     return digest.finalize().hex()
@@ -142,50 +144,50 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder for its owner only; one that is there stays as it is."""
+    """Create a folder that only its owner can access; an existing one is left unchanged."""
     make_folder_for(folder)
     try:
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
     except OSError as error:
-        msg = f"{folder}: this folder cannot be made ({error.strerror or error}); name another"
+        msg = f"{folder}: cannot create this folder ({error.strerror or error}); choose another"
         raise CertificateError(msg) from None
 
 
 def read_private(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
-    """The content of a secret file, if nobody but its owner may read or change it."""
+    """Read a secret file; refuse one that other users may read or change."""
     data, mode = _read_file(path, most)
     if os.name == "posix" and mode & 0o077:
         msg = (
-            f"{path}: others may read or change {what} (its permissions are {mode:03o}); if nobody has, keep it to "
-            "yourself with chmod 600, otherwise make a new one"
+            f"{path}: others may read or change {what} (its permissions are {mode:03o}); run chmod 600 on it, or, "
+            "if somebody may have read it, create a new one"
         )
         raise CertificateError(msg)
     return data
 
 
 def read_trusted(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
-    """The content of a file that anybody may read, but only its owner change: whoever changes it decides on trust."""
+    """Read a file that decides on trust; refuse one that other users may change."""
     data, mode = _read_file(path, most)
     if os.name == "posix" and mode & 0o022:
         msg = (
-            f"{path}: others may change {what} (its permissions are {mode:03o}); check that it is still what you "
-            "installed, or fedslim wrote, then keep them out with chmod go-w"
+            f"{path}: others may change {what} (its permissions are {mode:03o}); check that nobody has changed "
+            "it, then run chmod go-w on it"
         )
         raise CertificateError(msg)
     return data
 
 
 def read_public(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The content of a file that came from elsewhere."""
+    """Read a file without any check of its permissions."""
     return _read_file(path, most)[0]
 
 
 def write_public(path: Path, data: bytes) -> None:
-    """Write, or replace, a file that anybody may read and its owner change."""
+    """Write or replace a file that everybody may read, and only its owner change."""
     make_folder_for(path)
     with replacing(path) as (stream, partial):
         stream.write(data)
-        partial.chmod(PUBLIC_MODE)  # whatever the umask: some let the whole group write
+        partial.chmod(PUBLIC_MODE)  # some umasks let the whole group write
 
 
 def _read_file(path: Path, most: int) -> tuple[bytes, int]:
@@ -194,7 +196,7 @@ def _read_file(path: Path, most: int) -> tuple[bytes, int]:
         mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
         data = stream.read(most + 1)
     if len(data) > most:
-        msg = f"{path}: this file is larger than {most:,} bytes, so it is nothing of fedslim's; name another"
+        msg = f"{path}: this file is larger than {most:,} bytes, so fedslim did not write it; choose another"
         raise CertificateError(msg)
     return data, mode
 
@@ -203,10 +205,10 @@ def _read_file(path: Path, most: int) -> tuple[bytes, int]:
 
 
 def _encrypt(plain: bytes, passphrase: bytes) -> bytes:
-    """A key as EncryptedPrivateKeyInfo (RFC 5958, RFC 8018): PBES2 of PBKDF2 with SHA-256 and AES-256-CBC.
+    """Encode a key as EncryptedPrivateKeyInfo (RFC 5958, RFC 8018): PBES2, PBKDF2 with SHA-256, AES-256-CBC.
 
-    By hand, because `cryptography` lets nobody choose the number of rounds. OpenSSL reads it, and so does everything
-    else that reads PKCS #8.
+    Written by hand because `cryptography` does not let callers choose the number of iterations. OpenSSL and every
+    other reader of PKCS #8 can read it.
     """
     salt, start = secrets.token_bytes(16), secrets.token_bytes(16)
     key = PBKDF2HMAC(hashes.SHA256(), 32, salt, ROUNDS).derive(passphrase)

@@ -1,7 +1,7 @@
-"""What members, servers and hosts may be called, and what a certificate may be used for.
+"""Valid names of members, servers and hosts, and the roles of certificates.
 
-A name goes into certificates, file names, logs and messages, so it is of one alphabet in which no two names look alike
-but are different, and none can be an option, a path or an escape sequence.
+A name appears in certificates, file names, logs and messages. Its alphabet is small, so that no two different names
+look alike, and none can be an option, a path or an escape sequence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_NAME_LENGTH = 63
 MAX_HOST_LENGTH = 253
 MAX_HOSTS = 100
 MAX_CA_NAME_LENGTH = 64
-"""What X.509 allows for a common name."""
+"""The limit of X.509 for a common name."""
 
 Host: TypeAlias = str | IPv4Address | IPv6Address
 Hosts: TypeAlias = Iterable[str | IPv4Address | IPv6Address]
@@ -29,29 +29,29 @@ _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 class Role(Enum):
-    """What the holder of a certificate may do: answer as a member, or ask as the server. Never both."""
+    """What the holder of a certificate may do: answer as a member, or ask as the server, never both."""
 
     MEMBER = "member"
     SERVER = "server"
 
 
 def checked_name(name: str, what: str = "name") -> str:
-    """The name of a member or a server, if it is one.
+    """Return the name of a member or a server if it is valid.
 
     Raises:
         ParameterError: It is not; the message says what is allowed.
     """
     if not _NAME.fullmatch(name):
         msg = (
-            f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {MAX_NAME_LENGTH} small letters (a-z), "
-            "digits and hyphens, with no hyphen at the ends, such as hospital-a"
+            f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {MAX_NAME_LENGTH} lower-case letters "
+            "(a-z), digits and hyphens, without a hyphen at either end, such as hospital-a"
         )
         raise ParameterError(msg)
     return name
 
 
 def checked_ca_name(name: str) -> str:
-    """The name of a certificate authority: words for people, but nothing that a terminal obeys."""
+    """Return the name of a certificate authority if it is valid: printable, without control characters."""
     if not name.strip() or len(name) > MAX_CA_NAME_LENGTH or not (name.isascii() and name.isprintable()):
         msg = (
             f"name: {name!r:.80} cannot be the name of a certificate authority; use 1 to {MAX_CA_NAME_LENGTH} "
@@ -62,10 +62,10 @@ def checked_ca_name(name: str) -> str:
 
 
 def checked_hosts(hosts: Hosts) -> tuple[Host, ...]:
-    """Host names and addresses of a server, as they go into its certificate; each once, in the order given."""
+    """Return the host names and addresses for a server's certificate, in the order given, without repeats."""
     found = dict.fromkeys(map(_host, hosts))
     if len(found) > MAX_HOSTS:
-        msg = f"host: there are {len(found)}, and a certificate has at most {MAX_HOSTS}; name fewer"
+        msg = f"host: {len(found)} hosts are too many; give at most {MAX_HOSTS}"
         raise ParameterError(msg)
     return tuple(found)
 
@@ -79,12 +79,12 @@ def _host(host: str | IPv4Address | IPv6Address) -> Host:
         pass
     else:
         if isinstance(address, IPv6Address) and address.scope_id:
-            msg = f"host: {host!r:.80} has a zone, which means something on one machine only; leave out what follows %"
+            msg = f"host: {host!r:.80} has a zone, which is valid on one machine only; remove the % and what follows it"
             raise ParameterError(msg)
         return address
     name = host.lower()
     last = name.rpartition(".")[2]
-    if len(name) > MAX_HOST_LENGTH or not _HOST.fullmatch(name) or last.isdigit():  # 10.0.0.256 is no name either
+    if len(name) > MAX_HOST_LENGTH or not _HOST.fullmatch(name) or last.isdigit():  # 10.0.0.256 is not a name either
         msg = (
             f"host: {host!r:.80} is neither a host name nor an address; give one such as fed.example.org or 10.0.0.7, "
             "without scheme, port or wildcard, and international names in their xn-- form"

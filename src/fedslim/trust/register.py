@@ -1,6 +1,7 @@
-"""The book of an authority: every certificate it signed, and which of them count no longer.
+"""The ledger of a CA: every certificate it signed, and which of them are revoked.
 
-A certificate that is not in the book could not be revoked, so the book is written before the certificate is given out.
+A certificate that is not in the ledger could not be revoked, so the ledger is written before a certificate is handed
+out.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class CertificateState(Enum):
-    """How things are with a certificate."""
+    """The state of a certificate."""
 
     VALID = "valid"
     EXPIRED = "expired"
@@ -38,7 +39,7 @@ class CertificateState(Enum):
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A certificate that was signed."""
+    """A signed certificate."""
 
     serial: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,40}$")]
     name: Annotated[str, msgspec.Meta(max_length=63)]
@@ -52,18 +53,18 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     superseded: bool = False
 
     def state(self, now: datetime) -> CertificateState:
-        """How things are at a point in time. One that is yet to begin counts as valid: its day comes."""
+        """Return the state at a point in time. A certificate that is not valid yet counts as valid."""
         if self.revoked is not None:
             return CertificateState.SUPERSEDED if self.superseded else CertificateState.REVOKED
         return CertificateState.EXPIRED if now > self.end else CertificateState.VALID
 
     def revocation(self) -> Revocation | None:
-        """Its entry in the revocation list."""
+        """Return its entry for the revocation list, if it is revoked."""
         return None if self.revoked is None else Revocation(int(self.serial, 16), self.revoked, self.superseded)
 
 
 class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All records, oldest first, and which revocation list was made last."""
+    """All records, oldest first, and the number and start of the latest revocation list."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -72,36 +73,36 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     records: list[Record] = []
 
     def valid(self, name: str, now: datetime) -> list[Record]:
-        """What counts for a name."""
+        """Return the valid certificates of a name."""
         return [
             record for record in self.records if record.name == name and record.state(now) is CertificateState.VALID
         ]
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """Read what `write` wrote.
+        """Read a ledger.
 
         Raises:
-            CertificateError: It is something else, or damaged, or others may change it.
+            CertificateError: It is damaged or not a ledger, or other users may read or change it.
         """
         data = read_private(path, "the ledger of this CA", MAX_LIST)
         try:
             ledger = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            msg = f"{path}: the ledger of this CA is damaged ({error}); put it back from your copy"
+            msg = f"{path}: the ledger of this CA is damaged ({error}); restore it from your backup"
             raise CertificateError(msg) from None
         if (ledger.format, ledger.version) != (FORMAT, VERSION):
-            msg = f"{path}: this is no {FORMAT} of version {VERSION}; use the fedslim that made it, or a newer one"
+            msg = f"{path}: this is not a {FORMAT} of version {VERSION}; use the fedslim that wrote it, or a newer one"
             raise CertificateError(msg)
         return ledger
 
     def write_new(self, path: Path) -> None:
-        """Begin a book where there is none."""
+        """Write a new ledger; the file must not exist yet."""
         with creating(path) as stream:
             stream.write(self._encoded())
 
     def write(self, path: Path) -> None:
-        """Replace the book; it is there whole, old or new, also after a power cut."""
+        """Replace the ledger atomically: after a power failure the file is complete, old or new."""
         write_whole(path, self._encoded(), private=True)
 
     def _encoded(self) -> bytes:
@@ -110,7 +111,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the book at the same time, which would lose one of the two records."""
+    """Keep other processes from writing the ledger at the same time, which would lose one of two records."""
     try:
         import fcntl  # noqa: PLC0415  # not on every system
     except ImportError:  # pragma: no cover
@@ -118,11 +119,11 @@ def alone_with(path: Path) -> Iterator[None]:
         return
     try:
         descriptor = os.open(path.parent, os.O_RDONLY)
-    except OSError:  # told by whoever reads the book
+    except OSError:  # reading the ledger raises the error
         yield
         return
     try:
-        with suppress(OSError):  # some network file systems have no locks
+        with suppress(OSError):  # some network file systems do not support locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

@@ -1,12 +1,12 @@
-"""TLS 1.3 between a server and members of one federation, both with certificates of its authority.
+"""Mutual TLS 1.3 between the server and the members of one federation, with certificates from its CA.
 
     context = server_context(identity, now=now)                  # for asyncio.start_server(..., ssl=context)
     context = client_context(identity, now=now)                  # for asyncio.open_connection(host, ssl=context)
-    name = peer_name(writer.get_extra_info("ssl_object"))        # who is there; the only source of that
+    name = peer_name(writer.get_extra_info("ssl_object"))        # the name of the peer; the only source of it
 
-No other authority is believed, not even those that the system knows. The peer's certificate must be in time, not
-revoked, for the right role, and a server's must have the host name that the client connects to. Sessions are not
-resumed: a resumed one would not look at certificates again.
+No other CA is trusted, not even those of the operating system. The peer's certificate must be within its validity
+period, not revoked, and for the right role; a server's must have the host name that the member connects to. Sessions
+are not resumed, because that would skip the check of certificates.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class TlsPeer(Protocol):
     context: ssl.SSLContext
 
     def getpeercert(self, binary_form: bool = ...) -> object:
-        """The peer's certificate."""
+        """Return the peer's certificate."""
 
     def version(self) -> str | None:
-        """The protocol, such as TLSv1.3."""
+        """Return the protocol version, such as TLSv1.3."""
 
 
 def server_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
-    """What a server listens with: only members of its authority get through.
+    """Create the context of a server, which accepts only members with a certificate from its CA.
 
     Args:
-        identity: The server's.
-        trust: Whom to believe, if there is a newer revocation list than the identity was loaded with.
-        now: The time.
+        identity: The server's identity.
+        trust: The CA with a newer revocation list than the identity was loaded with, if any.
+        now: The current time.
 
     Raises:
         CertificateError: The identity is not a server's.
-        UntrustedError: Its certificate, or the revocation list, has ended; no peer would believe it.
+        UntrustedError: Its certificate or the revocation list has expired, so no peer would accept it.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity, Role.SERVER, trust, now)
     context.num_tickets = 0
@@ -62,7 +62,7 @@ def server_context(identity: Identity, *, trust: TrustStore | None = None, now: 
 
 
 def client_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
-    """What a member connects with: only a server of its authority, at the host it was called at, gets an answer.
+    """Create the context of a member, which accepts only a server with a certificate from its CA for that host.
 
     The arguments and errors are those of `server_context`.
     """
@@ -75,7 +75,7 @@ def client_context(identity: Identity, *, trust: TrustStore | None = None, now: 
 def _context(protocol: int, identity: Identity, role: Role, trust: TrustStore | None, now: datetime) -> ssl.SSLContext:
     if identity.role is not role:
         msg = (
-            f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, and this needs a "
+            f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, but this needs a "
             f"{role.value}; have its request signed with `fedslim ca sign --role {role.value}`"
         )
         raise CertificateError(msg)
@@ -87,102 +87,104 @@ def _context(protocol: int, identity: Identity, role: Role, trust: TrustStore | 
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF | ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=pem(trust.authority).decode())
     refresh(context, trust)
-    # Without a password OpenSSL would ask for one on the terminal; an empty one makes it fail instead.
-    passphrase = identity._passphrase or ""  # noqa: SLF001  # the two belong together
+    # Without a password OpenSSL would prompt on the terminal; an empty one makes it fail instead.
+    passphrase = identity._passphrase or ""  # noqa: SLF001  # same package
     try:
         context.load_cert_chain(identity.files.certificate, identity.files.key, password=passphrase)
     except (OSError, ValueError):  # an SSLError is an OSError
-        msg = f"{identity.files.key}: TLS cannot use it with {identity.files.certificate}; load the identity again"
+        msg = (
+            f"{identity.files.key}: TLS cannot use this key with {identity.files.certificate}; load the identity again"
+        )
         raise CertificateError(msg) from None
     return context
 
 
 def refresh(context: ssl.SSLContext, trust: TrustStore) -> None:
-    """Give a context in use a newer revocation list, which counts from the next handshake on."""
+    """Give a context in use a newer revocation list; it applies from the next handshake."""
     with tempfile.TemporaryDirectory(prefix="fedslim-") as folder:
-        path = Path(folder) / "crl.pem"  # Python hands lists to OpenSSL as files only; it is no secret
+        path = Path(folder) / "crl.pem"  # Python can load lists only from files; the list is not secret
         path.write_bytes(pem(trust.revocations))
         context.load_verify_locations(cafile=path)
 
 
 def peer_name(connection: TlsPeer) -> str:
-    """Who is at the other end, by the certificate that TLS has checked and by nothing else.
+    """Return the name of the peer, from the certificate that TLS has verified.
 
     Args:
         connection: An `ssl.SSLObject` or `ssl.SSLSocket` after its handshake, made with one of our contexts.
 
     Raises:
-        UntrustedError: The peer showed no certificate, it was not checked, or it is not one for the peer's side.
+        UntrustedError: The peer sent no certificate, TLS did not verify it, or it is for the other role.
     """
     if connection.context.verify_mode is not ssl.CERT_REQUIRED or connection.version() != "TLSv1.3":
-        msg = "this connection does not check certificates with TLS 1.3, so nobody knows who is there; it is refused"
+        msg = "this connection does not verify certificates with TLS 1.3, so the peer is unknown; it is refused"
         raise UntrustedError(msg)
     if not connection.server_side and not (connection.context.check_hostname and connection.server_hostname):
-        # Up to 3.13 Python lets a client leave the host name out (wrap_bio), and then checks none.
-        msg = "this connection does not check the server's host name, so nobody knows who is there; it is refused"
+        # Up to 3.13, Python lets a client leave out the host name (wrap_bio) and then checks none.
+        msg = "this connection does not check the server's host name, so the peer is unknown; it is refused"
         raise UntrustedError(msg)
     try:
-        shown = connection.getpeercert(binary_form=True)
+        received = connection.getpeercert(binary_form=True)
     except ValueError:  # before the handshake
-        shown = None
-    if not isinstance(shown, bytes):
-        msg = "the peer has shown no certificate; it is refused"
+        received = None
+    if not isinstance(received, bytes):
+        msg = "the peer sent no certificate; it is refused"
         raise UntrustedError(msg)
     expected = Role.MEMBER if connection.server_side else Role.SERVER
     try:
-        certificate = x509.load_der_x509_certificate(shown)
+        certificate = x509.load_der_x509_certificate(received)
         name, role = name_of(certificate), role_of(certificate)
     except (*UNREADABLE, CertificateError):
-        msg = "the peer's certificate is not one of fedslim's; it is refused"
+        msg = "the peer's certificate was not made by fedslim; it is refused"
         raise UntrustedError(msg) from None
     if role is not expected:
-        msg = f"the certificate of {name!r} is for a {role.value}, and it is used as a {expected.value}; it is refused"
+        msg = f"the certificate of {name!r} is for a {role.value}, but it is used as a {expected.value}; it is refused"
         raise UntrustedError(msg)
     return name
 
 
 # -- what went wrong ------------------------------------------------------------------------------------------------
 
-# By OpenSSL's numbers (x509_vfy.h), which do not change; its words do.
+# By OpenSSL's error numbers (x509_vfy.h), which are stable; its messages are not.
 _VERIFYING = {
     3: "we have no revocation list of its CA; install the CA's crl.pem",
     9: "its certificate is not valid yet; check the clocks on both sides",
     10: "its certificate has expired; it must be renewed",
     11: "our revocation list is not valid yet; check our clock",
-    12: "our revocation list is too old; install the newest crl.pem of the CA",
+    12: "our revocation list has expired; install the newest crl.pem of the CA",
     18: "its certificate is not signed by the CA of this federation",
     19: "its certificate is not signed by the CA of this federation",
     20: "its certificate is not signed by the CA of this federation",
     21: "its certificate is not signed by the CA of this federation",
     23: "its certificate was revoked",
-    26: "its certificate is for the other role: a member's is no server's, and the reverse",
-    62: "its certificate is for other host names; connect to one of those, or have one made with this name (--host)",
-    64: "its certificate is for other addresses; connect to one of those, or have one made with this address (--host)",
+    26: "its certificate is for the other role: a member cannot act as a server, nor a server as a member",
+    62: "its certificate is for other host names; connect to one of those, or add this name to it (--host)",
+    64: "its certificate is for other addresses; connect to one of those, or add this address to it (--host)",
     79: "the certificate of its CA is not valid for signing",
 }
 
-# By the ends of the names that OpenSSL gives to what it refuses, and to what the peer says why it refuses us.
+# By the ends of OpenSSL's reason codes: what we refuse, and the alerts with which the peer refuses us.
 _REASONS = {
-    "ALERT_UNKNOWN_CA": "it does not know our CA; we are not of the same federation",
+    "ALERT_UNKNOWN_CA": "it does not trust our CA; our federations differ",
     "ALERT_CERTIFICATE_REVOKED": "it says that our certificate was revoked",
     "ALERT_CERTIFICATE_EXPIRED": "it says that our certificate, or its revocation list, has expired; renew it",
-    "ALERT_CERTIFICATE_REQUIRED": "it wants a certificate, and we showed none",
+    "ALERT_CERTIFICATE_REQUIRED": "it requires a certificate, and we sent none",
     "ALERT_CERTIFICATE_UNKNOWN": "it does not accept our certificate",
     "ALERT_BAD_CERTIFICATE": "it does not accept our certificate; check the clocks on both sides",
     "ALERT_UNSUPPORTED_CERTIFICATE": "it says that our certificate is for the other role",
     "ALERT_PROTOCOL_VERSION": "it does not speak TLS 1.3",
     "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate; members need one of the CA of this federation",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it sent no certificate; members need one from the CA of this federation",
     "WRONG_VERSION_NUMBER": "it does not speak TLS at all",
     "HTTP_REQUEST": "it does not speak TLS at all",
 }
 
 
 def explain(error: ssl.SSLError, peer: str) -> UntrustedError:
-    """What OpenSSL says of a failed handshake, as a sentence that says what to do."""
+    """Return an error that explains a failed handshake and says what to do."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = _VERIFYING.get(error.verify_code, f"its certificate is not acceptable ({error.verify_message})")
     else:
         reason = error.reason or ""
-        why = next((told for end, told in _REASONS.items() if reason.endswith(end)), f"TLS failed ({reason or error})")
+        why = next((text for end, text in _REASONS.items() if reason.endswith(end)), f"TLS failed ({reason or error})")
     return UntrustedError(f"{peer} is refused, or refuses us: {why}")
