@@ -74,7 +74,7 @@ def test_wrong_usage_is_one_line_that_names_the_option_and_the_help(fedslim, arg
         (["mine", "nowhere.dat"], "nowhere.dat"),
         (["mine", "encounterz"], "did you mean encounters"),
         (["mine", "."], "folder"),
-        (["mine", "encounters", "--format", "csv"], "made, not read"),
+        (["mine", "encounters", "--format", "csv"], "is generated"),
         (["mine", "wide-sparse:many"], "number of transactions"),
         (["show", "nowhere.json"], "nowhere.json"),
         (["federation", "check", "nowhere.toml"], "nowhere.toml: there is no such file"),

@@ -254,7 +254,7 @@ def test_a_log_that_could_not_be_begun_can_be_begun_later(path, monkeypatch, roo
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")  # noqa: PTH110
 def test_devices_are_no_logs():
-    with pytest.raises(DataError, match="not a regular file"):
+    with pytest.raises(DataError, match="not an ordinary file"):
         opened("/dev/full")
 
 
