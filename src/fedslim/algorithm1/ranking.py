@@ -1,4 +1,4 @@
-"""The server's elements, and their unions in order of promise: growing shells around `kernels/merging.py`."""
+"""The server's elements, and their unions in order of promise: growing shells around `kernels/ranking.py`."""
 
 from __future__ import annotations
 

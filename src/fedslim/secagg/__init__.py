@@ -1,7 +1,8 @@
 """Secure aggregation: exact sums of integer vectors of which nobody sees a single summand. It knows no itemsets.
 
-Two things are still to come and have their place here: a second mask of each member's own with shares of its seed, so
-that a round survives members that drop out, and signatures on the agreement keys.
+Every member of a round must answer: without one of the vectors the masks do not cancel, and nobody holds shares of
+another member's secrets. If a member drops out, `protocol/` asks the round again when it is back. Signatures on the
+agreement keys are checked in `trust/`.
 """
 
 from __future__ import annotations
