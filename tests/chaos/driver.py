@@ -5,8 +5,9 @@
 The seed decides on the faults, their victims and their rounds. Rounds are read from the server's journal, so that the
 same seed has the same effect on a slow machine. Some faults start before the federation has recovered from the last.
 
-A process that ends is restarted as docs/how-to/recover.md says. In the end, every process must have exited with code 0 and the code table that the same members find in one process. Nobody may have printed a traceback, and for each
-fault that occurred alone, somebody must have logged what happened, and to whom.
+A process that ends is restarted as docs/how-to/recover.md says. In the end, every process must have exited with code
+0 and the code table that the same members find in one process. Nobody may have printed a traceback, and for each fault
+that occurred alone, somebody must have logged what happened, and to whom.
 """
 
 from __future__ import annotations

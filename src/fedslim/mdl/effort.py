@@ -6,7 +6,7 @@
     4  also with the best of several candidates at each step
 
 A polish starts from where the plain greedy ends and takes nothing but improvements, so a higher effort never ends worse
-than a lower one. With a time limit the cheapest run comes first. docs/decisions has the measurements.
+than a lower one. With a time limit the cheapest run comes first. docs/explanation/decisions has the measurements.
 """
 
 from __future__ import annotations

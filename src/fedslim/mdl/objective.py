@@ -1,8 +1,8 @@
 """The objective, one function for each equation of the paper, in 64-bit floats.
 
-All logarithms are of integer counts and come from `log2_table`, which uses nothing but IEEE addition,
-multiplication and division: the same bits on every machine, whatever its C library. Sums that decide something
-are made by `math.fsum`, which rounds once and therefore does not depend on the order of its terms.
+All logarithms are of integer counts and come from `log2` and `log2_table`, which do the same operations: nothing but
+IEEE addition, multiplication and division, so the same bits on every machine, whatever its C library. Sums that decide
+what enters the table are made by `math.fsum`, which rounds once and does not depend on the order of its terms.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def estimated_gain(
     """The bits saved if X ∪ Y took over all `c` joint uses of X and Y and nothing else changed.
 
     `total` is U and `in_use` the number of itemsets with a usage. A parent that vanishes pays for its own share of
-    L(XY | ST), so only a parent that stays is charged for. `kernels/ranking.py` has the same sum, term by term.
+    L(XY | ST), so only a parent that stays is charged for. `kernels/gain.py` has the same sum, term by term.
     """
     x_left, y_left, total_left = x - c, y - c, total - c
     in_use_left = in_use + 1 - (x_left == 0) - (y_left == 0)

@@ -81,7 +81,7 @@ class Positions:
     def check_return(self, member: str, join: m.Join, run: bytes, number: int | None, *, gathered: bool) -> None:
         """Check that a member can come back to this run from where it is; if it was set back, note that.
 
-        `number` is that of the next round, None before there is any; `gathered` is whether all have met.
+        `number` is that of the next round, None before there is any; `gathered` is whether all have been here once.
         """
         where = self._next[member]
         self._behind.pop(member, None)

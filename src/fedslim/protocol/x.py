@@ -5,7 +5,7 @@ search cannot tell these sums from the counts of one database, so its result is 
 
 A round is one masked vector from each member: the answers to all questions of the round, one after the other. Rows of
 the pair matrix are packed into as many bits as their element's usage has, or, where few entries are expected, sketched;
-what a trial changes is always sketched, for it changes few elements of many. See docs/decisions/x.md.
+what a trial changes is always sketched, for it changes few elements of many. See docs/explanation/decisions/x.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Secure aggregation: exact sums of integer vectors, without revealing any member's vector.
 
-A round needs the answers of all its members: masks cancel only in the sum over all of them.
+Every member of a round must answer: without one of the vectors the masks do not cancel, and nobody holds shares of
+another member's secrets. If a member drops out, `protocol/` asks the round again when it is back. Signatures on the
+agreement keys are checked there, too (`protocol/roster.py`).
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def drift(n_blocks: int, blocks: Blocks, total_before: int, in_use_before: int, 
     """Raise all bounds by as much as a gain can rise when U and n change while a union's own counts do not.
 
     As `ranking.drift`; but with k pairs up to 2k elements may vanish, so that the gain may grow with U by 2k/(U−c)
-    beside log2(U / (U−c)). See docs/decisions/ranking-bounds.md.
+    beside log2(U / (U−c)). See docs/explanation/decisions/ranking-bounds.md.
     """
     low = float(min(total, total_before))
     n = max(in_use, in_use_before)

@@ -162,5 +162,5 @@ def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
     return [
         ("data", f"{DATA}, synthetic: {where}"),
         ("alone", f"a member finds {min(alone)} to {max(alone)} itemsets; {missed}"),
-        ("more", f"fedslim simulate {DATA} --variant sa --members 10; docs/federation.md"),
+        ("more", f"fedslim simulate {DATA} --variant sa --members 10"),
     ]

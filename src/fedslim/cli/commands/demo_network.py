@@ -103,5 +103,5 @@ def _facts(data: str, runs: Runs) -> list[tuple[str, str]]:
             f"a server and {count(len(simulation.members), 'member')}, TLS 1.3 with certificates on both sides",
         ),
         *audits,
-        ("more", "docs/deploy.md"),
+        ("more", "https://fedslim.readthedocs.io/en/latest/how-to/deploy.html"),
     ]

@@ -377,7 +377,7 @@ def row_bound(x: int, now: Totals) -> float:
 
     The part of the data falls with the partner's usage and, where the partner is used nowhere else, grows with the
     co-usage: the most is won if two elements are always used together. Codes win n·log2(U / (U−x)) + log2 U at most,
-    and spelling wins nothing. See docs/decisions/ranking-bounds.md.
+    and spelling wins nothing. See docs/explanation/decisions/ranking-bounds.md.
     """
     left = now.total - x
     if left <= 0:
@@ -406,7 +406,7 @@ def drift(limit: int, rows: PairRows, total_before: int, in_use_before: int, tot
 
     With P(U, n, c) the part of the gain that depends on U and n: it grows with n by log2(U / (U−c)) at most, with U by
     no more than that plus 1/(U−c) (in nats), and when U shrinks it can grow, for c = 1 and a parent that stays, by
-    (n + c) / (U·(U−c)) for each unit. See docs/decisions/ranking-bounds.md.
+    (n + c) / (U·(U−c)) for each unit. See docs/explanation/decisions/ranking-bounds.md.
     """
     low = float(min(total, total_before))
     n = max(in_use, in_use_before)
