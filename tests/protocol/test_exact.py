@@ -21,7 +21,7 @@ from fedslim.protocol import x_sizes
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")
-MEMBER_SIDE = (1, 2, 10, 128)
+MEMBERS = (1, 2, 10, 128)
 
 
 def file_of(table, folder, name):
@@ -36,7 +36,7 @@ FAST = {("ionosphere", members, scheme) for members in (2, 10) for scheme in SCH
 ALL = [
     (name, members, scheme)
     for name in SETS
-    for members in MEMBER_SIDE
+    for members in MEMBERS
     for scheme in SCHEMES
     if scheme != "paper-sizes" or members <= len(PAPER_UNEVEN_SIZES)
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     PaperFigures = Callable[["Cell"], Mapping[str, float] | None]
 
 VARIANTS = ("sa", "so", "x")
-MEMBER_SIDE = 10
+MEMBERS = 10
 ACCIDENTS = "accidents"
 STAND_INS = ("accidents_head", "accidents-like:10000")
 """Substitutes for Accidents if the full file is not available: its head, and 10,000 generated transactions."""
@@ -28,7 +28,7 @@ class Setting:
     """How the data are partitioned; see `fedslim.federated.divide`."""
 
     scheme: str = "iid"
-    members: int = MEMBER_SIDE
+    members: int = MEMBERS
     min_dominant: int = 0  # 0 if the scheme has no dominant itemsets
 
     def __str__(self) -> str:
