@@ -6,7 +6,7 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # a library leaves it to the program what to show
 
