@@ -82,8 +82,8 @@ def test_an_empty_log(fedslim, log):
 def test_what_is_no_log(fedslim, log, baskets):
     ran = fedslim("audit", baskets)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{baskets}: line 1 is not that of an audit log" in ran.only_line
+    assert f"{baskets}: line 1 is not the header" in ran.only_line
     log.write_bytes(log.read_bytes().replace(b"Masked", b"Other", 1))
     ran = fedslim("audit", log)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{log}: line 4 is none that fedslim writes" in ran.only_line
+    assert f"{log}: line 4 is not an audit log entry" in ran.only_line
