@@ -23,7 +23,7 @@ PATIENCE = 180.0
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -39,7 +39,7 @@ class Ran:
 
 @pytest.fixture(autouse=True)
 def _plain_surroundings(tmp_path_factory, monkeypatch):
-    """No test sees the user's data, cache or wishes about colours."""
+    """Hide the user's data, cache and colour settings from all tests."""
     for name in ("FEDSLIM_DATA", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FEDSLIM_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -48,7 +48,7 @@ def _plain_surroundings(tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def fedslim(capsys, monkeypatch):
-    """Runs a command in this process. It says nothing of how far it is, however slow the machine."""
+    """Runs a command in this process, without progress lines however slow the machine."""
     monkeypatch.setattr(progress, "WORTH_TELLING", PATIENCE)
     monkeypatch.setattr(progress, "FIRST_LINE", PATIENCE)
 
@@ -95,7 +95,7 @@ sys.exit(code)
 
 
 class Terminal:
-    """A command with stderr, and stdout if wanted, on a terminal of this test's making."""
+    """A command with stderr, and optionally stdout, on a pseudo-terminal."""
 
     def __init__(self, arguments, *, columns, term, stdout):
         self._ours, theirs = pty.openpty()
@@ -115,7 +115,7 @@ class Terminal:
             assert self._read(), f"ended without showing {text!r}: {self.screen}"
 
     def finish(self):
-        """Read to the end and give back the exit code."""
+        """Read to the end and return the exit code."""
         while self._read():
             pass
         return self.process.wait(PATIENCE)
@@ -125,13 +125,13 @@ class Terminal:
         assert ready, self.screen
         try:
             data = os.read(self._ours, 65536)
-        except OSError:  # how Linux says that nobody is at the other end any more
+        except OSError:  # raised on Linux when the other end is closed
             return False
         self.screen += data.decode(errors="replace")
         return bool(data)
 
     def close(self):
-        """Leave nothing behind."""
+        """Kill the process and close the terminal."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(PATIENCE)

@@ -44,7 +44,7 @@ def test_what_left_the_member(fedslim, log):
     assert (facts["from"], facts["to"]) == ("2026-03-01T12:00:00.000000Z", "2026-03-01T12:03:00.000000Z")
     assert facts["sent"].startswith("4 messages, ")
     assert facts["sent"].endswith("to fed.example.org:7443")
-    assert facts["statistics"] == "10 masked, 12 in the open"
+    assert facts["statistics"] == "10 masked, 12 unmasked"
     assert facts["runs"] == "1"
     assert not [number for number in range(1000, 1010) if str(number) in ran.out]
 
@@ -62,28 +62,28 @@ def test_a_line_that_was_cut_off_is_told(fedslim, log, json_too):
     log.write_bytes(log.read_bytes()[:-9])
     ran = fedslim("audit", log, *json_too)
     assert ran.code == 0
-    assert ran.only_line == f"fedslim: warning: {log}: the last line was cut off and is not counted"
+    assert ran.only_line == f"fedslim: warning: {log}: the last line is incomplete and is not counted"
 
 
 def test_lines_that_were_cut_off_earlier_are_told(fedslim, log):
     log.write_bytes(log.read_bytes()[:-9] + b'{"torn":true}\n')
     ran = fedslim("audit", log)
     assert (ran.code, ran.err) == (0, "")
-    assert "cut off     1 line, not counted\n" in ran.out
+    assert "incomplete  1 line, not counted\n" in ran.out
 
 
 def test_an_empty_log(fedslim, log):
     log.write_bytes(log.read_bytes().partition(b"\n")[0])
     ran = fedslim("audit", log)
     assert ran.code == 0
-    assert "nothing has left this member" in ran.out
+    assert "this member has sent nothing" in ran.out
 
 
 def test_what_is_no_log(fedslim, log, baskets):
     ran = fedslim("audit", baskets)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{baskets}: line 1 is not that of an audit log" in ran.only_line
+    assert f"{baskets}: line 1 is not the header" in ran.only_line
     log.write_bytes(log.read_bytes().replace(b"Masked", b"Other", 1))
     ran = fedslim("audit", log)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{log}: line 4 is none that fedslim writes" in ran.only_line
+    assert f"{log}: line 4 is not an audit log entry" in ran.only_line

@@ -32,7 +32,7 @@ def complete(process):
     [
         ("fedslim mi", ["mine"]),
         ("fedslim mem", ["member"]),
-        ("fedslim cl", []),  # what `member` was called is not suggested
+        ("fedslim cl", []),  # the old name of `member` is not suggested
         ("fedslim data ", ["list", "get", "describe", "make"]),
         ("fedslim mine --max-t", ["--max-time"]),
         ("fedslim simulate --variant ", ["x", "sa", "so"]),
@@ -66,7 +66,7 @@ def test_an_empty_instruction_is_none(process):
 
 @pytest.fixture
 def bash(tmp_path):
-    """Runs a script in a bash that has a home of its own, and `fedslim` on its path."""
+    """Runs a script in bash with its own home folder, and `fedslim` on its path."""
     command = tmp_path / "bin" / "fedslim"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m fedslim "$@"\n')
@@ -91,7 +91,7 @@ COMPLETED = 'COMP_WORDS=(fedslim mi); COMP_CWORD=1; _fedslim_completion fedslim;
 
 @needs_bash
 def test_the_script_that_is_shown_completes_in_bash(bash):
-    script = bash("fedslim --show-completion; true")  # otherwise bash would not be there to be recognised
+    script = bash("fedslim --show-completion; true")  # `true` keeps bash alive, so that it is recognised
     assert "complete -o default -F _fedslim_completion fedslim" in script
     assert bash(f"{script}\n{COMPLETED}") == "mine\n"
 

@@ -14,7 +14,7 @@ CONTENT = b"1 2\n2 3\n"
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A public set in a folder of its own; no other is known."""
+    """The only public data set, in its own folder."""
     digest = hashlib.sha256(CONTENT).hexdigest()
     record = PublicSet("tiny", "Tiny", 2, 3, "2", "our own", "free", "nobody", sha256=digest, by_hand="write it")
     monkeypatch.setattr(registry, "_SETS", (record,))

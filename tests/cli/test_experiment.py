@@ -46,7 +46,7 @@ def test_what_was_not_run_is_said(fedslim, results):
 
 
 def test_a_failed_cell_is_told_and_the_exit_code_says_so(fedslim, tmp_path):
-    """A database of three transactions cannot be dealt out to ten."""
+    """Three transactions cannot be divided among ten members."""
     ran = fedslim(
         "experiment", "run", "iid", "--datasets", "encounters,wide-sparse:3", "--variants", "x", "--results", tmp_path
     )
@@ -64,7 +64,7 @@ def test_a_document_is_made_of_records_and_prose(fedslim, results, tmp_path):
     arguments = ("experiment", "document", "--out", out, "--prose", prose, "--results", results)
     none = fedslim(*arguments)
     assert (none.code, out.exists()) == (2, False)
-    assert "no records" in none.only_line  # of the paper's data: what there is are others
+    assert "no records" in none.only_line  # none on the paper's data, only on others
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_document_is_made_of_records_and_prose(fedslim, results, tmp_path):
     [
         (("run", "nonsense"), "nonsense"),
         (("run", "iid", "--datasets", "chezz"), "there is no data set named 'chezz'"),
-        (("run", "iid", "--datasets", " , "), "names nothing"),
-        (("run", "iid", "--variants", "x,z"), "there is no variant 'z'"),
+        (("run", "iid", "--datasets", " , "), "there are no names"),
+        (("run", "iid", "--variants", "x,z"), "'z' is not a variant"),
         (("run", "iid", "--jobs", "0"), "out of range"),
         (("run", "iid", "--seeds", "0"), "out of range"),
-        (("run", "iid", "--references", "/nowhere/at/all"), "there is no such folder"),
+        (("run", "iid", "--references", "/nowhere/at/all"), "the folder does not exist"),
         (("run", "iid", "--datasets", "accidents-like:0"), "there is no data set named 'accidents-like:0'"),
         (("run", "iid", "--datasets", f"accidents-like:{'9' * 5000}"), "there is no data set named"),
         (

@@ -81,7 +81,7 @@ def test_wrong_usage_is_one_line_that_names_the_option_and_the_help(fedslim, arg
         (["audit", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
         (["vocabulary", "secret", "."], "already exists"),
         (["vocabulary", "make", "encounters", "--secret", "nowhere", "--out", "x"], "nowhere: there is no such file"),
-        (["vocabulary", "merge", "a.json", "--out", "x"], "a.json alone"),
+        (["vocabulary", "merge", "a.json", "--out", "x"], "a.json is the only vocabulary"),
         (["vocabulary", "merge", "a.json", "b.json", "--out", "x"], "a.json: there is no such file"),
         (["vocabulary", "merge", "a.json", "b.json", "--out", "."], "--out .: this is a folder"),
         (["vocabulary", "show", "nowhere.json"], "nowhere.json"),
@@ -122,7 +122,7 @@ def test_other_errors_are_ours_to_mend(fedslim, failing):
     ran = fedslim(*failing(KeyError("oh\nno")))
     assert ran.code == 1
     assert ran.only_line.startswith("fedslim: internal error: KeyError: ")
-    assert ran.only_line.endswith("; run again with --debug and report it")
+    assert ran.only_line.endswith("; run again with --debug, and report this as a bug")
 
 
 def test_too_little_memory_is_no_bug(fedslim, failing):
@@ -175,7 +175,7 @@ def test_a_reader_that_goes_away_ends_it_quietly():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])  # what is left in a buffer fails once more at the very end
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # a buffer is flushed, and fails, once more at exit
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["data", "list"], ["data", "list", "--json"]])
 def test_output_that_finds_no_room_is_a_failed_run(arguments, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)

@@ -66,7 +66,7 @@ def test_init_replaces_nothing(fedslim, tmp_path):
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        (("--members", "a,b"), "--members: there are two, and each could subtract its own counts from the result"),
+        (("--members", "a,b"), "--members: with two members, each could"),
         (("--fingerprint", "x"), "items.secret_fingerprint: 'x' cannot be used"),
         (("--members", "a"), "federation.members: a list of 1 cannot be used"),
         (("--members", "a,,b"), "federation.members: '' cannot be used"),
@@ -122,7 +122,7 @@ def test_strict_takes_a_warning_for_an_error(fedslim, tmp_path):
     fedslim("federation", "init", *PRINT)
     ran = fedslim("federation", "check", "--strict")
     assert ran.code == 2
-    assert "there is 1 warning: items.vocabulary_digest" in ran.err.splitlines()[-1]
+    assert "1 warning with --strict: items.vocabulary_digest" in ran.err.splitlines()[-1]
     path = tmp_path / "federation.toml"
     path.write_text(path.read_text().replace("# vocabulary_digest", "vocabulary_digest"))
     assert fedslim("federation", "check", "--strict").code == 0
@@ -150,9 +150,9 @@ def test_check_says_everything(fedslim, tmp_path):
     assert told["budgets"] == "time 60 min 00 s, 20,000 rounds"
     assert told["itemsets"] == "of up to 8 items, in at least 1 transaction, without pruning"
     assert told["published"] == "no count below 5, itemsets of at least 2 members"
-    assert told["log"] == f"{tmp_path / 'fedslim.log'}, from info on"
+    assert told["log"] == f"{tmp_path / 'fedslim.log'}, level info"
     assert told["metrics"] == "127.0.0.1:9464"
-    assert told["time-outs"] == "connect 10 s, answer 10 min 00 s, grace none, keep-alive 10 s"
+    assert told["timeouts"] == "connect 10 s, answer 10 min 00 s, grace none, keep-alive 10 s"
 
 
 def test_check_as_json(fedslim, tmp_path):

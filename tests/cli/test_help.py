@@ -71,16 +71,16 @@ COMMANDS = {
     "nvflare status": "--kit --json",
     "nvflare stop": "--kit",
 }
-"""Every command and its options, as scripts may use them: whoever removes one breaks them."""
+"""Every command with its options. Removing one breaks scripts that use it."""
 GROUPS = {name.partition(" ")[0] for name in COMMANDS if " " in name}
 HIDDEN = {"client"}
-"""What commands were called before; they work, and nobody is shown them."""
+"""Old names of commands, which still work but are not shown."""
 
 HEAVY = {"numpy", "numba", "llvmlite", "sklearn", "scipy", "pandas", "polars", "pyarrow", "msgspec", "cryptography"}
 
 
 def walk(command, path=()):
-    """A command and those below it, each by its path."""
+    """Yield a command and its subcommands, each with its path."""
     yield " ".join(path), command
     for name, below in getattr(command, "commands", {}).items():
         yield from walk(below, (*path, name))

@@ -80,7 +80,7 @@ def test_no_interrupt_is_lost_where_exceptions_are_dropped(capsys):
 
     def compiling():
         held = Dropping()
-        del held  # what is raised here is printed and dropped, as in a compiler's callback
+        del held  # exceptions here are printed and dropped, as in a compiler's callback
 
     with pytest.raises(KeyboardInterrupt), keep_interrupts():
         compiling()

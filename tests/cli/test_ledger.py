@@ -45,7 +45,7 @@ def test_show_says_what_was_answered_and_what_a_second_result_would_reveal(fedsl
     assert (ran.code, ran.err) == (0, "")
     assert "850     1  abababab  2026-03-04 05:06 UTC  2026-03-04 05:06 UTC  Heart Study  a, b, c, d\n" in ran.out
     assert "2 sets of members, on 2 versions of the data\n" in ran.out
-    assert "with one member more or fewer, it reveals that member's counts: refused\n" in ran.out
+    assert "with one member more or fewer, it would reveal that member's counts: it is refused\n" in ran.out
     assert "together reveal the counts of what changed between 850 and 851 transactions\n" in ran.out
     assert fedslim("ledger", "show", ledger.path).out == ran.out
     assert fedslim("ledger", "show", "--identity", "certificates").out == ran.out
@@ -59,7 +59,7 @@ def test_allow_lets_a_set_of_members_be_answered(fedslim, four, ledger):
     three = among("abc", "three.toml")
     ran = fedslim("ledger", "allow", "three.toml", "--reason", "d has left, and agrees")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == f"{ledger.path}: 'a', 'b', 'c' may be answered from now on, on any data\n"
+    assert ran.out == f"{ledger.path}: 'a', 'b', 'c' are allowed from now on, on any data\n"
     ledger.check(three, DATA)
     told = fedslim("ledger", "show").out
     assert f"a, b, c, on {datetime.now(UTC):%Y-%m-%d}" in told
@@ -79,7 +79,7 @@ def test_allow_finds_the_ledger_by_identity_and_policy(fedslim, tmp_path):
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        (("show", "none.json"), "none.json: there is no such file"),
+        (("show", "none.json"), "none.json: the file does not exist"),
         (("show", "none.json", "--identity", "x"), "both name a ledger"),
         (("allow", "four.toml", "--reason", "a\nb"), "one line of at most 500 characters"),
         (("allow", "none.toml"), "none.toml: there is no such file"),

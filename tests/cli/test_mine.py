@@ -21,7 +21,7 @@ PROMISED = {
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What the engine was asked for, which then does as little as it can."""
+    """Record the engine's arguments, and do as little mining as possible."""
     how, real = {}, mining.mine
 
     def mine(database, **given):
@@ -35,7 +35,7 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Lets no table be saved in places that are named here."""
+    """Make saving fail in the given places."""
     real, full = CodeTable.save, []
 
     def save(table, path):
@@ -240,12 +240,12 @@ def test_the_folder_of_the_table_is_made(fedslim, baskets, tmp_path):
     ("out", "told"),
     [
         ("folder", "folder"),
-        ("baskets.dat", "would be lost"),
-        ("folder/../baskets.dat", "would be lost"),
-        ("link", "would be lost"),
-        ("twin", "would be lost"),
+        ("baskets.dat", "would be overwritten"),
+        ("folder/../baskets.dat", "would be overwritten"),
+        ("link", "would be overwritten"),
+        ("twin", "would be overwritten"),
         ("baskets.dat/table.json", "is a file"),
-        ("fifo", "ordinary file"),
+        ("fifo", "regular file"),
         ("x" * 300, "cannot be written"),
         ("", "folder"),
     ],
@@ -266,10 +266,10 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_done(fedslim, baskets
 
 
 def test_a_folder_that_is_not_ours_is_told_before_anything_is_done(fedslim, baskets, asked, monkeypatch):
-    monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs the tests may be root
+    monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root
     ran = fedslim("mine", baskets, "--out", baskets.with_name("table.json"))
     assert (ran.code, asked) == (2, {})
-    assert "not yours" in ran.only_line
+    assert "you may not write to the folder" in ran.only_line
 
 
 def test_a_table_that_finds_no_room_is_shown_and_saved_elsewhere(fedslim, baskets, tmp_path, monkeypatch, full_disk):

@@ -69,5 +69,5 @@ def test_a_log_is_its_owners_and_has_an_end(tmp_path, monkeypatch):
 
 
 def test_a_log_that_cannot_be_written_is_told(tmp_path):
-    with pytest.raises(ParameterError, match=r"gone/run\.log: the log \(log\.file\) cannot be written: No such file"):
+    with pytest.raises(ParameterError, match=r"gone/run\.log: the log file \(log\.file\) cannot be written"):
         set_up_logs(Log(file=tmp_path / "gone" / "run.log"))

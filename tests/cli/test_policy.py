@@ -25,7 +25,7 @@ def two():
 def test_init_writes_where_a_member_looks(fedslim, tmp_path):
     ran = fedslim("policy", "init")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "certificates/policy.toml: look through what this member allows\n"
+    assert ran.out == "certificates/policy.toml: review what this member allows\n"
     assert (tmp_path / "certificates").stat().st_mode & 0o777 == 0o700
     assert MemberPolicy.find("certificates").written
     ran = fedslim("policy", "init")
@@ -36,7 +36,9 @@ def test_init_writes_where_a_member_looks(fedslim, tmp_path):
 
 def test_show_says_what_holds_and_what_is_not_the_default(fedslim, tmp_path):
     told = fedslim("policy", "show").out
-    assert told.startswith("file                     none (certificates/policy.toml is not there): the defaults hold\n")
+    assert told.startswith(
+        "file                     none (certificates/policy.toml does not exist), so the defaults apply\n"
+    )
     assert 'policy.variants          ["x"]\n' in told
     assert f'ledger.file              "{tmp_path / "certificates" / "ledger.json"}"\n' in told
     write_policy("certificates/policy.toml", policy_min_members=5, results_table="none")
@@ -58,7 +60,7 @@ def test_check_says_yes(fedslim):
     ran = fedslim("policy", "check", "three.toml")
     assert (ran.code, ran.err) == (0, "")
     assert "allowed     yes\n" in ran.out
-    assert "the defaults hold" in ran.out
+    assert "the defaults apply" in ran.out
 
 
 def test_check_says_no_with_every_reason(fedslim, two):

@@ -32,7 +32,7 @@ def test_a_report_becomes_phrases():
     facts.learn(at(1.0))
     facts.learn(at(2.0, accepted=114, itemsets=90))
     assert facts.policy() == []
-    assert facts.found() == ["90 itemsets", "100 a second", "1,500 candidates tried", "L% 31.82"]
+    assert facts.found() == ["90 itemsets", "100 per second", "1,500 candidates tried", "L% 31.82"]
     assert facts.outlook() == ["best candidate now 1,234.6 bits", "about 25 s to go"]
 
 
@@ -60,7 +60,7 @@ def test_the_rate_is_the_present_one():
     facts = ProgressFacts()
     for second in range(101):
         facts.learn(at(float(second), accepted=100 * min(second, 50) + max(0, second - 50)))
-    assert "1.0 a second" in facts.found()
+    assert "1.0 per second" in facts.found()
 
 
 def test_each_policy_has_a_rate_of_its_own():
@@ -69,7 +69,7 @@ def test_each_policy_has_a_rate_of_its_own():
     facts.learn(at(2.0, policies=4, policy=2, accepted=0))
     facts.learn(at(3.0, policies=4, policy=2, accepted=20))
     assert facts.policy() == ["policy 2 of 4"]
-    assert "20 a second" in facts.found()
+    assert "20 per second" in facts.found()
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_a_terminal_shows_live_progress_and_is_left_tidy(terminal):
     run.wait_for("reading accidents-like:4000")
     run.wait_for("mining accidents-like:4000")
     run.wait_for("candidates tried")
-    run.wait_for("Ctrl-C for the best so far")
+    run.wait_for("Ctrl-C to stop with the best so far")
     assert run.finish() == 0
     assert run.screen.rfind("\x1b[?25h") > run.screen.rfind("\x1b[?25l")  # the cursor is back
     result = run.screen[run.screen.rfind("bits saved") :]

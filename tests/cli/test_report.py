@@ -44,7 +44,7 @@ def test_what_has_no_record_is_refused(fedslim, tmp_path, command):
 def test_the_record_is_not_replaced(fedslim, run):
     ran = fedslim("report", run, "--out", run / "run.json")
     assert ran.code == 2
-    assert "this is the record of a run, which would be lost" in ran.only_line
+    assert "this is the record of a run and would be overwritten" in ran.only_line
     assert load_run(run).variant == "so"
 
 
@@ -67,14 +67,14 @@ def test_a_run_on_the_terminal(fedslim, run):
             "member",
             "alone",
         ]
-        assert traffic[0].split()[:3] == ["way", "messages", "sent"]
+        assert traffic[0].split()[:3] == ["direction", "messages", "sent"]
         assert [line.split()[-1] for line in databases[1:]] == ["member-1", "member-2", "member-3"]
         told = {line.split()[0]: line.split(maxsplit=1)[1] for line in facts}
         assert told["variant"].startswith("so, ")
-        assert told["went"].startswith("L% 100.00 █")
-        assert "matched" in told["agrees"]
+        assert told["progress"].startswith("L% 100.00 █")
+        assert "matched" in told["agreement"]
         assert "of the gap" in told["gap"]
-        assert told["again"] == "fedslim simulate encounters --variant so --members 3"
+        assert told["command"] == "fedslim simulate encounters --variant so --members 3"
 
 
 def test_a_run_as_json(fedslim, run):
@@ -109,4 +109,4 @@ def test_an_experiment_is_reported_by_its_name(fedslim, tmp_path):
     assert "<title>Ten members of equal size, IID" in page
     none = fedslim("report", "noniid", "--results", results, "--out", tmp_path / "none.html")
     assert (none.code, (tmp_path / "none.html").exists()) == (2, False)
-    assert "there are no records of noniid" in none.only_line
+    assert "has no records of noniid" in none.only_line

@@ -1,4 +1,4 @@
-"""The end of a run on a disk that has no room: nothing is lost, and nobody says that it was saved."""
+"""A run that ends on a full disk loses nothing, and does not claim that results were saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedslim.settings.policy import write_policy
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
-    """A federation that has ended, and of which nothing is saved: everybody still has a journal."""
+    """A federation whose run has ended without saving anything: server and members still have journals."""
     made = Deployment(tmp_path_factory.mktemp("deployment"), transactions=120)
 
     async def main():
@@ -50,7 +50,7 @@ def server(fedslim, deployment):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Have no room for files of a name, until told that there is."""
+    """Simulate a full disk for files of a given name, until it is freed."""
     real = Path.replace
 
     def begin(name):
@@ -68,7 +68,7 @@ def full_disk(monkeypatch):
 
 
 def check(run, out, journal, result, full_disk):
-    """Where there is no room for a result the journal stays, and the same command saves it once there is."""
+    """If the disk is full, the journal stays, and the same command saves the result later."""
     begin, end = full_disk
     begin(result)
     ran = run()
@@ -104,7 +104,7 @@ def test_a_member_is_the_one_in_its_certificate(member):
 
 
 def test_a_policy_is_looked_at_before_anything_else(member, tmp_path):
-    """Whatever is wrong with keys and data, it is not even opened for a federation that is not allowed."""
+    """Keys and data are not even opened for a federation that the policy refuses."""
     write_policy(tmp_path / "policy.toml", policy_min_members=9)
     ran = member("--policy", tmp_path / "policy.toml", "--identity", tmp_path / "none", "--data", tmp_path / "none.csv")
     assert (ran.code, ran.out) == (2, "")

@@ -91,7 +91,7 @@ def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, vari
 
 
 def test_without_comparing_its_figures_are_null(fedslim, monkeypatch):
-    monkeypatch.setattr(mining, "mine", None)  # nothing is mined then but by the federation
+    monkeypatch.setattr(mining, "mine", None)  # only the federation mines
     ran = fedslim("simulate", "encounters", "--no-compare", "--json")
     record = json.loads(ran.out)
     assert {name for name in PLAIN if record[name] is None} == COMPARED
@@ -120,12 +120,12 @@ def test_people_see_what_was_found_said_and_recovered(fedslim):
     assert len(found.splitlines()) == 4
     assert [line.split()[-1] for line in said.splitlines()][1:3] == ["Masked", "Ask"]
     assert gap.splitlines()[0].endswith("found together, by no member alone")
-    facts = {line[:7].strip(): line[9:] for line in summary.splitlines() if line[0] != " "}
+    facts = {line[:9].strip(): line[11:] for line in summary.splitlines() if line[0] != " "}
     assert facts["members"] == "10 by iid, seed 0: 500 transactions each"
     assert facts["search"].startswith("x: 177 candidates, ")
     assert facts["search"].endswith("; converged")
     assert " up, " in facts["sent"]
-    assert facts["agrees"].startswith("F1 1.000 with all data in one place")
+    assert facts["agreement"].startswith("F1 1.000 with all data in one place")
     assert facts["gap"].endswith("recovered (GRR 1.000)")
     assert "masks" not in facts
 
@@ -143,7 +143,7 @@ def test_a_folder_gets_the_table_and_the_record(fedslim, tmp_path):
     assert CodeTable.load(out / "codetable.json") == record.code_table
     assert record.command == "fedslim simulate encounters --members 3"
     fedslim("simulate", "encounters", "--members", 3, "--no-compare", "--out", out)
-    assert load_run(out).gap is None  # nothing of another run is left
+    assert load_run(out).gap is None  # nothing of the earlier run is left
 
 
 def test_a_full_disk_loses_nothing(fedslim, tmp_path, monkeypatch):
@@ -238,7 +238,7 @@ def test_ctrl_c_while_comparing_keeps_what_the_federation_found(tmp_path):
 
 def test_ctrl_c_before_the_federation_ends_it_with_one_line():
     done = interrupted("--partition", "support-skew")
-    said = [line for line in done.stderr.splitlines() if "preparing the engine" not in line]  # said at first use
+    said = [line for line in done.stderr.splitlines() if "preparing the engine" not in line]  # printed at first use
     assert (done.returncode, done.stdout, said) == (130, "", ["fedslim: interrupted"])
 
 
@@ -248,21 +248,21 @@ def test_ctrl_c_before_the_federation_ends_it_with_one_line():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["encounters", "--members", 0], "0 is out of range; give a whole number from 1 up"),
-        (["encounters", "--members", 5000], "5000 is out of range; give a whole number up to 4096"),
+        (["encounters", "--members", 0], "0 is out of range; give a whole number of at least 1"),
+        (["encounters", "--members", 5000], "5000 is out of range; give a whole number of at most 4096"),
         (["baskets", "--members", 57], "too few transactions for 57 members; use at most 56"),
         (["baskets", "--members", 57, "--partition", "support-skew"], "too few transactions for 57 members"),
         (["baskets", "--partition", "support-skew"], "each of the 10 members needs a dominant itemset"),
-        (["encounters", "--alpha", 0], "0.0 cannot be used; give a number above 0"),
-        (["encounters", "--alpha", "nan"], "nan cannot be used; give a number above 0"),
+        (["encounters", "--alpha", 0], "0.0 is not a positive number"),
+        (["encounters", "--alpha", "nan"], "nan is not a positive number"),
         (["encounters", "--variant", "y"], "'y' is not one of 'x', 'sa', 'so'"),
         (["encounters", "--partition", "even"], "'even' is not one of 'iid', 'dirichlet'"),
-        (["encounters", "--max-rounds", 0], "0 is out of range; give a whole number from 1 up"),
-        (["encounters", "--max-time", 0], "0.0 is not a number of seconds; give one above 0"),
-        (["encounters", "--variant", "so", "--no-masking"], "--no-masking is for x and sa; so has no masks"),
+        (["encounters", "--max-rounds", 0], "0 is out of range; give a whole number of at least 1"),
+        (["encounters", "--max-time", 0], "0.0 is not a positive number of seconds"),
+        (["encounters", "--variant", "so", "--no-masking"], "--no-masking does not go with variant so"),
         (["encounters", "--reference", "none.json"], "none.json: cannot read the reference table"),
-        (["encounters", "--reference", "a.json", "--no-compare"], "--reference is to compare with"),
-        (["encounters", "--out", "baskets"], "is a file, so there can be no folder of that name"),
+        (["encounters", "--reference", "a.json", "--no-compare"], "--reference and --no-compare contradict each other"),
+        (["encounters", "--out", "baskets"], "is a file, not a folder"),
         (["no-such-data"], "'no-such-data' is neither an existing file nor the name of a data set"),
     ],
 )
@@ -277,7 +277,7 @@ def test_the_reference_is_not_replaced(fedslim, tmp_path):
     fedslim("mine", "encounters", "--out", reference)
     ran = fedslim("simulate", "encounters", "--reference", reference, "--out", tmp_path)
     assert ran.code == 2
-    assert "this is the reference, which would be lost" in ran.only_line
+    assert "this is the reference and would be overwritten" in ran.only_line
 
 
 # -- the demo --------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_the_demo_shows_what_no_hospital_finds_alone(fedslim, tmp_path):
 def test_the_demo_on_a_network_has_no_report(fedslim, tmp_path):
     ran = fedslim("demo", "--network", "--out", tmp_path)
     assert ran.code == 2
-    assert "leave out --network, or --out" in ran.only_line
+    assert "--out does not go with --network" in ran.only_line
 
 
 def test_the_demo_is_of_all_variants():

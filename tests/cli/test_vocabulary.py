@@ -11,7 +11,7 @@ from fedslim.data import ItemSecret, Vocabulary, load
 
 @pytest.fixture
 def members(fedslim, tmp_path, monkeypatch):
-    """A folder with a secret and the data of two members, in which the test runs."""
+    """Run the test in a folder with a secret and the data of two members."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "north.csv").write_text("drug,sign\nibuprofen,fever\nenalapril,cough\n")
     (tmp_path / "south.csv").write_text("drug,sign\nibuprofen,rash\n")
@@ -21,7 +21,7 @@ def members(fedslim, tmp_path, monkeypatch):
 
 @pytest.fixture
 def made(fedslim, members):
-    """The same with the vocabularies of both."""
+    """The same folder, with the vocabularies of both members."""
     for name in ("north", "south"):
         ran = fedslim("vocabulary", "make", f"{name}.csv", "--secret", "members.secret", "--out", f"{name}.json")
         assert (ran.code, ran.err) == (0, "")
@@ -81,10 +81,10 @@ def test_make_replaces_what_it_wrote_before(fedslim, made):
 @pytest.mark.parametrize(
     ("out", "told"),
     [
-        ("north.csv", "--out north.csv: this is the data, which would be lost"),
-        ("members.secret", "--out members.secret: this is the secret, which would be lost"),
+        ("north.csv", "--out north.csv: this is the data and would be overwritten"),
+        ("members.secret", "--out members.secret: this is the secret and would be overwritten"),
         (".", "--out .: this is a folder"),
-        ("north.csv/x", "is a file, so there can be no folder"),
+        ("north.csv/x", "is a file, not a folder"),
     ],
 )
 def test_make_keeps_what_it_is_made_from(fedslim, members, out, told):
@@ -137,7 +137,7 @@ def test_merge_keeps_what_it_merges(fedslim, made):
     before = (made / "south.json").read_bytes()
     ran = fedslim("vocabulary", "merge", "north.json", "south.json", "--out", "south.json")
     assert ran.code == 2
-    assert "this is one of the vocabularies to merge, which would be lost" in ran.only_line
+    assert "this is one of the vocabularies to merge and would be overwritten" in ran.only_line
     assert (made / "south.json").read_bytes() == before
 
 

@@ -169,7 +169,7 @@ def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
     member.close()
     assert "with others it shares nothing" in said[0].reason
     for again in (*said[1:], place.joined()):
-        assert re.search(r"refused each other \(1 time\); it comes back in (30|29) s", again.reason)
+        assert re.search(r"refused each other \(1 time\); the member reconnects in (30|29) s", again.reason)
     assert str(place.folder) not in again.reason
     assert "refusals.json to take part at once" in (place.local / "fedslim-site.log").read_text("utf-8")
     (place.policy.parent / "refusals.json").unlink()

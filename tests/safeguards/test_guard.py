@@ -1,4 +1,4 @@
-"""A member that refused, or was refused, comes back later and later; and what its policy keeps of a result."""
+"""A member waits longer after each refusal; its policy decides what it keeps of a result."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def test_the_file_stays_small(refusals, monkeypatch):
     assert [Refusals(refusals.path, f"{k:032x}").count for k in range(5)] == [0, 0, 1, 1, 1]
 
 
-def test_a_damaged_file_is_said(refusals):
+def test_a_damaged_file_is_an_error(refusals):
     refusals.path.write_text("{")
-    with pytest.raises(LedgerError, match=r"refusals\.json: this file is damaged .* remove it to come back at once"):
+    with pytest.raises(LedgerError, match=r"refusals\.json: .* damaged .* remove it"):
         refusals.wait(NOW)
 
 
@@ -119,8 +119,8 @@ def test_a_member_waits_and_says_so(file, tmp_path, logged):
     guard.refused()
     asyncio.run(guard.waited())
     (told,) = logged.messages
-    assert told.startswith("this member and the server refused each other (1 time); it comes back in 0.0")
-    assert f"remove {tmp_path / 'refusals.json'} to come back at once" in told
+    assert told.startswith("this member and the server refused each other (1 time); the member reconnects in 0.0")
+    assert f"remove {tmp_path / 'refusals.json'}" in told
     assert guard.wait() == 0.0
     guard.finished()
     assert guard.refusals.count == 0
@@ -146,7 +146,7 @@ def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path,
 
     with monkeypatch.context() as patch:
         patch.setattr(guard.ledger, "record", full)
-        for _ in range(2):  # also when it is asked again
+        for _ in range(2):  # a second attempt fails too
             with pytest.raises(WriteError):
                 guard.answering(b"run")
     guard.answering(b"run")
@@ -156,7 +156,7 @@ def test_what_could_not_be_written_down_is_not_taken_for_written(file, tmp_path,
 def test_a_ledger_that_could_not_be_written_keeps_a_member_out(file, tmp_path, monkeypatch):
     guard = Guard(MemberPolicy.find(tmp_path / "new"), file)
     monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path / "new")
-    with pytest.raises(WriteError, match=r"ledger\.json: this member's ledger cannot be written, so nothing could be"):
+    with pytest.raises(WriteError, match=r"ledger\.json: this member's ledger cannot be written"):
         guard.admit(TransactionDatabase.from_transactions([["x"]]))
 
 

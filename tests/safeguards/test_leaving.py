@@ -1,4 +1,4 @@
-"""What leaves a member over TLS: nothing that its audit log or journal does not have, and no word about its data."""
+"""Only what is in a member's audit log and journal leaves it over TLS, and nothing about its data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def full(*_given):
 
 
 async def met(federation, member, *messages):
-    """What a server hears of a member to which it says these messages, and how the member ends."""
+    """Send a member these messages; return what the server receives, and how the member ends."""
     async with Liar(federation) as liar:
         run = asyncio.create_task(member.run("127.0.0.1", liar.port))
         first = await liar.hear("a")
@@ -47,7 +47,7 @@ def test_a_members_own_error_stays_with_it(federation):
     roster = m.Roster(bytes(16), federation.settings(), list(MEMBERS), [bytes(32)] * 3, b"", 0, [b""] * 3, 0)
     said, end = asyncio.run(met(federation, federation.member("a", session=session), roster))
     assert isinstance(end, DataError)
-    assert LABEL in str(end)  # whoever runs the member is told
+    assert LABEL in str(end)  # the member's operator sees it
     join, abort = said
     assert (type(join), type(abort)) == (m.Join, m.Abort)
     assert LABEL not in abort.reason
@@ -64,7 +64,7 @@ class FullJournal:
 
 
 def test_what_cannot_be_written_down_is_not_answered(federation):
-    """A member that answers, and does not know it after a kill, would answer again with other masks."""
+    """A member that does not know after a crash what it answered would answer again with other masks."""
     session = federation.session("a")
     session.receive = lambda _message: m.Confirm(0, b"signed")
     roster = m.Roster(bytes(16), federation.settings(), list(MEMBERS), [bytes(32)] * 3, b"", 0, [b""] * 3, 0)

@@ -1,4 +1,4 @@
-"""The ledger of a member: no second result whose difference to the first is one member's counts."""
+"""The ledger of a member allows no second result that, with the first, reveals one member's counts."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_no_data_are_a_version_too():
         ("abc", "abcd", "the counts of 'd' alone"),
         ("abcd", "ab", None),
         ("ab", "abcd", None),
-        ("abcd", "abce", "the counts of 'e' less those of 'd'"),
+        ("abcd", "abce", "the counts of 'e' minus those of 'd'"),
         ("abcd", "abef", None),
         ("abcd", "aefg", None),
-        ("abcd", "abcefg", "the counts of 'e', 'f', 'g' less those of 'd'"),
+        ("abcd", "abcefg", "the counts of 'e', 'f', 'g' minus those of 'd'"),
     ],
 )
 def test_whose_counts_two_results_reveal(before, now, why):
@@ -100,25 +100,25 @@ def test_a_member_does_not_answer_with_one_member_more_or_fewer(file, ledger):
         ledger.check(among(file, "abc"), DATA)
     told = str(refused.value)
     assert "this member answered 'a', 'b', 'c', 'd' on the same data on 2026-03-04 05:06 UTC" in told
-    assert "sums and differences of the results would be the counts of 'd' alone" in told
+    assert "reveal the counts of 'd' alone" in told
     assert f"`fedslim ledger allow {file.path.with_name('f.toml')} --identity {ledger.path.parent}`" in told
     assert refused.value.exit_code == 2
     assert ledger.check(among(file, "ab"), DATA) == []
 
 
 def test_results_that_single_a_member_out_together_are_refused(file, ledger):
-    """No two of these differ by one member; the sum of two minus the third is what 'a' has."""
+    """No two of these differ by one member; the sum of two minus the third gives the counts of 'a'."""
     for members in ("abc", "ade"):
         ledger.record(among(file, members), DATA, members.encode(), now=NOW)
-    with pytest.raises(LedgerError, match="with earlier ones, the counts of 'a' alone"):
+    with pytest.raises(LedgerError, match="the counts of 'a' alone, together with earlier results"):
         ledger.check(among(file, "abcde"), DATA)
     assert ledger.check(among(file, "abcde"), OTHER) is not None
     assert ledger.check(among(file, "abcdefg"), DATA) == []
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1), max_size=6))
-def test_who_is_singled_out_is_who_a_combination_of_results_is(sets):
-    """The slow twin: the rank of all sets does not rise with a set of one member that they can make."""
+def test_singled_out_members_are_linear_combinations_of_results(sets):
+    """Check by rank: adding a set of one member that the sets can make does not raise it."""
     rows = np.array([[member in one for member in "abcdef"] for one in sets], float).reshape(-1, 6)
     rank = np.linalg.matrix_rank(rows) if len(rows) else 0
     found = {
@@ -146,7 +146,7 @@ def test_the_rule_counts_for_every_earlier_set(file, ledger):
 
 
 def test_two_processes_at_once_cannot_both_answer(file, ledger):
-    """Both were admitted before either had answered: what counts is who answers first."""
+    """Both were admitted before either had answered; only the first may answer."""
     smaller = among(file, "abc")
     ledger.check(file, DATA)
     ledger.check(smaller, DATA)
@@ -165,7 +165,7 @@ def test_an_operator_can_allow_a_set(file, ledger):
     [permission] = ledger.entries().allowed
     assert (permission.members, permission.reason, permission.time) == (list("abc"), "d has left, and agrees", NOW)
     with pytest.raises(LedgerError, match="'b' alone"):
-        ledger.check(among(file, "acd"), DATA)  # no other
+        ledger.check(among(file, "acd"), DATA)  # another set is still refused
     with pytest.raises(LedgerError, match="one line of at most 500"):
         ledger.allow(smaller, "x" * 501, now=NOW)
 
@@ -194,7 +194,7 @@ def test_one_member_fewer_on_other_data_is_warned_of(file, ledger):
     ledger.record(file, DATA, b"run 1", now=NOW)
     [told] = ledger.check(among(file, "abc"), OTHER)
     assert ("'d' alone" in told, "'a' alone" in told) == (True, False)
-    assert len(ledger.entries().answers) == 1  # looking at it records nothing
+    assert len(ledger.entries().answers) == 1  # a check records nothing
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_one_member_fewer_on_other_data_is_warned_of(file, ledger):
 
 @pytest.mark.parametrize("what", ["record", "allow"])
 def test_nobody_else_writes_it_meanwhile(file, ledger, monkeypatch, what):
-    """Otherwise each of two processes could find nothing against it, and the later one forget the other's entry."""
+    """Otherwise both processes could pass the check, and the later one would drop the other's entry."""
     real, locked = AnswerLedger._write, []
 
     def write(self, entries):
@@ -238,7 +238,7 @@ def test_the_ledger_is_its_owners_alone(file, ledger):
         assert [path.name for path in ledger.path.parent.iterdir()] == ["ledger.json"]
 
 
-def test_a_ledger_that_others_may_change_is_none(file, ledger):
+def test_a_ledger_that_others_may_change_is_refused(file, ledger):
     ledger.record(file, DATA, b"one", now=NOW)
     ledger.path.chmod(0o622)
     with pytest.raises(DataError, match=r"ledger\.json: others may change this member's ledger"):
@@ -263,7 +263,7 @@ def test_a_damaged_ledger_keeps_everybody_out(file, ledger, change, why):
     ledger.record(file, DATA, b"one", now=NOW)
     ledger.path.write_bytes(change(ledger.path.read_text()).encode("utf-8", "surrogateescape"))
     damaged = ledger.path.read_bytes()
-    with pytest.raises(LedgerError, match=rf"ledger\.json: this member's ledger is damaged.*{why}.*from your copy"):
+    with pytest.raises(LedgerError, match=rf"ledger\.json: this member's ledger is damaged.*{why}.*backup"):
         ledger.record(file, DATA, b"two", now=NOW)
     assert ledger.path.read_bytes() == damaged
 
@@ -279,10 +279,10 @@ def test_a_full_ledger_forgets_nothing(file, ledger, monkeypatch):
     monkeypatch.setattr(answered, "MAX_ENTRIES", 2)
     for number in range(2):
         ledger.record(file, Snapshot(f"{number:02}" * 32, 1), b"one", now=NOW)
-    with pytest.raises(LedgerError, match="ledger is full, so nothing is answered"):
+    with pytest.raises(LedgerError, match="ledger is full"):
         ledger.record(file, DATA, b"one", now=NOW)
     assert len(ledger.entries().answers) == 2
-    ledger.record(file, Snapshot("00" * 32, 1), b"two", now=NOW)  # an entry that is there
+    ledger.record(file, Snapshot("00" * 32, 1), b"two", now=NOW)  # an existing entry
 
 
 def test_a_ledger_that_cannot_be_written_says_so(file, tmp_path):

@@ -1,4 +1,4 @@
-"""The command line: arguments, progress and exit codes. Everything else is done by the rooms above.
+"""The command line: arguments, progress and exit codes. The other packages do the work.
 
     fedslim mine encounters --out table.json
     fedslim show table.json
@@ -8,7 +8,7 @@
     fedslim enroll --name hospital-a
     fedslim ca sign hospital-a.csr
 
-Nothing here loads numpy or numba before a command needs them, so that `--help` answers at once.
+Nothing here imports numpy or numba before a command needs them, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 INTERRUPTED = 130
-"""What shells say of a program that Ctrl-C ended."""
+"""The exit code that shells give to a program ended by Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and give back its exit code; the arguments are the program's if left out."""
+    """Run the command line and return its exit code. The default arguments are those of the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         from fedslim.cli.app import run
 
         return run(given)
     except KeyboardInterrupt:
-        print("fedslim: interrupted", file=sys.stderr)  # noqa: T201  # the one line that is said
+        print("fedslim: interrupted", file=sys.stderr)  # noqa: T201  # Ctrl-C may come before `say` is imported
         return INTERRUPTED

@@ -1,1 +1,1 @@
-"""What stands between a member's data and a federation: guard, ledger, back-off after refusals, audit log."""
+"""Protect a member's data in a federation: guard, ledger, back-off after refusals, audit log."""

@@ -1,11 +1,12 @@
-"""The audit log of a member: a line for every message that leaves the member, for whoever answers for the data.
+"""The audit log of a member: one line for every message that leaves it, for the people responsible for the data.
 
     with AuditLog(path, "x", member="north", federation=name, federation_id=id, masks=True) as log:
         log.record(message, frame, now=datetime.now(UTC), run=run, peer="server.example.org:7443")
         send(frame.data)                                         # in this order: see `record`
 
-The file is JSON lines. It says when, what kind, how large, how many statistics, masked or not, and to whom: never what.
-No count, label, id or number of an item is in it, nor the reason in an Abort. It is only ever added to.
+The file has JSON lines. A line has the time, the kind, the size, the number of statistics, whether they were masked,
+and the receiver, but never content: no counts, labels or ids of items, nor the reason in an Abort. The log is
+append-only.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MAX_LINE = 4096
-"""Bytes of a line; one of ours has a few hundred."""
+"""In bytes. A line that fedslim writes has a few hundred."""
 
 KINDS = tuple(kind.__name__ for kind in get_args(m.FromMember))
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
@@ -47,7 +48,7 @@ Size = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The first line: whose log this is. With one member's log nobody can pass for another's."""
+    """The first line: which member and federation the log belongs to."""
 
     format: Literal["fedslim-audit"]
     version: int
@@ -61,19 +62,19 @@ class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     time: Annotated[str, Meta(pattern=rf"^{TIME}\Z")]  # UTC
     kind: Literal[KINDS]  # type: ignore[valid-type]  # the messages of a member, which mypy cannot see here
-    bytes: Size  # on the line, before TLS
+    bytes: Size  # as sent, before TLS
     bytes_before_compression: Size
-    statistics: Size  # how many counts, pairs or ids: see `statistics_in`
-    labels: Size  # how many names of items
-    masked: bool  # whether the statistics are hidden by masks
+    statistics: Size  # number of counts, pairs or ids: see `statistics_in`
+    labels: Size  # number of item labels
+    masked: bool  # whether masks hide the statistics
     variant: Literal["x", "sa", "so"]
     round: Annotated[int, Meta(ge=0, lt=1 << 47)] | None  # None outside of rounds
-    run: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None  # None as long as the server has not told
+    run: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None  # None until the server has sent it
     peer: Name
 
 
 TORN = b'{"torn":true}'
-"""Written behind a line that a crash or a full disk cut off, so that nobody takes it for damage later."""
+"""Marks a line that a crash or a full disk cut off, so that it is not taken for damage later."""
 
 _encoder = msgspec.json.Encoder()
 _header_decoder = msgspec.json.Decoder(Header)
@@ -82,10 +83,10 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def statistics_in(message: m.FromMember) -> int:
-    """How many statistics a message holds.
+    """Return the number of statistics in a message.
 
     Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
-    element. Structure: pairs, in the open and without counts. Join: ids of items. The others: none.
+    element. Structure: pairs, unmasked and without counts. Join: ids of items. All others: none.
     """
     match message:
         case m.Join():
@@ -103,23 +104,23 @@ def statistics_in(message: m.FromMember) -> int:
 
 
 class AuditLog:
-    """A member's log, open for one run of the program; it is added to, never changed. One program at a time has it.
+    """A member's audit log, opened for appending and locked by one process at a time.
 
     Args:
-        path: Where it is, or is to be: then it is made for its owner only. One that is there keeps its permissions.
-        variant: What the member agreed to run.
+        path: The file. A new file is readable by its owner only; an existing one keeps its permissions.
+        variant: The variant that the member agreed to run.
         member: The name of the member.
         federation: The name of its federation.
-        federation_id: And its id. A log of another member or federation is refused.
-        masks: Whether the words of a `Masked` message have masks in this run: not where these are left out for
-            measurements, nor in a federation of one.
+        federation_id: The id of its federation. The log of another member or federation is refused.
+        masks: Whether `Masked` messages have masks in this run. They have none in a federation of one, or if masks
+            are switched off for measurements.
 
     Raises:
-        DataError: There is something else of that name, or a damaged log, or another program has it open.
-        WriteError: It cannot be written.
+        DataError: The file is something else, is damaged, or is open in another process.
+        WriteError: The file cannot be written.
     """
 
-    def __init__(  # noqa: PLR0913  # what every line, and the first, says
+    def __init__(  # noqa: PLR0913  # the fields of the header and of every line
         self,
         path: str | os.PathLike[str],
         variant: str,
@@ -148,7 +149,7 @@ class AuditLog:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], file: FederationFile, member: str) -> Self:
-        """The log of a member of a federation."""
+        """Open the log of a member of a federation."""
         file.check_member(member)
         federation = file.federation
         return cls(
@@ -161,7 +162,7 @@ class AuditLog:
         )
 
     def _begin(self, file: int) -> None:
-        """Write the first line; or check that of a log that is there, and mark where it was cut off."""
+        """Write the first line of a new log; of an existing one, check it and mark an incomplete last line."""
         with told_as_data_errors(self.path):
             size = os.fstat(file).st_size
             start = os.read(file, MAX_LINE)
@@ -171,7 +172,7 @@ class AuditLog:
             try:
                 self._write(_encoder.encode(self._header) + b"\n")
             except WriteError:
-                os.ftruncate(file, 0)  # nothing was said yet, so nothing is lost
+                os.ftruncate(file, 0)  # an incomplete header would make the log unusable
                 raise
             return
         found = read_header(start.partition(b"\n")[0], self.path)
@@ -184,32 +185,32 @@ class AuditLog:
             raise DataError(msg)
         rest = tail.rpartition(b"\n")[2]
         if len(rest) > MAX_LINE // 2:
-            msg = f"{self.path}: its end is no line of an audit log; keep it as it is and name another file"
+            msg = f"{self.path}: the last line is not an audit log entry; keep the file as it is and name another"
             raise DataError(msg)
         if rest:
-            # Only the line's end is missing: of the first line, or of another.
+            # A complete line, the header or an entry, may lack only its newline.
             whole = b"\n" not in start or read_entry(rest) is not None
             self._write(b"\n" if whole else TORN + b"\n")
 
     def record(self, message: m.FromMember, frame: Frame, *, now: datetime, run: bytes | None, peer: str) -> None:
-        """Write down that a message is about to leave. Call this first and send only once it has returned.
+        """Record a message that is about to leave. Send it only after this has returned.
 
-        When it has returned, the line is with the system and outlives this program; so the log may have a message that
-        did not get out, and never lacks one that did. (A power cut may take what the system had not put on the disk.)
-        After it has raised, nothing more may be sent, not even an Abort: close the connection.
+        By then the operating system has the line, and it outlives this process. So the log may have a message that was
+        never sent, but never lacks one that was. (A power cut may lose what the system has not yet written to disk.)
+        If this raises, send nothing more, not even an Abort: close the connection.
 
         Args:
-            message: What will be sent.
-            frame: The bytes that will be sent.
-            now: The time, with its zone.
-            run: The id of the run, once the server has told it.
-            peer: To whom: a host name, and no more.
+            message: The message to send.
+            frame: The bytes to send.
+            now: The time, with a time zone.
+            run: The id of the run, once the server has sent it.
+            peer: The receiver, as a host name only.
 
         Raises:
-            WriteError: The line could not be written. The message must not be sent.
+            WriteError: The line could not be written, so the message must not be sent.
         """
         if now.tzinfo is None:
-            msg = "now: a time without zone may be any of several; give one with its zone, such as datetime.now(UTC)"
+            msg = "now: the time has no time zone; give one that has, such as datetime.now(UTC)"
             raise ParameterError(msg)
         line = AuditEntry(
             time=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -228,28 +229,26 @@ class AuditLog:
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._failed:
-            msg = (
-                f"{self.path}: the audit log {'failed before' if self._failed else 'is closed'}, so nothing may be sent"
-            )
+            msg = f"{self.path}: the audit log {'has failed' if self._failed else 'is closed'}, so nothing may be sent"
             raise WriteError(msg)
         try:
-            while data:  # the system may take a part only, and say why when it is given the rest
+            while data:  # a write may be partial; the next one then reports why
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             self._failed = True
             msg = (
                 f"{self.path}: the audit log cannot be written ({error.strerror or error}), so nothing more leaves "
-                "this member; make room on the disk, or name another file, and start again"
+                "this member; free space on the disk or name another file, and start again"
             )
             raise WriteError(msg) from None
 
     def close(self) -> None:
-        """Put on the disk what the system still holds, and let others have the file."""
+        """Flush the log to disk and release it."""
         if self._file is not None:
             file, self._file = self._file, None
             try:
                 os.fsync(file)
-            except OSError:  # a pipe or a broken disk; every line was handed over already
+            except OSError:  # a pipe or a broken disk; the system has every line already
                 pass
             finally:
                 os.close(file)
@@ -264,12 +263,12 @@ class AuditLog:
 
 
 def _check(line: msgspec.Struct, decoder: Any) -> bytes:
-    """The line as bytes, if it can be read back."""
+    """Encode a line and check that it can be read back."""
     try:
         data = _encoder.encode(line)
         decoder.decode(data)
     except _UNREADABLE as error:
-        msg = f"the audit log cannot have such a line: {error}"
+        msg = f"the audit log cannot hold this line: {error}"
         raise ParameterError(msg) from None
     return data
 
@@ -282,11 +281,13 @@ def _open(path: Path) -> int:
         msg = f"{path}: this is a folder; name a file in it for the audit log"
         raise DataError(msg) from None
     except OSError as error:
-        msg = f"{path}: the audit log cannot be opened ({error.strerror or error}); check the folder and the rights"
+        msg = (
+            f"{path}: the audit log cannot be opened ({error.strerror or error}); check the folder and its permissions"
+        )
         raise WriteError(msg) from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        msg = f"{path}: this is not an ordinary file; name another for the audit log"
+        msg = f"{path}: this is not a regular file; name another one for the audit log"
         raise DataError(msg)
     return file
 
@@ -297,26 +298,26 @@ def _lock(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        msg = f"{path}: another program is writing this audit log; end that one, or name another file"
+        msg = f"{path}: another process is writing this audit log; stop it, or name another file"
         raise DataError(msg) from None
     except OSError:  # some file systems have no locks
         return
 
 
 def read_header(line: bytes, path: Path) -> Header:
-    """The first line of a log.
+    """Decode the first line of a log.
 
     Raises:
-        DataError: It is none, or of another version.
+        DataError: It is not a header, or has another version.
     """
     try:
         header = _header_decoder.decode(line)
     except _UNREADABLE:
-        msg = f"{path}: line 1 is not that of an audit log; name a file that a member of a federation has written"
+        msg = f"{path}: line 1 is not the header of an audit log; name the audit.jsonl of a member"
         raise DataError(msg) from None
     if header.version != VERSION:
         msg = (
-            f"{path}: this audit log is of version {header.version}, and this fedslim reads version {VERSION}; use a "
+            f"{path}: this audit log has version {header.version}, and this fedslim reads version {VERSION}; use a "
             "newer fedslim"
         )
         raise DataError(msg)
@@ -324,7 +325,7 @@ def read_header(line: bytes, path: Path) -> Header:
 
 
 def read_entry(line: bytes) -> AuditEntry | None:
-    """A line after the first; None if it is none of ours."""
+    """Decode a line after the first; None if it is not an entry."""
     try:
         return _line_decoder.decode(line)
     except _UNREADABLE:

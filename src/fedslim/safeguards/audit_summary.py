@@ -1,4 +1,4 @@
-"""What a member's audit log says, in a size that does not grow with it.
+"""Summarise a member's audit log, in memory that does not grow with the log.
 
 summarise("audit.jsonl").total.messages
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 MAX_PEERS = 20
 MAX_RUNS = 20
-"""How many of them a summary names; however long the log is, it fits into memory."""
+"""A summary names at most this many, so that it fits into memory however long the log is."""
 
 
 @dataclass(slots=True)
 class Amount:
-    """Messages, and what they came to."""
+    """Totals of a group of messages."""
 
     messages: int = 0
     bytes: int = 0
@@ -37,7 +37,7 @@ class Amount:
     labels: int = 0
 
     def add(self, line: AuditEntry) -> None:
-        """Count one more."""
+        """Add a message."""
         self.messages += 1
         self.bytes += line.bytes
         self.bytes_before_compression += line.bytes_before_compression
@@ -48,7 +48,7 @@ class Amount:
 
 @dataclass(slots=True)
 class RunAmount(Amount):
-    """The same for a run."""
+    """Totals of the messages of a run."""
 
     run: str = ""
     variant: str = ""
@@ -58,7 +58,7 @@ class RunAmount(Amount):
 
 @dataclass(slots=True)
 class Summary:
-    """What a log says, in a size that does not grow with it."""
+    """The totals of an audit log."""
 
     member: str
     federation: str
@@ -76,7 +76,7 @@ class Summary:
     torn_end: bool = False
 
     def add(self, line: AuditEntry) -> None:
-        """Take in a message."""
+        """Add a message."""
         self.first = line.time if self.first is None else min(self.first, line.time)
         self.last = line.time if self.last is None else max(self.last, line.time)
         for amount in (
@@ -94,7 +94,7 @@ class Summary:
             self._add_to_run(line, line.run)
 
     def _add_to_run(self, line: AuditEntry, run: str) -> None:
-        """A log has one run after the other, so one that is none of the latest is new."""
+        """Add a message to its run; runs follow each other, so one that is not among the latest is new."""
         found = next((one for one in self.latest_runs if one.run == run), None)
         if found is None:
             self.runs += 1
@@ -104,18 +104,18 @@ class Summary:
         found.add(line)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything under its plain name, ready for JSON."""
+        """Return all fields, ready for JSON."""
         return {**asdict(self), "latest_runs": [asdict(run) for run in self.latest_runs]}
 
 
 def summarise(path: str | os.PathLike[str]) -> Summary:
-    """Sum up a log. It is read line by line, so it may be of any length, and in use.
+    """Summarise a log. It is read line by line, so it may have any length and be in use.
 
-    A last line that was cut off is not counted and told in `torn_end`; those that were marked when the log was opened
-    again are told in `torn_lines`.
+    An incomplete last line is not counted and sets `torn_end`; incomplete lines that were marked when the log was
+    reopened are counted in `torn_lines`.
 
     Raises:
-        DataError: It is no audit log, or a line of it is none of ours; the message names the line, and quotes nothing.
+        DataError: The file is not an audit log, or a line is invalid; the message gives its number, not its content.
     """
     path = real_path(path)
     with told_as_data_errors(path):
@@ -125,7 +125,7 @@ def summarise(path: str | os.PathLike[str]) -> Summary:
 
 
 def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines with their ends; what is too long to be one is cut, and then is none of ours."""
+    """Yield lines with their newlines; one that is too long is cut, and then is no valid entry."""
     while True:
         with told_as_data_errors(path):
             line = stream.readline(MAX_LINE + 1)
@@ -144,8 +144,8 @@ def _summarise(path: Path, lines: Iterator[bytes]) -> Summary:
             made.torn_lines += 1
         elif data.endswith(b"\n") or len(data) > MAX_LINE:
             msg = (
-                f"{path}: line {number} is none that fedslim writes, so this audit log was changed or damaged; "
-                "look at that line, and at a copy"
+                f"{path}: line {number} is not an audit log entry, so this log was changed or damaged; "
+                "compare the line with a backup"
             )
             raise DataError(msg)
         else:

@@ -1,11 +1,11 @@
-"""How often a member and a server refused each other, so that the member comes back later and later.
+"""Count how often a member and a server refused each other, and make the member wait longer each time.
 
     refusals = Refusals(path, federation_id)
-    refusals.add(now)                   # before the server hears that it was refused
+    refusals.add(now)                   # before the server is told of the refusal
     seconds = refusals.wait(now)        # until the member may connect again
 
-A server that varies what it asks for could learn from each refusal, as often as a member's process is started again.
-So this is in a file beside the member's ledger, which outlives the process. A run that ends well takes the entry out.
+A server could vary its questions and learn from each refusal, whenever the member's process is restarted. So the count
+is kept in a file beside the member's ledger, which outlives the process. A successful run removes the entry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FILE = "refusals.json"
 FORMAT, VERSION = "fedslim-refusals", 1
 FIRST_WAIT, MAX_WAIT = 30.0, 3600.0
-"""Seconds. The first wait doubles with each refusal, up to the longest."""
+"""In seconds. The wait doubles with each refusal, up to the maximum."""
 
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 1000
@@ -38,7 +38,7 @@ _MAX_DOUBLINGS = 30
 
 
 class RefusalCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The refusals of one federation since its last run that ended well."""
+    """The refusals of one federation since its last successful run."""
 
     count: Annotated[int, Meta(ge=1)]
     last: Annotated[datetime, Meta(tz=True)]
@@ -51,7 +51,9 @@ class _BackoffFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _bad(path: str | Path, why: str) -> LedgerError:
-    return LedgerError(f"{path}: this file is damaged or of another fedslim ({why}); remove it to come back at once")
+    return LedgerError(
+        f"{path}: this file is damaged or from another version of fedslim ({why}); remove it to reconnect now"
+    )
 
 
 FILES = Format(FORMAT, VERSION, _bad)
@@ -65,11 +67,11 @@ class Refusals:
         self._federation, self._first = federation, first
 
     def wait(self, now: datetime) -> float:
-        """Seconds until the member may connect again; 0 if it may."""
+        """Return the seconds until the member may connect again; 0 if it may now."""
         found = self._read().get(self._federation)
         if found is None:
             return 0.0
-        if found.last > now:  # the clock was put back: nobody waits for longer than a pause
+        if found.last > now:  # the clock was set back: the wait must not grow
             found = RefusalCount(found.count, now)
             self._change(lambda _found: found)
         pause = min(self._first * 2.0 ** min(found.count - 1, _MAX_DOUBLINGS), MAX_WAIT)
@@ -78,7 +80,7 @@ class Refusals:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of refusals."""
         found = self._read().get(self._federation)
         return 0 if found is None else found.count
 
@@ -86,12 +88,12 @@ class Refusals:
         """Count a refusal.
 
         Raises:
-            WriteError: It cannot be written.
+            WriteError: The file cannot be written.
         """
         self._change(lambda found: RefusalCount(1 if found is None else found.count + 1, now))
 
     def reset(self) -> None:
-        """Forget them: a run has ended well."""
+        """Forget all refusals, after a successful run."""
         if self._federation in self._read():
             self._change(lambda _found: None)
 
@@ -108,7 +110,7 @@ class Refusals:
             new = change(kept.pop(self._federation, None))
             if new is not None:
                 kept[self._federation] = new
-            while len(kept) > MAX_ENTRIES:  # the one that was refused longest ago has waited
-                del kept[min(kept, key=lambda each: kept[each].last)]
+            while len(kept) > MAX_ENTRIES:  # drop the oldest, whose wait is over
+                del kept[min(kept, key=lambda federation: kept[federation].last)]
             data = msgspec.json.format(msgspec.json.encode(_BackoffFile(federations=kept)), indent=2) + b"\n"
             write_whole(self.path, data, private=True)

@@ -1,4 +1,4 @@
-"""What stands between a member's data and a federation: its policy, its ledger, and a wait after a refusal.
+"""Decide whether a member takes part: by its policy, its ledger, and a wait after a refusal.
 
     guard = Guard(policy, file)                  # before anything is read or connected
     for warning in guard.admit(database): ...    # before connecting
@@ -6,7 +6,7 @@
     guard.answering(session.run)                 # before the first answer leaves
     guard.refused() or guard.finished()
 
-One for a member on our own network and for a member of NVFlare. Nothing of it comes from the server.
+Members use it on fedslim's own network and on NVFlare alike. Nothing in it comes from the server.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ class Guard:
     # -- before a run -------------------------------------------------------------------------------------------
 
     def admit(self, database: TransactionDatabase) -> list[str]:
-        """Check that this federation may be answered on these data. Returns warnings of what a second result reveals.
+        """Check that this federation may be answered on these data. Return warnings about what a second result reveals.
 
-        They have figures of the member's data, so the caller decides where they go: NVFlare's logs go to the server.
+        The warnings contain figures about the member's data. NVFlare's logs go to the server, so the caller decides
+        where to show them.
 
         Raises:
             PolicyError: There are too few transactions.
-            LedgerError: It may not be.
+            LedgerError: The ledger does not allow it.
             WriteError: The ledger cannot be written.
         """
         self.policy.check_transactions(len(database))
@@ -73,54 +74,54 @@ class Guard:
         return self.ledger.check(self._file, self._snapshot)
 
     def wait(self) -> float:
-        """Seconds until this member may connect again."""
+        """Return the seconds until this member may connect again."""
         return self.refusals.wait(self._now())
 
     def why(self, seconds: float) -> str:
-        """What is said about a wait."""
+        """Return a message that explains a wait."""
         return (
-            f"this member and the server refused each other ({count(self.refusals.count, 'time')}); it comes back in "
-            f"{duration(seconds)}"
+            f"this member and the server refused each other ({count(self.refusals.count, 'time')}); the member "
+            f"reconnects in {duration(seconds)}"
         )
 
     async def waited(self) -> None:
         """Wait until this member may connect again, and log it."""
         while (seconds := self.wait()) > 0:
-            told = "%s; once the cause is gone, remove %s to come back at once"
-            logger.warning(told, self.why(seconds), self.refusals.path)
+            advice = "%s; once the cause is fixed, remove %s to reconnect now"
+            logger.warning(advice, self.why(seconds), self.refusals.path)
             await asyncio.sleep(seconds)
 
     # -- during a run -------------------------------------------------------------------------------------------
 
     def answering(self, run: bytes) -> None:
-        """Write down that this run is answered; called before each answer leaves, it does so once.
+        """Record in the ledger that this run is answered. Call this before each answer; only the first call writes.
 
         Raises:
-            LedgerError: It may not be answered.
-            WriteError: It cannot be written down, so nothing must leave.
+            LedgerError: The ledger does not allow it.
+            WriteError: The ledger cannot be written, so nothing may leave.
         """
         if self._recorded == run:
             return
-        assert self._snapshot is not None  # noqa: S101  # nothing is answered that was not admitted
+        assert self._snapshot is not None  # noqa: S101  # `admit` comes first
         self.ledger.record(self._file, self._snapshot, run, now=self._now())
         self._recorded = run
 
     def refused(self) -> None:
-        """This member refused the server, or was refused by it."""
+        """Record that this member refused the server, or was refused by it."""
         self.refusals.add(self._now())
 
     # -- after a run --------------------------------------------------------------------------------------------
 
     def finished(self) -> None:
-        """The run ended well."""
+        """Forget the refusals, after a successful run."""
         self.refusals.reset()
 
     def kept(self, table: CodeTable, database: TransactionDatabase, secret: ItemSecret) -> CodeTable | None:
-        """What may be written of a table that this member was told."""
+        """Return the part of a received table that this member may save; None if nothing."""
         if self.policy.results.table == "none":
             return None
         if self.policy.results.table == "labels":
             return table
-        own = set(database.vocabulary)  # what else there is in a table is called by its id already
+        own = set(database.vocabulary)  # items of other members have ids instead of labels already
         labels = (f"#{secret.id_of(label).hex()}" if label in own else label for label in table.vocabulary)
         return replace(table, vocabulary=tuple(labels))

@@ -1,14 +1,13 @@
-"""The ledger of a member: for each version of its data, with which members it answered, and when.
+"""The ledger of a member: for each version of its data, which sets of members it took part with, and when.
 
     ledger = AnswerLedger(path)
     warnings = ledger.check(file, Snapshot.of(database))          # before connecting
     ledger.record(file, snapshot, run, now=now)                   # before the first question is answered
 
-Two results with almost the same members differ by the counts of the few who were in one of them only. So a member
-answers a second set of members on the same data if it is the same set, or if at least two members differ on each side
-on which any do. An operator can allow another set, which is written down with the reason.
-
-Only pairs of sets are compared: several results together may still tell more than any two of them.
+Two results with almost the same members differ by the counts of the few who took part in only one of them. So a member
+answers a second set of members on the same data only if it is the same set, or if at least two members differ on each
+side on which any do. An operator can allow another set; the ledger records that with the reason.
+Sums and differences of several results must not single a member out either: see `singled_out`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ MAX_BYTES = 1 << 24
 MAX_ENTRIES = 10_000
 MAX_REASON = 500
 FEWEST_APART = 2
-"""Members by which two sets must differ, on each side on which they differ at all."""
+"""Fewest members by which two sets may differ, on each side on which they differ at all."""
 
 _MAX_NAMED = 10
 _SNAPSHOT, _LABEL = b"fedslim data 1", b"fedslim label 1"
@@ -58,27 +57,27 @@ Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,32}$")]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A version of a member's data: equal for the same transactions, in whatever order they are read."""
+    """A version of a member's data: equal for the same transactions in any order."""
 
     digest: str
     transactions: int
 
     @classmethod
     def of(cls, database: TransactionDatabase) -> Snapshot:
-        """That of a database; items count by their labels."""
+        """Return the snapshot of a database. Items are identified by their labels."""
         hashed = b"".join(
             blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8, person=_LABEL).digest()
             for label in database.vocabulary
         )
         of_item = np.frombuffer(hashed, "<u8")
-        with np.errstate(over="ignore"):  # sums modulo 2^64: the order of items does not count
+        with np.errstate(over="ignore"):  # sums modulo 2^64 do not depend on the order of items
             ends = np.concatenate((np.zeros(1, "<u8"), np.cumsum(of_item[database.items], dtype="<u8")))
             rows = np.sort(ends[database.offsets[1:]] - ends[database.offsets[:-1]])
         return cls(sha256(_SNAPSHOT + rows.astype("<u8").tobytes()).hexdigest(), len(database))
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A set of members that was answered on a version of the data."""
+    """A set of members with which this member answered, on a version of its data."""
 
     snapshot: Hex
     transactions: Annotated[int, Meta(ge=0)]
@@ -89,7 +88,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: Time
     runs: Annotated[int, Meta(ge=1)]
     run: Hex
-    """The last one: a member that comes back to it does not count it again."""
+    """The last run, so that it is not counted again when the member rejoins it."""
 
 
 class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,7 +102,7 @@ class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in the file, oldest first."""
+    """The content of the file, oldest entries first."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -113,8 +112,8 @@ class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _bad(path: str | Path, why: str) -> LedgerError:
     return LedgerError(
-        f"{path}: this member's ledger is damaged or of another fedslim ({why}), so nothing is answered; put it back "
-        "from your copy"
+        f"{path}: this member's ledger is damaged or from another version of fedslim ({why}), so this member does not "
+        "answer; restore it from a backup"
     )
 
 
@@ -122,41 +121,41 @@ FILES = Format(FORMAT, VERSION, _bad)
 
 
 class AnswerLedger:
-    """The ledger in a file, which is read each time: several processes of a member may share it."""
+    """The ledger in a file. It is read anew each time, because several processes of a member may share it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def entries(self) -> Entries:
-        """What is in it; nothing where there is no file yet.
+        """Read the entries; there are none if there is no file yet.
 
         Raises:
-            LedgerError: It is damaged.
-            DataError: It cannot be read, or others may change it.
+            LedgerError: The ledger is damaged.
+            DataError: The ledger cannot be read, or other users may change it.
         """
         if not os.path.lexists(self.path):
             return Entries()
         return FILES.decode(read_trusted(self.path, "this member's ledger", MAX_BYTES), self.path, Entries)
 
     def check_place(self) -> None:
-        """Check that it can be written: better now than when everybody waits for the first answer.
+        """Check that the ledger can be written, before everybody waits for the first answer.
 
         Raises:
-            WriteError: It cannot be.
+            WriteError: It cannot be written.
         """
         make_folder_for(self.path)
         if not os.access(self.path.parent, os.W_OK | os.X_OK):
             msg = (
-                f"{self.path}: this member's ledger cannot be written, so nothing could be answered; name another "
-                "place under [ledger] in its policy"
+                f"{self.path}: this member's ledger cannot be written, so this member could not answer; name another "
+                "file under [ledger] in its policy"
             )
             raise WriteError(msg)
 
     def check(self, file: FederationFile, snapshot: Snapshot) -> list[str]:
-        """Check that the members of a federation may be answered; returns warnings about other versions of the data.
+        """Check that this set of members may be answered. Return warnings about other versions of the data.
 
         Raises:
-            LedgerError: They may not; the message says what the results together would reveal.
+            LedgerError: It may not; the message explains what the results together would reveal.
         """
         entries, members = self.entries(), frozenset(file.federation.members)
         if not any(frozenset(each.members) == members for each in entries.allowed):
@@ -167,16 +166,16 @@ class AnswerLedger:
             known = [frozenset(each.members) for each in before]
             if alone := singled_out([*known, members]) - singled_out(known):
                 raise self._refusal(
-                    file, before[-1], f"with earlier ones, the counts of {member_list(sorted(alone))} alone"
+                    file, before[-1], f"the counts of {member_list(sorted(alone))} alone, together with earlier results"
                 )
         return _warnings(entries, file, snapshot)
 
     def record(self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime) -> None:
-        """Write down that the members of a federation are answered, before they are; a run counts once.
+        """Record that this set of members is answered, before the first answer; a run counts once.
 
         Raises:
-            LedgerError: They may not be answered: another process may have answered others meanwhile.
-            WriteError: It cannot be written, so nothing must be answered.
+            LedgerError: It may not be answered; another process may have answered another set meanwhile.
+            WriteError: The ledger cannot be written, so nothing may be answered.
         """
         make_folder_for(self.path)
         with alone_with(self.path):
@@ -197,14 +196,14 @@ class AnswerLedger:
             self._write(msgspec.structs.replace(entries, answers=[*answers, new]))
 
     def allow(self, file: FederationFile, reason: str, *, now: datetime) -> None:
-        """Let the members of a federation be answered from now on, whoever was answered before.
+        """Allow this set of members from now on, whichever sets were answered before.
 
         Raises:
             LedgerError: The reason is too long, or the ledger cannot be used.
-            WriteError: It cannot be written.
+            WriteError: The ledger cannot be written.
         """
         if len(reason) > MAX_REASON or not reason.isprintable():
-            msg = f"the reason cannot be used; write one line of at most {MAX_REASON} characters"
+            msg = f"the reason is too long or not printable; write one line of at most {MAX_REASON} characters"
             raise LedgerError(msg)
         agreed = file.federation
         new = Permission(sorted(agreed.members), agreed.name, agreed.id, whole(now), reason)
@@ -217,8 +216,8 @@ class AnswerLedger:
         data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
         if max(len(entries.answers), len(entries.allowed)) > MAX_ENTRIES or len(data) > MAX_BYTES:
             msg = (
-                f"{self.path}: this member's ledger is full, so nothing is answered; keep a copy, and take out the "
-                "oldest entries, of data that nobody has a result of any more"
+                f"{self.path}: this member's ledger is full, so this member does not answer; make a backup, and remove "
+                "the oldest entries, on data of which nobody has a result any more"
             )
             raise LedgerError(msg)
         write_whole(self.path, data, private=True)
@@ -230,26 +229,26 @@ class AnswerLedger:
         return LedgerError(
             f"{self.path}: this member answered {member_list(before.members)} on the same data on "
             f"{format_time(before.last)}, and {file.path} has {member_list(file.federation.members)}: "
-            f"sums and differences of the results would be {why}, so it does not take part; if everybody "
+            f"adding and subtracting the results would reveal {why}, so this member does not take part; if everybody "
             f"agrees to that, allow it with `{allow}`"
         )
 
 
 def describe_difference(before: list[str] | frozenset[str], now: frozenset[str]) -> str | None:
-    """Whose counts the difference of two results would be, where that is too few; None where it is not."""
-    new, gone = sorted(now - frozenset(before)), sorted(frozenset(before) - now)
-    if not any(0 < len(side) < FEWEST_APART for side in (new, gone)):
+    """Describe whose counts the difference of two results reveals; None if enough members differ."""
+    new, left = sorted(now - frozenset(before)), sorted(frozenset(before) - now)
+    if not any(0 < len(side) < FEWEST_APART for side in (new, left)):
         return None
-    if not new or not gone:
-        return f"the counts of {member_list(new or gone)} alone"
-    return f"the counts of {member_list(new)} less those of {member_list(gone)}"
+    if not new or not left:
+        return f"the counts of {member_list(new or left)} alone"
+    return f"the counts of {member_list(new)} minus those of {member_list(left)}"
 
 
 def singled_out(sets: Sequence[frozenset[str]]) -> set[str]:
-    """The members whose counts sums and differences of the results for these sets of members are.
+    """Return the members whose own counts follow from sums and differences of the results for these sets.
 
-    Each set is a row of zeros and ones. In reduced row echelon form a member that can be singled out has a row of its
-    own with a single one. Exact, by fractions.
+    Each set is a row of zeros and ones. A member can be singled out if the reduced row echelon form has a row with a
+    one for that member and zeros otherwise. Fractions keep this exact.
     """
     rows = [{member: Fraction(1) for member in members} for members in set(sets)]
     reduced: list[tuple[str, dict[str, Fraction]]] = []
@@ -279,29 +278,29 @@ def _subtract(row: dict[str, Fraction], other: dict[str, Fraction], times: Fract
 
 
 def member_list(members: list[str] | tuple[str, ...]) -> str:
-    """Some members for a sentence."""
+    """Format members for a sentence, leaving some out if there are many."""
     listed = sorted(members)
     more = f" and {len(listed) - _MAX_NAMED} others" if len(listed) > _MAX_NAMED else ""
     return ", ".join(map(repr, listed[:_MAX_NAMED])) + more
 
 
 def _warnings(entries: Entries, file: FederationFile, snapshot: Snapshot) -> list[str]:
-    """What results of other versions of the data would reveal together with a new one."""
-    members, told = frozenset(file.federation.members), []
+    """Describe what results on other versions of the data would reveal together with a new one."""
+    members, warnings = frozenset(file.federation.members), []
     others = sorted((each for each in entries.answers if each.snapshot != snapshot.digest), key=lambda each: each.last)
     for each in reversed(others):
         if each.federation_id == file.federation.id or frozenset(each.members) == members:
-            told.append(
+            warnings.append(
                 f"this member answered {each.federation!r} on other data before ({each.transactions:,} transactions on "
-                f"{format_time(each.last)}, {snapshot.transactions:,} now): whoever has both results can subtract them "
-                "and sees the counts of the transactions that changed in between"
+                f"{format_time(each.last)}, {snapshot.transactions:,} now): subtracting the two results reveals the "
+                "counts of the transactions that changed in between"
             )
             break
     for each in reversed(others):
         if (why := describe_difference(each.members, members)) is not None:
-            told.append(
+            warnings.append(
                 f"this member answered {member_list(each.members)} on other data on {format_time(each.last)}: the "
-                f"difference to a new result would be {why}, but for what changed in between"
+                f"difference to a new result would reveal {why}, apart from what changed in between"
             )
             break
-    return told
+    return warnings

@@ -1,1 +1,1 @@
-"""One module for each command, or group of commands, of `fedslim`."""
+"""The commands of `fedslim`: one module for each command or group."""

@@ -1,6 +1,6 @@
-"""`fedslim audit`: what left a member, from its audit log."""
+"""`fedslim audit`: summarise what a member has sent, from its audit log."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,19 +19,19 @@ Amounts = dict[str, Any]
 
 def audit(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", show_default=False, help="The audit log that a member has written.")
+        Path, typer.Argument(metavar="FILE", show_default=False, help="The audit log of a member (audit.jsonl).")
     ],
     json: options.Json = False,
 ) -> None:
-    """Say what left a member: how many messages of which kind, how large, with how many statistics, masked or not.
+    """Summarise what a member has sent: messages by kind, their size, and how many statistics, masked or not.
 
-    The log has no data in it, so there are none here.
+    The audit log contains no data, and neither does the summary.
     """
     from fedslim.safeguards.audit_summary import summarise
 
     log = summarise(file)
     if log.torn_end:
-        say(f"fedslim: warning: {file}: the last line was cut off and is not counted")
+        say(f"fedslim: warning: {file}: the last line is incomplete and is not counted")
     if json:
         print_json({"file": str(file), **log.as_dict()})
     else:
@@ -69,18 +69,18 @@ def _table(title: str, rows: dict[str, Amounts], more: tuple[str, ...] = ()) -> 
 def _facts(file: Path, log: "Summary") -> list[tuple[str, str]]:
     total = log.total
     shown = f", the latest {len(log.latest_runs)} shown" if log.runs > len(log.latest_runs) else ""
-    in_the_open = total.statistics - total.statistics_masked
+    unmasked = total.statistics - total.statistics_masked
     peers = ", ".join(log.peers) + (" and others" if log.more_peers else "")
     return [
         ("file", str(file)),
         ("member", log.member),
         ("federation", f"{log.federation} ({log.federation_id})"),
-        ("from", log.first or "nothing has left this member"),
-        ("to", log.last or "nothing has left this member"),
+        ("from", log.first or "this member has sent nothing"),
+        ("to", log.last or "this member has sent nothing"),
         ("sent", f"{count(total.messages, 'message')}, {size(total.bytes)}, to {peers or 'nobody'}"),
-        ("statistics", f"{total.statistics_masked:,} masked, {in_the_open:,} in the open"),
+        ("statistics", f"{total.statistics_masked:,} masked, {unmasked:,} unmasked"),
         ("labels", f"{total.labels:,}"),
         ("variants", ", ".join(log.by_variant) or "none"),
         ("runs", f"{log.runs:,}{shown}"),
-        *([("cut off", f"{count(log.torn_lines, 'line')}, not counted")] if log.torn_lines else []),
+        *([("incomplete", f"{count(log.torn_lines, 'line')}, not counted")] if log.torn_lines else []),
     ]

@@ -1,6 +1,6 @@
-"""`fedslim ca`: the certificate authority of a federation, for whoever keeps it."""
+"""`fedslim ca`: the certificate authority of a federation, for the CA operator."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,57 +26,61 @@ ROLES = ("member", "server")
 Folder = Annotated[Path, typer.Option("--ca", metavar="DIR", envvar="FEDSLIM_CA", help="The folder of the CA.")]
 Hosts = Annotated[
     list[str] | None,
-    typer.Option("--host", metavar="HOST", show_default=False, help="A host name or address of a server; repeat it."),
+    typer.Option(
+        "--host", metavar="HOST", show_default=False, help="Host name or address of a server; may be repeated."
+    ),
 ]
 
 
 @app.callback(invoke_without_command=True)
 def ca(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
-@app.command(short_help="Make a CA in a new folder.")
+@app.command(short_help="Create a CA in a new folder.")
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")] = FOLDER,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="What it is called in certificates.")] = "fedslim CA",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the CA in certificates.")] = "fedslim CA",
     days: Annotated[
         int | None,
-        typer.Option(metavar="N", callback=options.whole(1), show_default=False, help="How long.  [default: 1825]"),
+        typer.Option(
+            metavar="N", callback=options.whole(1), show_default=False, help="Days of validity.  [default: 1825]"
+        ),
     ] = None,
     passphrase: passphrases.Ask = False,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Make a CA in a new folder, and print its fingerprint.
+    """Create a CA in a new folder, and print its fingerprint.
 
-    Who has the folder decides who takes part: keep it apart from the server, and give its key a passphrase. Tell the
-    fingerprint to the members on another way than the certificates go, by telephone for instance.
+    The CA decides who takes part: keep its folder away from the server, and protect its key with a passphrase. Tell
+    the members the fingerprint over a separate channel, such as the telephone.
     """
     from fedslim.trust import Authority
 
-    words = passphrases.for_new_key(passphrase_file, ask=passphrase)
+    secret = passphrases.for_new_key(passphrase_file, ask=passphrase)
     chosen = {} if days is None else {"days": days}
-    made = Authority.create(folder, name, passphrase=words, now=moment(), **chosen)
+    made = Authority.create(folder, name, passphrase=secret, now=moment(), **chosen)
     print_rich(
         summary(
             [
-                ("made", f"{folder}: {made.name}"),
+                ("created", f"{folder}: {made.name}"),
                 ("fingerprint", made.fingerprint),
                 ("valid until", day(made.certificate.not_valid_after_utc)),
-                ("key", f"{folder / 'ca.key'}, {'without' if words is None else 'under'} a passphrase"),
+                ("key", f"{folder / 'ca.key'}, {'without' if secret is None else 'with'} a passphrase"),
             ]
         )
     )
 
 
-@app.command(short_help="Say what is in a request, before signing it.")
+@app.command(short_help="Show a request before you sign it.")
 def show(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="What a member has sent.")],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="The request, NAME.csr.")],
     json: options.Json = False,
 ) -> None:
-    """Say what is in a request. Ask the member on another way whether its key has this fingerprint."""
+    """Show a request. Confirm the fingerprint of its key with the member over a separate channel."""
     from fedslim.trust.certificates import read_request
     from fedslim.trust.keys import fingerprint, read_public
 
@@ -91,7 +95,7 @@ def show(
 
 @app.command(short_help="Sign the request of a member or a server.")
 def sign(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="What a member has sent.")],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", show_default=False, help="The request, NAME.csr.")],
     *,
     ca: Folder = FOLDER,
     role: Annotated[
@@ -100,22 +104,26 @@ def sign(
     host: Hosts = None,
     days: Annotated[
         int | None,
-        typer.Option(metavar="N", callback=options.whole(1), show_default=False, help="How long.  [default: 90]"),
+        typer.Option(
+            metavar="N", callback=options.whole(1), show_default=False, help="Days of validity.  [default: 90]"
+        ),
     ] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Let a new key take the place of the one that has the name now.")
+        bool, typer.Option("--renew", help="Accept a new key for this name, and revoke the older one.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Where to write it.  [default: NAME.pem beside REQUEST]"),
+        typer.Option(
+            metavar="FILE", show_default=False, help="The file to send back.  [default: NAME.pem beside REQUEST]"
+        ),
     ] = None,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Sign the request of a member or a server, and write what to send back to it.
+    """Sign the request of a member or a server, and write the file to send back.
 
-    Sign only what is from whom it says: compare the fingerprint of its key (`fedslim ca show`) with the
-    member over a separate channel.
-    The file has the certificate, that of the CA and the revocation list; none of them is a secret.
+    Before you sign, confirm with the member over a separate channel that its key has the fingerprint that
+    `fedslim ca show` prints.
+    The file has the certificate, the CA's certificate and the revocation list; none of them is secret.
     """
     from fedslim.trust import Role
     from fedslim.trust.certificates import read_request
@@ -145,73 +153,77 @@ def sign(
 def _role(role: str | None, request: Path, hosts: list[str]) -> str:
     if role is None and hosts:
         msg = (
-            f"{request}: this request names the hosts {', '.join(hosts)}, so it seems to be for a server; say which "
-            "it is to be with --role server or --role member"
+            f"{request}: this request names the hosts {', '.join(hosts)}, so it seems to be for a server; choose "
+            "--role server or --role member"
         )
         raise InputError(msg)
     if role is not None and role not in ROLES:
-        msg = f"--role: {role!r:.60} is none; give member or server"
+        msg = f"--role: {role!r:.60} is not a role; choose member or server"
         raise ParameterError(msg)
     return role or ROLES[0]
 
 
 def _check_target(target: Path, request: Path) -> None:
-    """Check the place before anything is signed; only a certificate is ever replaced."""
+    """Check the file to write before anything is signed; only a certificate may be replaced."""
     from fedslim.trust.keys import read_public
 
     check_place(target, besides=request, what="the request")
     if target.exists() and not read_public(target).startswith(b"-----BEGIN CERTIFICATE-----"):
-        msg = f"--out {target}: there is something else than a certificate, and it is kept; name another file"
+        msg = f"--out {target}: this file exists and is not a certificate, so it is not replaced; name another file"
         raise InputError(msg)
 
 
-@app.command(short_help="Revoke the certificates of a name.")
+@app.command(short_help="Revoke the certificates of a member or server.")
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of a member or a server.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the member or server.")],
     *,
     ca: Folder = FOLDER,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Revoke the certificates of a name, and write the revocation list anew.
+    """Revoke the certificates of a member or server, and renew the revocation list.
 
-    It counts for those who have the new list: give it to the server and to all members.
+    The revocation takes effect where the new list is installed: give it to the server and all members.
     """
     authority = _open(ca, passphrase_file)
     revoked = authority.revoke(name, now=moment())
-    told = f"{name}: revoked {count(len(revoked), 'certificate')}; give {ca / 'crl.pem'} to the server and all members"
-    print_text(printable(told) + "\n")
+    line = f"{name}: revoked {count(len(revoked), 'certificate')}; give {ca / 'crl.pem'} to the server and all members"
+    print_text(printable(line) + "\n")
     _warn_of(authority)
 
 
-@app.command(short_help="Write the revocation list anew.")
+@app.command(short_help="Renew the revocation list.")
 def crl(
     *,
     ca: Folder = FOLDER,
     days: Annotated[
         int | None,
-        typer.Option(metavar="N", callback=options.whole(1), show_default=False, help="How long.  [default: 90]"),
+        typer.Option(
+            metavar="N", callback=options.whole(1), show_default=False, help="Days of validity.  [default: 90]"
+        ),
     ] = None,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Write the revocation list anew, because the last one ends. Whoever has none that is valid lets nobody in."""
+    """Renew the revocation list before it expires. A server or member without a valid list accepts nobody."""
     authority = _open(ca, passphrase_file)
     chosen = {} if days is None else {"days": days}
     authority.renew_list(now=moment(), **chosen)
     trust = authority.trust
     entries = count(len(list(trust.revocations)), "revoked certificate")
     until = day(trust.revocations.next_update_utc or trust.revocations.last_update_utc)
-    told = f"{ca / 'crl.pem'}: list {trust.number} with {entries}, valid until {until}; give it to all"
-    print_text(printable(told) + "\n")
+    line = (
+        f"{ca / 'crl.pem'}: list {trust.number} with {entries}, valid until {until}; give it to the server and members"
+    )
+    print_text(printable(line) + "\n")
     _warn_of(authority)
 
 
-@app.command("list", short_help="List what was signed.")
+@app.command("list", short_help="List the certificates that were signed.")
 def list_(
     *,
     ca: Folder = FOLDER,
     json: options.Json = False,
 ) -> None:
-    """List what was signed, and how things are with it."""
+    """List the certificates that this CA has signed, with their state."""
     from fedslim.trust.authority import read_authority, read_records
     from fedslim.trust.certificates import fingerprint_of, name_of
     from fedslim.trust.register import CertificateState
@@ -240,7 +252,7 @@ def list_(
     print_rich(*([grid(header, rows, right=0)] if rows else []), summary(facts))
     newest = {record.name: record for record in records if record.state(now) is CertificateState.VALID}
     for record in newest.values():
-        _warn(f"the certificate of {record.name!r}", (record.start, record.end), "have the member renew it")
+        _warn(f"the certificate of {record.name!r}", (record.start, record.end), "ask the member to renew it")
 
 
 def _describe(record: "Record", now: datetime) -> dict[str, Any]:
@@ -257,17 +269,17 @@ def _describe(record: "Record", now: datetime) -> dict[str, Any]:
     }
 
 
-@app.command(short_help="Make everything for a try on one machine.")
+@app.command(short_help="Create keys and certificates for a test on one machine.")
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A new folder.")],
     *,
     members: Annotated[
-        str, typer.Option(metavar="NAMES", help="What the members are called, with commas between.")
+        str, typer.Option(metavar="NAMES", help="Names of the members, separated by commas.")
     ] = "hospital-a,hospital-b,hospital-c",
 ) -> None:
-    """Make a CA, a server for this machine and some members, all in one folder.
+    """Create a CA, a server for this machine and some members, all in one folder.
 
-    These keys are for trying only: they are all in one place, and have no passphrases.
+    Use these keys for tests only: they are all in one place, without passphrases.
     """
     from fedslim.trust import make_demo_ca
 
@@ -279,16 +291,16 @@ def demo(
         ("valid until", day(made.server.expires)),
     ]
     print_rich(summary(facts))
-    say("These keys are for trying only: they are all in one place, and have no passphrases.")
+    say("Use these keys for tests only: they are all in one place, without passphrases.")
 
 
 def moment() -> datetime:
-    """The time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def day(when: datetime) -> str:
-    """A point in time for people."""
+    """Format a time for people."""
     from fedslim.trust.times import format_time
 
     return format_time(when)
@@ -298,18 +310,18 @@ def _open(folder: Path, passphrase_file: Path | None) -> "Authority":
     from fedslim.trust import Authority
     from fedslim.trust.authority import read_authority
 
-    read_authority(folder)  # before somebody is asked for the passphrase of what is not there
+    read_authority(folder)  # a missing CA must not ask for a passphrase first
     return Authority.open(folder, passphrases.for_key(folder / "ca.key", passphrase_file))
 
 
 def _warn_of(authority: "Authority") -> None:
     certificate = authority.certificate
     span = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    _warn(f"the CA {authority.name!r}", span, "make a new one in time, and enrol everybody with it")
+    _warn(f"the CA {authority.name!r}", span, "create a new CA in time, and enrol everybody with it")
 
 
 def _warn(what: str, span: tuple[datetime, datetime], remedy: str) -> None:
     from fedslim.trust.identity import expiry_warning
 
-    if (told := expiry_warning(what, *span, remedy, now=moment())) is not None:
-        say(f"fedslim: warning: {told}")
+    if (warning := expiry_warning(what, *span, remedy, now=moment())) is not None:
+        say(f"fedslim: warning: {warning}")

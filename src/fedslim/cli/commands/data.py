@@ -1,6 +1,6 @@
-"""`fedslim data`: which data there are, and what is in them."""
+"""`fedslim data`: list, fetch, describe and generate data sets."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,27 +18,27 @@ from fedslim.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from fedslim.data import PublicSet, TransactionDatabase
 
-app = typer.Typer(help="See, fetch, describe and make data.", rich_markup_mode=None, add_completion=False)
+app = typer.Typer(help="List, fetch, describe and generate data sets.", rich_markup_mode=None, add_completion=False)
 
 FIMI_NAMES = (".dat", ".txt", ".fimi", ".dat.gz", ".txt.gz", ".fimi.gz")
-"""How a file must be called to be read as what `make` writes."""
+"""The extensions of FIMI files, which `make` writes."""
 
 ROOM_FOR_ALL = 100
-"""The width from which on the list has room for all its columns."""
+"""The terminal width from which the list shows all its columns."""
 
-TITLES = {"encounters": "Patient encounters of six hospitals, with planted syndromes; made up"}
+TITLES = {"encounters": "Synthetic patient encounters of six hospitals, with planted syndromes"}
 
 
 @app.callback(invoke_without_command=True)
 def data(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
-@app.command("list", short_help="List the data sets known by name.")
+@app.command("list", short_help="List the data sets that have a name.")
 def list_(from_: options.From = None, json: options.Json = False) -> None:
-    """List the data sets known by name: built in, public, and made to order."""
+    """List the data sets that have a name: built in, public, and generated."""
     sets = _describe_known_sets(from_)
     if json:
         print_json({"sets": sets})
@@ -46,15 +46,15 @@ def list_(from_: options.From = None, json: options.Json = False) -> None:
         _print_known(sets)
 
 
-@app.command(short_help="Check a public set and keep it in the cache.")
+@app.command(short_help="Fetch a public data set into the cache, and check it.")
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A public set.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A public data set.")],
     from_: options.From = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check a public set, keep it in the cache, and print where it is.
+    """Fetch a public data set into the cache, check it, and print its path.
 
-    It is taken from FOLDER, from the folders in FEDSLIM_DATA, or from its address on the network.
+    It comes from FOLDER, from the folders in FEDSLIM_DATA, or from its URL.
     """
     with reporter(quiet=quiet).stage(f"getting {shown_label(name)}"):
         from fedslim.data import get as fetch
@@ -63,11 +63,11 @@ def get(
     print_text(f"{path}\n")
 
 
-@app.command(short_help="Say what is in a data set or file.")
+@app.command(short_help="Describe a data set or file.")
 def describe(
     data: options.Data,
     *,
-    format: options.Format = None,  # noqa: A002  # the word that users type
+    format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
@@ -79,7 +79,7 @@ def describe(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say what is in DATA: how many transactions and items, how long, how dense, and which items are frequent."""
+    """Describe DATA: the number of transactions and items, lengths, density, and the most frequent items."""
     reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         record = _describe_content(data, reading.load(), top)
@@ -89,27 +89,30 @@ def describe(
         _print_description(record)
 
 
-@app.command(short_help="Make data from a seed.")
+@app.command(short_help="Generate data from a seed.")
 def make(
     kind: Annotated[
         str,
         typer.Argument(metavar="KIND", show_default=False, help="accidents-like, wide-sparse or encounters."),
     ],
     out: Annotated[
-        Path, typer.Option(metavar="FILE", show_default=False, help="Where to write it, as FIMI: .dat or .dat.gz.")
+        Path, typer.Option(metavar="FILE", show_default=False, help="The FIMI file to write: .dat or .dat.gz.")
     ],
     transactions: Annotated[
-        int | None, typer.Option(metavar="N", callback=whole(1), help="How many; fewer are the head of more.")
+        int | None,
+        typer.Option(
+            metavar="N", callback=whole(1), help="Number of transactions; the first N are the same for any larger N."
+        ),
     ] = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make data from a seed and write them to a file."""
+    """Generate data from a seed and write them to a file."""
     if not out.name.lower().endswith(FIMI_NAMES):
         msg = f"--out {out}: the file is written as FIMI; give it a name that ends in .dat or .dat.gz"
         raise ParameterError(msg)
     check_place(out)
-    with reporter(quiet=quiet).stage(f"making {shown_label(kind)}"):
+    with reporter(quiet=quiet).stage(f"generating {shown_label(kind)}"):
         from fedslim.data import write_fimi
 
         database = _make_database(kind, transactions, seed)
@@ -123,7 +126,7 @@ def make(
 
 
 def _describe_known_sets(folder: str | None) -> list[dict[str, Any]]:
-    """A record of each data set that has a name."""
+    """Return a record of each data set that has a name."""
     from fedslim.data import BUILTIN_NAMES, KINDS, public_sets
 
     return [
@@ -175,7 +178,7 @@ def _public(record: "PublicSet", folder: str | None) -> dict[str, Any]:
 
 
 def _path(name: str, folder: str | None) -> str | None:
-    """Where the file of a public set is, unchecked; a folder that is none is worth an error, a missing file is not."""
+    """Return the unchecked path of a public set; a missing folder is an error, a missing file is not."""
     from fedslim.data import locate
     from fedslim.data.store import data_folders
 
@@ -187,14 +190,14 @@ def _path(name: str, folder: str | None) -> str | None:
 
 
 def _print_known(sets: list[dict[str, Any]]) -> None:
-    """Show the list, with the licences below it: they are long, and few."""
+    """Print the list, with the licences below it: they are few, but long."""
     columns = {
         "name": [record["name"] for record in sets],
         "transactions": [f"{record['transactions']:,}" for record in sets],
         "items": [f"{record['items']:,}" for record in sets],
         "length": [record["length"] for record in sets],
-        "at hand": [_at_hand(record) for record in sets],
-        "what it is": [record["title"] for record in sets],
+        "available": [_available(record) for record in sets],
+        "description": [record["title"] for record in sets],
     }
     if stdout_console().width < ROOM_FOR_ALL:
         del columns["length"]
@@ -205,22 +208,22 @@ def _print_known(sets: list[dict[str, Any]]) -> None:
     ways = [
         (
             "public",
-            "fedslim data get NAME fetches and checks a set; --from FOLDER or FEDSLIM_DATA says where files are",
+            "fedslim data get NAME fetches and checks a set; --from FOLDER or FEDSLIM_DATA names a folder with files",
         ),
-        ("generated", "a size may follow the name: fedslim mine wide-sparse:20000"),
+        ("generated", "append a size to the name if you like: fedslim mine wide-sparse:20000"),
     ]
     rows = zip(*columns.values(), strict=True)
     print_rich(grid(tuple(columns), rows, left=1, right=3), summary([*ways, *licences]))
 
 
-def _at_hand(record: dict[str, Any]) -> str:
+def _available(record: dict[str, Any]) -> str:
     if record["kind"] != "public":
         return str(record["kind"])
     return "yes" if record["path"] else "no"
 
 
 def _describe_content(source: str, database: "TransactionDatabase", top: int) -> dict[str, Any]:
-    """What is in a database."""
+    """Return a record of what is in a database."""
     import numpy as np
 
     lengths = database.lengths
@@ -242,7 +245,7 @@ def _describe_content(source: str, database: "TransactionDatabase", top: int) ->
 
 
 def _print_description(record: dict[str, Any]) -> None:
-    """Show what is in a database."""
+    """Print what is in a database."""
     transactions = record["transactions"]
     rows = [
         (f"{each['support']:,}", f"{100 * each['support'] / transactions:.1f}", shown_label(each["item"]))
@@ -264,7 +267,7 @@ def _print_description(record: dict[str, Any]) -> None:
 
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
-    """Built-in or generated data, by the name of its kind alone: a file of that name is not meant here."""
+    """Return built-in or generated data by the name of its kind; a file of that name does not count."""
     from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, generate
     from fedslim.data.registry import did_you_mean
 
@@ -272,9 +275,9 @@ def _make_database(kind: str, transactions: int | None, seed: int | None) -> "Tr
     if kind in KINDS:
         return generate(kind, transactions=transactions, **chosen)
     if kind not in BUILTIN_NAMES:
-        msg = f"there is no kind of data {kind!r} to make{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}"
+        msg = f"KIND: there is no kind of data {kind!r}{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}"
         raise ParameterError(msg)
     if transactions is not None:
-        msg = f"{kind} has a size of its own; leave out --transactions"
+        msg = f"--transactions: {kind} has a fixed size; leave the option out"
         raise ParameterError(msg)
     return builtin_database(kind, **chosen)

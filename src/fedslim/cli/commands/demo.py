@@ -1,6 +1,6 @@
-"""`fedslim demo`: the built-in hospitals mine together, by every variant, and find what none of them finds alone."""
+"""`fedslim demo`: the built-in hospitals mine together with every variant, and find what none finds alone."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 DATA = "encounters"
 OUT = "fedslim-demo"
 SHOWN = 5
-"""How many of the itemsets are shown that no hospital finds alone."""
+"""Number of itemsets to show that no hospital finds alone."""
 
 MEANING = {
     Variant.x: "exact: masked sums, one table",
     Variant.sa: "masked sums, a table for each member",
-    Variant.so: "counts in the clear, a table for each member",
+    Variant.so: "unmasked counts, a table for each member",
 }
 
 
@@ -42,35 +42,38 @@ def demo(
     quiet: options.Quiet = False,
     *,
     network: Annotated[
-        bool, typer.Option("--network", help="Real processes: a server and three members over TLS, on this machine.")
+        bool, typer.Option("--network", help="Run a server and three members as processes on this machine, over TLS.")
     ] = False,
     variants: Annotated[
         list[Variant] | None,
         typer.Option(
-            "--variant", metavar="x|sa|so", show_default=False, help="With --network: which; repeat it.  [default: x]"
+            "--variant",
+            metavar="x|sa|so",
+            show_default=False,
+            help="With --network: the variant; may be repeated.  [default: x]",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", show_default=False, help=f"Where the records of the runs and {REPORT} go.  [default: {OUT}]"
+            metavar="DIR", show_default=False, help=f"Folder for the run records and {REPORT}.  [default: {OUT}]"
         ),
     ] = None,
 ) -> None:
-    """Let six hospitals with built-in, synthetic patients mine together, by each variant of the protocol.
+    """Let six hospitals with built-in, synthetic patients mine together, with each variant of the protocol.
 
-    Shown are what each variant finds and costs, and itemsets that the hospitals find together and none finds alone:
-    among them drug interactions with a handful of cases at each.
+    The output shows what each variant finds and costs, and itemsets that the hospitals find together but none finds
+    alone. Among them are drug interactions with only a few cases at each hospital.
     """
     report = reporter(quiet=quiet)
     if network:
         if out is not None:
-            msg = "--out is for the runs in one process; leave out --network, or --out"
+            msg = "--out does not go with --network; leave one of them out"
             raise ParameterError(msg)
         networked_demo(DATA, [each.value for each in variants or (Variant.x,)], report)
         return
     if variants:
-        msg = "--variant goes with --network; without it, all are shown"
+        msg = "--variant needs --network; without --network, the demo runs all variants"
         raise ParameterError(msg)
     folder = out or Path(OUT)
     check_place(folder / REPORT)
@@ -89,16 +92,16 @@ def demo(
     for variant in MEANING:
         with report.stage(f"mining together: {variant.value}"):
             simulation = simulate(databases, variant=variant.value)
-        with report.stage("mining each member alone, to compare with"):
+        with report.stage("mining each member alone, for comparison"):
             compared = compare(simulation, whole.table)
-        assert compared is not None  # noqa: S101  # nobody could stop it
+        assert compared is not None  # noqa: S101  # nothing can interrupt it here
         runs.append((simulation, compared))
     facts = [*_facts(whole, runs), ("report", str(_report(runs, folder)))]
     print_rich(_variants(whole, runs), _together(runs), summary(facts))
 
 
 def _report(runs: "Runs", folder: Path) -> Path:
-    """Save the record of each run, and one page of all."""
+    """Save the record of each run, and one report of all runs."""
     from fedslim.federated.records import save_run, simulation_record
     from fedslim.report.page import write_page
     from fedslim.report.view import view
@@ -113,7 +116,7 @@ def _report(runs: "Runs", folder: Path) -> Path:
 
 
 def _variants(whole: "Mined", runs: "Runs") -> "Table":
-    """A row for all data in one place, and one for each variant."""
+    """Return a table with a row for all data in one place, and one for each variant."""
     first = (
         f"{len(whole.table):,}",
         f"{whole.table.compression.L_percent:.2f}",
@@ -139,26 +142,26 @@ def _variants(whole: "Mined", runs: "Runs") -> "Table":
 
 
 def _together(runs: "Runs") -> "Table":
-    """Itemsets that no member finds alone, the thinnest first: by the cases at the member that has most."""
+    """Return a table of itemsets that no member finds alone, those with the fewest cases at any member first."""
     found: dict[tuple[str, ...], tuple[int, ...]] = {}
     by: dict[tuple[str, ...], list[str]] = {}
     for simulation, compared in runs:
         for itemset in compared.recovered:
             found[itemset.labels] = itemset.supports
             by.setdefault(itemset.labels, []).append(simulation.variant)
-    thinnest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
+    rarest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
     rows = [
         (" + ".join(map(str, found[labels])), ", ".join(by[labels]), format_itemset(runs[0][0].table, labels))
-        for labels in thinnest
+        for labels in rarest
     ]
-    return grid(("cases at each member", "found by", "found together, at no member alone"), rows, right=1)
+    return grid(("cases at each member", "found by", "found together, by no member alone"), rows, right=1)
 
 
 def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
     simulation, compared = runs[0]
     alone = [len(table) for table in compared.local_tables]
     where = f"{count(simulation.table.transactions, 'transaction')} at {', '.join(simulation.members)}"
-    missed = f"{len(compared.gap)} of the {len(whole.table)} found in one place are found at none: the gap"
+    missed = f"{len(compared.gap)} of the {len(whole.table)} found in one place are found by no member: the gap"
     return [
         ("data", f"{DATA}, synthetic: {where}"),
         ("alone", f"a member finds {min(alone)} to {max(alone)} itemsets; {missed}"),

@@ -1,4 +1,4 @@
-"""`fedslim demo --network`: the demonstration with real processes, and whether they find what one process finds."""
+"""`fedslim demo --network`: the demo with real processes, compared with the result of one process."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SHOWN = 5
 
 
 def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None:
-    """Run a server and three members as processes of their own, over mutual TLS on loopback, and show what comes out.
+    """Run a server and three members as separate processes, over mutual TLS on loopback, and print the result.
 
     Raises:
-        RunError: A process failed, or the processes found something else than one process finds.
+        RunError: A process failed, or the processes found another table than one process finds.
     """
     with report.stage("loading"):
         from fedslim.data import load
@@ -46,7 +46,7 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
     for variant in variants:
         compile_with_progress(report, lambda: prepare(variant))  # noqa: B023  # called at once
         with report.stage(f"mining in one process: {variant}"):
-            # As a network has them by default; sa and so know no smallest count.
+            # The defaults of a federation file; sa and so have no smallest count.
             limits = {"min_count": 5, "min_members_with": 2} if variant == "x" else NOTHING_LEFT_OUT
             simulation = simulate(parts, variant=variant, **limits)
         with tempfile.TemporaryDirectory(prefix="fedslim-demo-") as folder:
@@ -56,7 +56,7 @@ def networked_demo(data: str, variants: Sequence[str], report: Reporter) -> None
                 result = federation.run()
             audit = summarise(federation.out(MEMBERS[0]) / "audit.jsonl")
         if any(table != simulation.table for table in (result.table, *result.told.values())):
-            msg = f"{variant}: the processes found another table than one process finds"
+            msg = f"{variant}: the processes found a different table than one process; report this as a bug"
             raise RunError(msg)
         runs.append((simulation, result, audit))
     print_rich(_itemsets(runs), _variants(runs), summary(_facts(data, runs)))
@@ -81,9 +81,7 @@ def _variants(runs: Runs) -> Table:
         )
         for simulation, result, _ in runs
     ]
-    return grid(
-        ("itemsets", "L%", "rounds", "sent", "time", "variant", "beside the table of one process"), rows, right=5
-    )
+    return grid(("itemsets", "L%", "rounds", "sent", "time", "variant", "compared with one process"), rows, right=5)
 
 
 def _facts(data: str, runs: Runs) -> list[tuple[str, str]]:
@@ -92,12 +90,12 @@ def _facts(data: str, runs: Runs) -> list[tuple[str, str]]:
     audits = []
     for run, _, log in runs:
         total = log.total
-        in_the_open = total.statistics - total.statistics_masked
+        unmasked = total.statistics - total.statistics_masked
         sent = f"{log.member} sent {count(total.messages, 'message')}, {size(total.bytes)}"
-        statistics = f"{total.statistics_masked:,} statistics masked, {in_the_open:,} in the open"
+        statistics = f"{total.statistics_masked:,} statistics masked, {unmasked:,} unmasked"
         audits.append((f"audit {run.variant}", f"{sent}: {statistics}, {total.labels:,} labels"))
     return [
-        ("data", f"{data}, synthetic, dealt out: {sizes} transactions"),
+        ("data", f"{data}, synthetic, divided among members: {sizes} transactions"),
         (
             "processes",
             f"a server and {count(len(simulation.members), 'member')}, TLS 1.3 with certificates on both sides",

@@ -1,6 +1,6 @@
-"""`fedslim enroll`: how a member gets its certificate, while its private key stays where it is."""
+"""`fedslim enroll`: get a certificate for a member or server; its private key never leaves its folder."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +16,10 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     from fedslim.trust import Identity, Requested
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = typer.Typer(short_help="Get a certificate for a member or server.", rich_markup_mode=None, add_completion=False)
 
 CERTIFICATES = Path("certificates")
-"""Where a new federation's file has them."""
+"""The default in a new federation file."""
 
 Folder = Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder with the key.")]
 
@@ -30,21 +30,21 @@ def enroll(
     *,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", show_default=False, help="Of this member or server, such as hospital-a."),
+        typer.Option(metavar="NAME", show_default=False, help="Name of this member or server, such as hospital-a."),
     ] = None,
     host: Hosts = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the key stays.")] = CERTIFICATES,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the key.")] = CERTIFICATES,
     passphrase: passphrases.Ask = False,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Make a key and a request for a certificate; install what comes back.
+    """Create a key and a certificate request; install the certificate that comes back.
 
-    The key stays in its folder. The request, NAME.csr, goes to the CA; it is no secret. Tell the CA's keeper the key's
-    fingerprint on another way, so that nobody gets a certificate in your name.
+    The key stays in its folder. Send the request, NAME.csr, to the CA operator; it is not secret. Tell them the key's
+    fingerprint over a separate channel, so that nobody else gets a certificate in your name.
     """
     if context.invoked_subcommand is not None:
         if name is not None:
-            msg = f"--name is for making a request, and does not go with {context.invoked_subcommand}; leave it out"
+            msg = f"--name does not go with {context.invoked_subcommand}; leave it out"
             raise ParameterError(msg)
         return
     if name is None:
@@ -54,23 +54,25 @@ def enroll(
     from fedslim.trust.names import checked_hosts, checked_name
 
     checked_name(name, "--name")
-    checked_hosts(host or ())  # before somebody is asked for a passphrase
-    words = passphrases.for_new_key(passphrase_file, ask=passphrase)
-    _print_request(make_request(name, out, hosts=host or (), passphrase=words))
+    checked_hosts(host or ())  # before the user is asked for a passphrase
+    secret = passphrases.for_new_key(passphrase_file, ask=passphrase)
+    _print_request(make_request(name, out, hosts=host or (), passphrase=secret))
 
 
-@app.command(short_help="Install what the CA has sent: a certificate or a revocation list.")
+@app.command(short_help="Install a certificate or a revocation list from the CA.")
 def install(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What the CA has sent.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="The file from the CA.")],
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the key.")] = CERTIFICATES,
     fingerprint: Annotated[
         str | None,
-        typer.Option(metavar="HEX", show_default=False, help="Of the CA, as its keeper told you; for the first time."),
+        typer.Option(metavar="HEX", show_default=False, help="The CA's fingerprint, for the first certificate."),
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Or the certificate of the CA, if you are sure of it."),
+        typer.Option(
+            metavar="FILE", show_default=False, help="The CA's certificate, if you trust it, instead of --fingerprint."
+        ),
     ] = None,
     crl: Annotated[
         Path | None,
@@ -78,10 +80,10 @@ def install(
     ] = None,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Install what the CA has sent: a certificate beside its key, or a newer revocation list.
+    """Install a file from the CA: a certificate beside its key, or a newer revocation list.
 
-    With the first certificate say which CA you trust, by its fingerprint or its certificate. Later ones must be from
-    the same CA.
+    With the first certificate, give the fingerprint that the CA operator told you, or the CA's certificate. Later
+    certificates must come from the same CA.
     """
     from fedslim.trust import install as put, install_list  # noqa: I001  # see fedslim.cli
     from fedslim.trust.enrolment import name_in
@@ -92,7 +94,7 @@ def install(
     name = name_in(data, file)
     if name is None:
         trust = install_list(out, data, where=file)
-        print_text(printable(f"{out}: has revocation list {trust.number} of {trust.name} now") + "\n")
+        print_text(printable(f"{out}: installed revocation list {trust.number} of {trust.name}") + "\n")
         return
     checked_name(name, f"{file}: name")
     identity = put(
@@ -108,33 +110,35 @@ def install(
     _print_identity(identity)
 
 
-@app.command(short_help="Make a request for the next certificate.")
+@app.command(short_help="Request a new certificate before the old one expires.")
 def renew(
     folder: Folder = CERTIFICATES,
     *,
-    new_key: Annotated[bool, typer.Option("--new-key", help="With a new key; the CA signs it with --renew.")] = False,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Use a new key; the CA operator signs it with --renew.")
+    ] = False,
     host: Hosts = None,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Make a request for the next certificate, in time before the one in DIR ends. Hosts stay as they are.
+    """Request a new certificate before the one in DIR expires. Hosts stay the same unless you give --host.
 
-    With the same key, the old certificate is good until it ends. With a new key it is revoked when the CA signs the
-    new one; until that is installed, the old key stays in use.
+    With the same key, the old certificate stays valid until it expires. With a new key, it is revoked when the CA
+    signs the new one; the old key stays in use until you install that.
     """
     from fedslim.trust import make_renewal
 
-    words = passphrases.for_key(folder / "key.pem", passphrase_file)
-    _print_request(make_renewal(folder, new=new_key, hosts=host or (), passphrase=words))
+    secret = passphrases.for_key(folder / "key.pem", passphrase_file)
+    _print_request(make_renewal(folder, new=new_key, hosts=host or (), passphrase=secret))
 
 
-@app.command(short_help="Say whose certificate it is, and until when.")
+@app.command(short_help="Show and check the certificate in a folder.")
 def show(
     folder: Folder = CERTIFICATES,
     *,
     json: options.Json = False,
     passphrase_file: passphrases.File = None,
 ) -> None:
-    """Say whose certificate is in a folder and until when, check it with its key, and warn of what ends soon."""
+    """Show the certificate in a folder, check it against its key, and warn if something expires soon."""
     from fedslim.trust import Identity
 
     identity = Identity.load(folder, passphrases.for_key(folder / "key.pem", passphrase_file))

@@ -1,6 +1,6 @@
-"""`fedslim experiment`: the tables of the paper, run again and shown beside the paper's."""
+"""`fedslim experiment`: rerun the paper's experiments, and compare with its tables."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 MAX_JOBS = 256
 MAX_SEEDS = 1000
 SAY_EVERY = 30.0
-"""Seconds between two lines about how far it is, in a log."""
+"""Seconds between two progress lines in a log."""
 
 app = typer.Typer(
-    help="Run the paper's experiments again, and see its figures beside ours.",
-    short_help="Run the paper's experiments again.",
+    help="Rerun the paper's experiments, and compare the figures with the paper's.",
+    short_help="Rerun the paper's experiments.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
 class Name(StrEnum):
-    """The experiments; a test sees that these are all."""
+    """The experiments; a test checks that the list is complete."""
 
     iid = "iid"
     scalability = "scalability"
@@ -49,74 +49,78 @@ class Name(StrEnum):
     budget = "budget"
 
 
-Chosen = Annotated[Name, typer.Argument(metavar="NAME", help="One of those that `fedslim experiment list` lists.")]
+Chosen = Annotated[Name, typer.Argument(metavar="NAME", help="An experiment from `fedslim experiment list`.")]
 Datasets = Annotated[
-    str | None, typer.Option(metavar="A,B", help="Only these data, or others than the experiment has.")
+    str | None, typer.Option(metavar="A,B", help="Use these data sets instead of the experiment's own.")
 ]
-Variants = Annotated[str | None, typer.Option(metavar="x,sa,so", help="Only these variants.")]
+Variants = Annotated[str | None, typer.Option(metavar="x,sa,so", help="Run only these variants.")]
 Seeds = Annotated[
-    int, typer.Option(metavar="N", callback=whole(1, MAX_SEEDS), help="Seeds 0 to N-1; the mean is shown.")
+    int, typer.Option(metavar="N", callback=whole(1, MAX_SEEDS), help="Use seeds 0 to N-1, and show the mean.")
 ]
-Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where the records are kept.")]
+Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="The folder with the run records.")]
 RESULTS = Path("results")
 
 
-@app.command("list")
+@app.command("list", short_help="List the experiments.")
 def list_(json: options.Json = False) -> None:
-    """List the experiments: what each asks, and of which data."""
+    """List the experiments: the question that each answers, and its data sets."""
     from fedslim.experiments import EXPERIMENTS
 
     experiments = EXPERIMENTS.values()
     if json:
-        told = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
-        print_json({"experiments": told})
+        listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
+        print_json({"experiments": listed})
         return
     rows = [(e.name, f"{len(e.settings) * 3}", e.asks, ", ".join(e.datasets)) for e in experiments]
-    print_rich(grid(("name", "runs for each set", "asks", "data"), rows, left=1, right=2))
+    print_rich(grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2))
 
 
-@app.command()
+@app.command(short_help="Run an experiment, or continue it.")
 def run(
     name: Chosen,
     *,
     datasets: Datasets = None,
     variants: Variants = None,
-    jobs: Annotated[int, typer.Option(metavar="N", callback=whole(1, MAX_JOBS), help="Processes at a time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", callback=whole(1, MAX_JOBS), help="Number of parallel processes.")
+    ] = 1,
     seeds: Seeds = 1,
     results: Results = RESULTS,
     references: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", envvar="FEDSLIM_REFERENCE", help="Tables of other systems to compare with: SET.SYSTEM.json."
+            metavar="DIR",
+            envvar="FEDSLIM_REFERENCE",
+            help="Folder with tables of other systems to compare with: SET.SYSTEM.json.",
         ),
     ] = None,
     from_: options.From = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run an experiment, and show it beside the paper's table.
+    """Run an experiment, and compare the results with the paper's table.
 
-    What was run before is kept, so that a run that was stopped or killed goes on where it was; what failed is tried
-    again. Ctrl-C loses no more than the cells that are running.
+    Finished cells are kept: to continue an interrupted experiment, run the same command again. Failed cells are
+    retried. Ctrl-C loses only the cells that are running.
     """
     from fedslim.experiments.references import reference_tables
     from fedslim.experiments.running import Runner
 
     if references is not None and not references.is_dir():
-        msg = f"--references {references}: there is no such folder; name the one with the tables, or leave it out"
+        msg = f"--references {references}: the folder does not exist; name the folder with the tables, or leave it out"
         raise ParameterError(msg)
     experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_)
     for data in {cell.data for cell in cells}:
-        reference_tables(references, data)  # one that cannot be read is said before hours of work
+        reference_tables(references, data)  # fail now, not after hours of work
     _make_room(results)
-    with _reporting(experiment.name, quiet=quiet) as tell:
-        state = Runner(store, from_, references).run(cells, jobs=jobs, tell=tell)
+    with _reporting(experiment.name, quiet=quiet) as report:
+        state = Runner(store, from_, references).run(cells, jobs=jobs, tell=report)
     _print(experiment, cells, store, remarks)
     if state.failed:
-        msg = f"{count(state.failed, 'cell')} of {state.total} failed; the reasons are in {results}/*.failed.txt"
+        msg = f"{count(state.failed, 'cell')} of {state.total} failed; see {results}/*.failed.txt for the reasons"
         raise RunError(msg)
 
 
-@app.command()
+@app.command(short_help="Show the results of an experiment so far.")
 def show(
     name: Chosen,
     *,
@@ -124,38 +128,38 @@ def show(
     variants: Variants = None,
     seeds: Seeds = 1,
     results: Results = RESULTS,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a table for a document.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     json: options.Json = False,
     from_: options.From = None,
 ) -> None:
-    """Show what there is of an experiment beside the paper's figures, cell by cell, with the difference."""
+    """Show the results of an experiment so far, compared with the paper's figures cell by cell."""
     from fedslim.experiments.tables import as_markdown, tabulate
 
     experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_, shown=True)
     remarks = (*remarks, *_elsewhere(experiment, cells, store))
     table = tabulate(experiment, cells, store)
-    said = [*remarks, *dict.fromkeys(table.remarks)]
+    remarks_shown = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
-        told = [_describe(experiment, cell, store) for cell in cells]
-        print_json({"experiment": name.value, "cells": told, "remarks": said})
+        described = [_describe(experiment, cell, store) for cell in cells]
+        print_json({"experiment": name.value, "cells": described, "remarks": remarks_shown})
     elif markdown:
-        print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in said) + "\n")
+        print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in remarks_shown) + "\n")
     else:
         _print(experiment, cells, store, remarks)
 
 
 @app.command()
 def document(
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where it goes.")] = Path("docs/results.md"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The document to write.")] = Path("docs/results.md"),
     *,
     prose: Annotated[
-        Path, typer.Option(metavar="DIR", help="The paragraphs about the experiments: NAME.md for each.")
+        Path, typer.Option(metavar="DIR", help="Folder with the text about each experiment: NAME.md.")
     ] = Path("docs/results"),
     seeds: Seeds = 1,
     results: Results = RESULTS,
     from_: options.From = None,
 ) -> None:
-    """Write the document of all results from the records that there are."""
+    """Write a document of all results from the saved records."""
     from fedslim.data.atomic import write_whole
     from fedslim.experiments import Store
     from fedslim.experiments.document import document as written
@@ -166,10 +170,10 @@ def document(
     print_text(f"{out}\n")
 
 
-# -- what is chosen --------------------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------------------------
 
 
-def _choose(  # noqa: PLR0917  # what three commands have in common
+def _choose(  # noqa: PLR0917  # the options that the commands share
     name: Name,
     datasets: str | None,
     variants: str | None,
@@ -185,7 +189,7 @@ def _choose(  # noqa: PLR0917  # what three commands have in common
     wanted = experiment.datasets if datasets is None else _words("--datasets", datasets)
     chosen = [v.value for v in (Variant.sa, Variant.so, Variant.x)] if variants is None else _variants(variants)
     store = Store(results)
-    resolved = resolve(wanted, folder, store.datasets() if shown else ())  # what was run can be shown without its data
+    resolved = resolve(wanted, folder, store.datasets() if shown else ())  # results can be shown without their data
     if not resolved.names or (datasets is not None and resolved.remarks):
         msg = "; ".join(resolved.remarks)
         raise ParameterError(msg)
@@ -196,7 +200,7 @@ def _variants(text: str) -> list[str]:
     chosen = _words("--variants", text)
     for each in chosen:
         if each not in {v.value for v in Variant}:
-            msg = f"--variants: there is no variant {each!r}; choose from {', '.join(v.value for v in Variant)}"
+            msg = f"--variants: {each!r} is not a variant; choose from {', '.join(v.value for v in Variant)}"
             raise ParameterError(msg)
     return chosen
 
@@ -204,21 +208,23 @@ def _variants(text: str) -> list[str]:
 def _words(option: str, text: str) -> list[str]:
     words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not words:
-        msg = f"{option} {text!r} names nothing; give names with commas between them"
+        msg = f"{option} {text!r}: there are no names; give names separated by commas"
         raise ParameterError(msg)
     return words
 
 
 def _elsewhere(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store") -> list[str]:
-    """What somebody may look for in vain."""
+    """Return hints about where else results may be."""
     if not store.folder.is_dir():
-        return [f"{store.folder}: there is no such folder; nothing was run yet, or --results names another"]
+        return [
+            f"{store.folder}: the folder does not exist; run the experiment first, or name its folder with --results"
+        ]
     others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
-    return [f"there are records of other data; see them with --datasets {','.join(others)}"] if others else []
+    return [f"there are records of other data sets; show them with --datasets {','.join(others)}"] if others else []
 
 
 def _make_room(results: Path) -> None:
-    """Make the folder, and see that records can be written to it: before hours of work, not after."""
+    """Create the folder, and check that records can be written to it before hours of work."""
     from tempfile import TemporaryFile
 
     if results.exists() and not results.is_dir():
@@ -229,11 +235,11 @@ def _make_room(results: Path) -> None:
         with TemporaryFile(dir=results):
             pass
     except OSError as error:
-        msg = f"--results {results}: records cannot be written there: {error.strerror}; name another folder"
+        msg = f"--results {results}: records cannot be written to this folder ({error.strerror}); name another"
         raise ParameterError(msg) from error
 
 
-# -- what is shown ---------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------------------------
 
 
 def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", remarks: "Sequence[str]") -> None:
@@ -243,7 +249,7 @@ def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", re
     parts: list[Any] = [experiment.title, _grid(table)]
     others = tabulate_references(cells, store) if experiment.name == "iid" else None
     if others is not None and others.rows:
-        parts += ["Beside the tables of other systems", _grid(others)]
+        parts += ["Compared with the tables of other systems", _grid(others)]
     print_rich(*parts)
     for remark in (*remarks, *dict.fromkeys(table.remarks)):
         say(f"fedslim: {remark}")
@@ -269,21 +275,21 @@ def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[st
 
 @contextmanager
 def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str | None], None] | None"]:
-    """Progress: on a terminal a view that changes, in a log a line for each cell and one now and then."""
+    """Report progress: a live view on a terminal; in a log, a line for each cell and one every `SAY_EVERY` seconds."""
     import sys
 
     if quiet:
         yield None
     elif is_terminal(sys.stderr):
-        with _lively(name) as tell:
-            yield tell
+        with _lively(name) as live:
+            yield live
     else:
         due = SAY_EVERY
 
-        def plain(state: "CellState", said: str | None) -> None:
+        def plain(state: "CellState", event: str | None) -> None:
             nonlocal due
-            if said is not None:
-                say(f"fedslim: {_place(state)} {said}")
+            if event is not None:
+                say(f"fedslim: {_place(state)} {event}")
             elif state.seconds >= due:
                 due = state.seconds + SAY_EVERY
                 say(f"fedslim: {_place(state)} {'; '.join(f'{k}: {v}' for k, v in state.running.items())}")
@@ -300,18 +306,18 @@ def _lively(name: str) -> Iterator["Callable[[CellState, str | None], None]"]:
     console = Console(stderr=True)
     with Live(Text(f"{name}: starting"), console=console, transient=True) as live:
 
-        def tell(state: "CellState", said: str | None) -> None:
-            if said is not None:
-                console.print(Text(said))
-            left = state.remaining
-            yet = "" if left is None else f", about {duration(max(left, 1.0))} to go"
-            lines = [Text(f"{name}: {_place(state)} in {duration(state.seconds)}{yet}", style="bold")]
+        def update(state: "CellState", event: str | None) -> None:
+            if event is not None:
+                console.print(Text(event))
+            remaining = state.remaining
+            to_go = "" if remaining is None else f", about {duration(max(remaining, 1.0))} to go"
+            lines = [Text(f"{name}: {_place(state)} in {duration(state.seconds)}{to_go}", style="bold")]
             lines += [
                 Text(f"  {key}: {doing}", overflow="ellipsis", no_wrap=True) for key, doing in state.running.items()
             ]
             live.update(Group(*lines))
 
-        yield tell
+        yield update
 
 
 def _place(state: "CellState") -> str:

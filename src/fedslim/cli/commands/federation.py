@@ -1,6 +1,6 @@
-"""`fedslim federation`: the file in which the members of a federation and its server agree on what they do."""
+"""`fedslim federation`: write and check a federation file, which server and members agree on."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,72 +17,75 @@ from fedslim.errors import ConfigurationError, ParameterError
 if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
-app = typer.Typer(help="Write and check the file of a federation.", rich_markup_mode=None, add_completion=False)
+app = typer.Typer(help="Write and check a federation file.", rich_markup_mode=None, add_completion=False)
 
 FILE = Path("federation.toml")
 DEFAULT_PORT = 7443
-"""As the transport has it, which is not loaded for `--help`; a test sees that they agree."""
+"""Copied from the settings, so that `--help` need not import them; a test checks that they agree."""
 MAX_SHOWN = 10
 TWO = 2
 
 
 @app.callback(invoke_without_command=True)
 def federation(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
-@app.command(short_help="Write the file of a new federation, with comments.")
+@app.command(short_help="Write a new federation file, with comments.")
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; a new file.")] = FILE,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")] = FILE,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="What people call the federation.")] = "our federation",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the federation.")] = "our federation",
     members: Annotated[
-        str, typer.Option(metavar="A,B,C,…", help="The names of its members: of a-z, 0-9 and -.")
+        str, typer.Option(metavar="A,B,C,…", help="Names of the members, from a-z, 0-9 and -.")
     ] = "north,south,west",
     allow_two_members: Annotated[
         bool,
-        typer.Option("--allow-two-members", help="Two members will do: each can then work out the other's counts."),
+        typer.Option("--allow-two-members", help="Allow two members, though each can compute the other's counts."),
     ] = False,
     variant: Annotated[
         Variant,
-        typer.Option(metavar="x|sa|so", help="x: exact. sa, so: the paper's, with and without secure aggregation."),
+        typer.Option(metavar="x|sa|so", help="x: exact. sa, so: as in the paper, with and without secure aggregation."),
     ] = Variant.x,
-    host: Annotated[str, typer.Option(metavar="HOST", help="Where the server is.")] = "localhost",
-    port: Annotated[int, typer.Option(metavar="N", callback=whole(1, 65535), help="And its port.")] = DEFAULT_PORT,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Host name or address of the server.")] = "localhost",
+    port: Annotated[
+        int, typer.Option(metavar="N", callback=whole(1, 65535), help="Port of the server.")
+    ] = DEFAULT_PORT,
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
     ] = None,
     secret: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The members' secret; only its fingerprint is written.")
+        Path | None, typer.Option(metavar="FILE", help="The members' secret; the file gets only its fingerprint.")
     ] = None,
     fingerprint: Annotated[
-        str | None, typer.Option(metavar="HEX", help="The fingerprint of the members' secret, as they told you.")
+        str | None,
+        typer.Option(metavar="HEX", help="The fingerprint of the members' secret, if you do not have the secret."),
     ] = None,
 ) -> None:
-    """Write the file of a new federation: every key there is, with what it is for.
+    """Write a new federation file with every key, each explained by a comment.
 
     It needs --vocabulary, --secret or --fingerprint: members with different secrets would have no item in common. The
-    file is valid as it is. Look through it, check it, and give a copy to every member and the server.
+    file is valid as written. Review it, check it, and give a copy to the server and every member.
     """
     from fedslim.settings.federation_file import write_template
 
     names = [name.strip() for name in members.split(",")]
     if len(names) == TWO and not allow_two_members:
         msg = (
-            "--members: there are two, and each could subtract its own counts from the result and have the other's; "
+            "--members: with two members, each could subtract its own counts from the result and get the other's; "
             "name three or more, or add --allow-two-members"
         )
         raise ParameterError(msg)
     chosen = _items(vocabulary, secret, fingerprint)
     made = write_template(file, name, names, variant.value, host=host, port=port, chosen=chosen)
-    told = f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}"
-    print_text(printable(told) + "\n")
+    line = f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}"
+    print_text(printable(line) + "\n")
 
 
 def _items(vocabulary: Path | None, secret: Path | None, fingerprint: str | None) -> dict[str, str]:
-    """What the file says about items: of the secret no more than its fingerprint."""
+    """Return the keys of the file about items; of the secret, only its fingerprint."""
     from fedslim.data import ItemSecret, Vocabulary
 
     chosen, prints = {}, {}
@@ -96,26 +99,26 @@ def _items(vocabulary: Path | None, secret: Path | None, fingerprint: str | None
         prints["--fingerprint"] = fingerprint
     if not prints:
         msg = (
-            "the file needs the fingerprint of the members' secret: one member makes the secret with `fedslim "
-            "vocabulary secret`; then say --secret FILE, --fingerprint HEX or --vocabulary FILE"
+            "the file needs the fingerprint of the members' secret: let one member make the secret with `fedslim "
+            "vocabulary secret`, and add --secret FILE, --fingerprint HEX or --vocabulary FILE"
         )
         raise ParameterError(msg)
     if len(set(prints.values())) > 1:
-        told = ", ".join(f"{option} {found!r:.40}" for option, found in prints.items())
-        msg = f"the fingerprints differ ({told}), so these are of different secrets; take the one that all members have"
+        given = ", ".join(f"{option} {found!r:.40}" for option, found in prints.items())
+        msg = f"the fingerprints differ ({given}), so the secrets do; use the secret that all members have"
         raise ParameterError(msg)
     return chosen | {"items.secret_fingerprint": next(iter(prints.values()))}
 
 
-@app.command(short_help="Check a federation's file, and say what is in it.")
+@app.command(short_help="Check and show a federation file.")
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of the federation.")] = FILE,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The federation file.")] = FILE,
     json: options.Json = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Take a warning for an error.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
 ) -> None:
-    """Check everything in a federation's file, say what it comes to, and warn of what weakens its promise.
+    """Check a federation file, show its settings, and warn about those that weaken privacy.
 
-    The digest is of all that everybody must have alike: who sees the same one has agreed to the same.
+    The digest covers every setting that must be equal for all: the same digest means the same settings.
     """
     from fedslim.settings.federation_file import FederationFile
     from fedslim.settings.weaknesses import weaknesses
@@ -129,13 +132,13 @@ def check(
         for each in found:
             say(f"fedslim: warning: {each}")
     if strict and found:
-        msg = f"{file}: --strict, and there {'is' if len(found) == 1 else 'are'} {count(len(found), 'warning')}: "
+        msg = f"{file}: {count(len(found), 'warning')} with --strict: "
         msg += f"{', '.join(each.key for each in found)}; change these keys, or check without --strict"
         raise ConfigurationError(msg)
 
 
 def _record(file: "FederationFile") -> dict[str, Any]:
-    """Everything in the file, those keys included that it leaves out."""
+    """Return all settings of the file, defaults included."""
     from dataclasses import asdict
 
     sections = asdict(file)
@@ -150,7 +153,11 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
 
     agreed, server, items, limits, timeouts = file.federation, file.server, file.items, file.limits, file.timeouts
     shown = ", ".join(agreed.members[:MAX_SHOWN]) + (", …" if len(agreed.members) > MAX_SHOWN else "")
-    vocabulary = f"agreed, digest {items.vocabulary_digest}" if items.vocabulary_digest else "the union, by the server"
+    vocabulary = (
+        f"agreed, digest {items.vocabulary_digest}"
+        if items.vocabulary_digest
+        else "made by the server, the union of all"
+    )
     log, metrics = file.log, file.metrics
     return [
         ("file", str(file.path)),
@@ -160,13 +167,16 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
         ("members", f"{len(agreed.members):,}: {shown}"),
         ("server", f"{_address(server.host, server.port)}, certificates in {server.certificates}"),
         ("vocabulary", vocabulary),
-        ("secret", f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "that of the vocabulary"),
-        ("labels", "told to the server" if items.share_vocabulary else "stay with the members"),
+        (
+            "secret",
+            f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "the one of the vocabulary",
+        ),
+        ("labels", "sent to the server" if items.share_vocabulary else "stay with the members"),
         ("transactions", f"up to {limits.max_transactions:,}"),
         ("budgets", _budgets(limits)),
         *([("itemsets", _itemsets(limits)), ("published", _describe_limits(limits))] if agreed.variant == "x" else []),
-        ("time-outs", _waits(timeouts)),
-        ("log", "off" if log.file is None else f"{log.file}, from {log.level} on"),
+        ("timeouts", _waits(timeouts)),
+        ("log", "off" if log.file is None else f"{log.file}, level {log.level}"),
         ("metrics", "off" if metrics.port is None else _address(metrics.host, metrics.port)),
         ("digest", file.digest().hex()),
     ]
@@ -183,7 +193,7 @@ def _waits(timeouts: Any) -> str:
 
 
 def _budgets(limits: Any) -> str:
-    time = "no limit of time" if limits.max_time is None else f"time {duration(limits.max_time)}"
+    time = "no time limit" if limits.max_time is None else f"time {duration(limits.max_time)}"
     return f"{time}, {count(limits.max_rounds, 'round')}"
 
 

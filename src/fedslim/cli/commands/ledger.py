@@ -1,6 +1,6 @@
-"""`fedslim ledger`: what a member has answered, of which data and with whom, and what a second result would reveal."""
+"""`fedslim ledger`: show what a member has answered and what further results would reveal; allow exceptions."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,34 +15,34 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     from fedslim.safeguards.ledger import Entries
 
-app = typer.Typer(help="See what a member has answered, and allow more.", rich_markup_mode=None, add_completion=False)
+app = typer.Typer(help="Show what a member has answered, and allow more.", rich_markup_mode=None, add_completion=False)
 
 CERTIFICATES = Path("certificates")
 MAX_SHOWN = 100
 IdentityOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The member's keys and certificates, with its policy and ledger.")
+    Path | None, typer.Option(metavar="DIR", help="The folder with the member's key, policy and ledger.")
 ]
 
 
 @app.callback(invoke_without_command=True)
 def ledger(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
-@app.command(short_help="Say what was answered, and what a second result would reveal.")
+@app.command(short_help="Show what was answered, and what further results would reveal.")
 def show(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The ledger; that of --identity if left out.")
+        Path | None, typer.Argument(metavar="FILE", help="The ledger; by default the one of --identity.")
     ] = None,
     *,
     identity: IdentityOption = None,
     json: options.Json = False,
 ) -> None:
-    """Say with which members this member has answered on which data, and what a second result would reveal.
+    """Show on which data and with whom this member has answered, and what further results would reveal.
 
-    Two results with almost the same members, or of almost the same data, differ by the counts of the few that changed.
+    Two results with almost the same members or data differ by the counts of the few that changed.
     """
     from fedslim.safeguards.ledger import AnswerLedger
     from fedslim.settings.policy import MemberPolicy
@@ -52,7 +52,7 @@ def show(
         raise ParameterError(msg)
     path = file if file is not None else MemberPolicy.find(identity or CERTIFICATES).ledger.file
     if file is not None and not file.exists():
-        msg = f"{file}: there is no such file; name the ledger that `fedslim member` wrote"
+        msg = f"{file}: the file does not exist; name the ledger that `fedslim member` wrote"
         raise ParameterError(msg)
     entries = AnswerLedger(path).entries()
     if json:
@@ -62,19 +62,19 @@ def show(
     print_rich(*parts, summary(_facts(path, entries)))
 
 
-@app.command(short_help="Let the members of a federation be answered from now on.")
+@app.command(short_help="Allow a set of members that the ledger refuses.")
 def allow(
-    federation: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")],
+    federation: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")],
     *,
     identity: IdentityOption = None,
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The policy that names the ledger, if it is not in --identity.")
+        Path | None, typer.Option(metavar="FILE", help="The policy that names the ledger, if not in --identity.")
     ] = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for whoever reads the ledger later.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, recorded in the ledger.")] = "",
 ) -> None:
-    """Let this set of members be answered from now on, though a result may reveal the counts of one of them.
+    """Allow the members of a federation from now on, although the result may reveal the counts of one of them.
 
-    It is written down with the time and the reason.
+    The ledger records the time and the reason.
     """
     from datetime import UTC, datetime
 
@@ -85,8 +85,8 @@ def allow(
     file = FederationFile.read(federation)
     own = MemberPolicy.find(identity or file.server.certificates) if policy is None else MemberPolicy.read(policy)
     AnswerLedger(own.ledger.file).allow(file, reason, now=datetime.now(UTC))
-    told = f"{own.ledger.file}: {member_list(file.federation.members)} may be answered from now on, on any data"
-    print_text(printable(told) + "\n")
+    line = f"{own.ledger.file}: {member_list(file.federation.members)} are allowed from now on, on any data"
+    print_text(printable(line) + "\n")
 
 
 def _record(entries: "Entries") -> dict[str, Any]:
@@ -132,15 +132,15 @@ def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
 
 
 def _reveals(entries: "Entries") -> list[tuple[str, str]]:
-    """What results reveal together: those that are to come, and those that there are."""
+    """Describe what results reveal together: further ones, and those in the ledger."""
     from fedslim.safeguards.ledger import describe_difference
 
     if not entries.answers:
         return []
-    told = [
-        ("second result", "of the same data and members, it reveals nothing new"),
-        ("", "with one member more or fewer, it reveals that member's counts: refused"),
-        ("", "of other data, it reveals the counts of the transactions that changed: you are warned"),
+    lines = [
+        ("second result", "on the same data with the same members, it reveals nothing new"),
+        ("", "with one member more or fewer, it would reveal that member's counts: it is refused"),
+        ("", "on other data, it reveals the counts of the transactions that changed: you get a warning"),
     ]
     answers = entries.answers[-MAX_SHOWN:]
     for place, one in enumerate(answers):
@@ -153,6 +153,6 @@ def _reveals(entries: "Entries") -> list[tuple[str, str]]:
                 why = None
             if why is not None:
                 days = f"the results of {other.last:%Y-%m-%d} and {one.last:%Y-%m-%d}"
-                told.append(("revealed", f"{days} together reveal {why}"))
+                lines.append(("revealed", f"{days} together reveal {why}"))
                 break
-    return told
+    return lines

@@ -1,6 +1,6 @@
-"""`fedslim mine`: from data to a code table."""
+"""`fedslim mine`: mine a code table from data."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 MAX_THREADS = 256
 
 HIGHEST_EFFORT = 4
-"""As the engine has it, which is not loaded for `--help`; a test sees that they agree."""
+"""Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
 
 
 class Order(StrEnum):
-    """What ranks itemsets of equal size in the cover order."""
+    """How itemsets of equal size are ranked in the cover order."""
 
     usage = "usage"
     support = "support"
@@ -36,7 +36,7 @@ def mine(
     data: options.Data,
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the code table as JSON; see fedslim show.")
+        Path | None, typer.Option(metavar="FILE", help="Save the code table as JSON, for `fedslim show`.")
     ] = None,
     top: options.Top = 20,
     max_time: options.MaxTime = None,
@@ -45,30 +45,30 @@ def mine(
         typer.Option(
             metavar="N",
             callback=whole(1, HIGHEST_EFFORT),
-            help=f"How hard to look, 1 to {HIGHEST_EFFORT}: more takes longer and never ends worse.",
+            help=f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
         ),
     ] = 1,
     json: options.Json = False,
     min_support: Annotated[
-        int, typer.Option(metavar="N", callback=whole(1), help="Only itemsets in at least N transactions.")
+        int, typer.Option(metavar="N", callback=whole(1), help="Find only itemsets in at least N transactions.")
     ] = 1,
     min_count: options.MinCount = 1,
     max_itemset_size: Annotated[
-        int | None, typer.Option(metavar="N", callback=whole(1), help="Only itemsets of at most N items.")
+        int | None, typer.Option(metavar="N", callback=whole(1), help="Find only itemsets of at most N items.")
     ] = None,
     order: Annotated[
-        Order, typer.Option(metavar="usage|support", help="What decides the cover order of itemsets of one size.")
+        Order, typer.Option(metavar="usage|support", help="How to order itemsets of equal size in a cover.")
     ] = Order.usage,
     no_pruning: Annotated[
-        bool, typer.Option("--no-pruning", help="Keep itemsets that later ones make superfluous.")
+        bool, typer.Option("--no-pruning", help="Keep itemsets that later ones make redundant.")
     ] = False,
     threads: Annotated[
         int | None,
         typer.Option(
-            metavar="N", callback=whole(1, MAX_THREADS), help="Threads to use; the result is the same with any."
+            metavar="N", callback=whole(1, MAX_THREADS), help="Number of threads; it does not change the result."
         ),
     ] = None,
-    format: options.Format = None,  # noqa: A002  # the word that users type
+    format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
@@ -78,7 +78,7 @@ def mine(
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
 
-    Ctrl-C ends the search and keeps the best so far; a second one gives it up.
+    Ctrl-C stops the search and keeps the best result so far; press it twice to discard the result.
     """
     if out is not None:
         check_place(out, besides=data)
@@ -108,14 +108,14 @@ def mine(
 
 
 def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:
-    """What the summary says beyond the table itself."""
+    """Return the lines that the summary adds to the table's own."""
     search = f"{count(mined.tally.candidates, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
     place = [] if saved.path is None else [("saved", str(saved.path))]
     return [("search", search), *place]
 
 
 def _record(mined: "Mined", top: int, data: str, effort: int, saved: Saved) -> dict[str, Any]:
-    """Everything about a run, for JSON."""
+    """Return everything about a run, for JSON."""
     return {
         "data": data,
         **table_record(mined.table, top),

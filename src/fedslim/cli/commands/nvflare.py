@@ -1,6 +1,6 @@
-"""`fedslim nvflare`: federations over NVFlare, where sites run that already."""
+"""`fedslim nvflare`: run a federation over NVFlare, for sites that use it already."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,27 +13,27 @@ from fedslim.cli.console.text import count, printable, size
 
 app = typer.Typer(help="Run a federation over NVFlare.", rich_markup_mode=None, add_completion=False)
 
-LOCAL = typer.Argument(metavar="LOCAL", help="The folder `local` of the startup kit.")
+LOCAL = typer.Argument(metavar="LOCAL", help="The `local` folder of the startup kit.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id that NVFlare gave the job.")]
-KitOption = Annotated[Path, typer.Option(metavar="DIR", help="The startup kit of an admin, who may manage the job.")]
+KitOption = Annotated[Path, typer.Option(metavar="DIR", help="The startup kit of an admin who may manage the job.")]
 
 
 @app.callback(invoke_without_command=True)
 def nvflare(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
-@app.command(short_help="Write the job of a federation, to be reviewed and submitted.")
+@app.command(short_help="Write the NVFlare job of a federation, to review and submit.")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")],
+    file: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")],
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to; a new folder.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the job.")],
 ) -> None:
-    """Write the job of a federation: four short files, and no code.
+    """Write the NVFlare job of a federation: four short files without code.
 
-    It names the members, and nothing else about them. Submit it with `nvflare job submit -j DIR`.
+    The job contains the names of the members and nothing else about them. Submit it with `nvflare job submit -j DIR`.
     """
     from fedslim.engines.job import MEMBER_APP, SERVER_APP, write_job
     from fedslim.settings.federation_file import FederationFile
@@ -41,20 +41,20 @@ def export(
     federation = FederationFile.read(file)
     write_job(federation, out)
     members = federation.federation.members
-    told = f"{out}: {SERVER_APP} for the server, {MEMBER_APP} for {', '.join(sorted(members))}"
-    print_text(f"{printable(told)}\ndigest of the federation's file: {federation.digest().hex()}\n")
+    line = f"{out}: {SERVER_APP} for the server, {MEMBER_APP} for {', '.join(sorted(members))}"
+    print_text(f"{printable(line)}\ndigest of the federation file: {federation.digest().hex()}\n")
 
 
-@app.command(short_help="At a site: write its own file, and let NVFlare load fedslim.")
+@app.command(short_help="At a site: write its site file and policy, and let NVFlare load fedslim.")
 def site(
     folder: Annotated[Path, LOCAL],
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="The site's name in NVFlare.")],
 ) -> None:
-    """Write a site's file and its policy with every key there is, and let NVFlare load the classes that our jobs name.
+    """Write a site file and a policy with every key, and let NVFlare load the classes of fedslim's jobs.
 
-    The file says what the site's data are, the policy what may leave it. Both are the site's: look through them, and
-    fill them in. A policy that is there already is kept.
+    The site file describes the site's data; the policy limits what may leave the site. Both stay at the site: review
+    them and fill them in. An existing policy is kept.
     """
     from fedslim.engines.job import AT_SITE, allow
     from fedslim.settings.policy import FILE as POLICY
@@ -63,29 +63,29 @@ def site(
 
     new = allow(folder, AT_SITE)
     made = write_site_file(folder / FILE, name, site_policy=POLICY)
-    print_text(printable(f"{made.path}: fill in what this site has") + "\n")
+    print_text(printable(f"{made.path}: describe this site's data here") + "\n")
     if not os.path.lexists(folder / POLICY):
         write_policy(folder / POLICY)
-        print_text(printable(f"{folder / POLICY}: look through what this site allows") + "\n")
+        print_text(printable(f"{folder / POLICY}: review what this site allows") + "\n")
     _tell_allowed(folder, new)
 
 
 @app.command("allow", short_help="At the server: let NVFlare load fedslim.")
 def allow_classes(folder: Annotated[Path, LOCAL]) -> None:
-    """Let NVFlare load the classes that our jobs name: they go on the list of allowed classes in resources.json."""
+    """Let NVFlare load the classes of fedslim's jobs: add them to the allowed classes in resources.json."""
     from fedslim.engines.job import AT_SERVER, allow
 
     _tell_allowed(folder, allow(folder, AT_SERVER))
 
 
 def _tell_allowed(folder: Path, new: list[str]) -> None:
-    told = f"allowed {', '.join(new)}; NVFlare reads it when it starts" if new else "everything was allowed already"
-    print_text(printable(f"{folder / 'resources.json'}: {told}") + "\n")
+    result = f"allowed {', '.join(new)}; restart NVFlare to apply this" if new else "all classes were allowed already"
+    print_text(printable(f"{folder / 'resources.json'}: {result}") + "\n")
 
 
-@app.command(short_help="Ask a running job how far it is.")
+@app.command(short_help="Show the progress of a running job.")
 def status(job: JobArgument, *, kit: KitOption, json: options.Json = False) -> None:
-    """Ask a running job how far it is: which round, who is awaited."""
+    """Show the progress of a running job: the round, and the members it is waiting for."""
     found = _engine().ask_job(kit, job, _engine().STATUS_TOPIC)
     if json:
         print_json(found)
@@ -98,14 +98,14 @@ def status(job: JobArgument, *, kit: KitOption, json: options.Json = False) -> N
     )
 
 
-@app.command(short_help="End a running job after its round, with the best so far.")
+@app.command(short_help="Stop a running job after its round, with the best table so far.")
 def stop(job: JobArgument, *, kit: KitOption) -> None:
-    """End a running job after its round: everybody gets the best table so far.
+    """Stop a running job after its round. Server and members get the best table so far.
 
-    `nvflare job abort` ends it at once; what was reached is saved at the server then, too.
+    `nvflare job abort` stops it immediately; then only the server saves the best table so far.
     """
     _engine().ask_job(kit, job, _engine().STOP_TOPIC)
-    print_text(f"{job}: it ends after its round, with the best so far\n")
+    print_text(f"{job}: stopping after this round, with the best table so far\n")
 
 
 def _engine() -> Any:

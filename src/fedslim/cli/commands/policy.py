@@ -1,6 +1,6 @@
-"""`fedslim policy`: what a member allows, whatever a federation, a server or a job says."""
+"""`fedslim policy`: write, check and show what a member allows, whatever a federation, server or job wants."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,48 +14,48 @@ from fedslim.cli.console.text import printable
 if TYPE_CHECKING:
     from fedslim.settings.policy import MemberPolicy
 
-app = typer.Typer(help="Write and check what a member allows.", rich_markup_mode=None, add_completion=False)
+app = typer.Typer(help="Write, check and show the policy of a member.", rich_markup_mode=None, add_completion=False)
 
 FILE = Path("certificates") / "policy.toml"
-"""Where `fedslim member` looks, if nobody says otherwise."""
+"""Where `fedslim member` looks by default."""
 
 REFUSED = 2
-"""The exit code of `fedslim member` where the policy does not allow it."""
+"""The exit code of `fedslim member` if the policy refuses the federation."""
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The policy (TOML).")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The policy file.")]
 
 
 @app.callback(invoke_without_command=True)
 def policy(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
-@app.command(short_help="Write a policy with strict limits, and comments.")
+@app.command(short_help="Write a strict policy, with comments.")
 def init(file: FileArgument = FILE) -> None:
-    """Write a policy with every key there is and what it is for, as strict as without one. It replaces nothing."""
+    """Write a new policy with every key at its strict default, each explained by a comment."""
     from fedslim.settings.policy import write_policy
     from fedslim.trust.keys import make_private_folder
 
     if file.parent != Path():
         make_private_folder(file.parent)
     made = write_policy(file)
-    print_text(printable(f"{made.path}: look through what this member allows") + "\n")
+    print_text(printable(f"{made.path}: review what this member allows") + "\n")
 
 
-@app.command(short_help="Say whether a policy allows a federation, and why not.")
+@app.command(short_help="Check whether a policy allows a federation.")
 def check(
-    federation: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")],
+    federation: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")],
     *,
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The policy; policy.toml beside the member's key if left out.")
+        Path | None, typer.Option(metavar="FILE", help="The policy; by default policy.toml beside the member's key.")
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Say whether this member may take part in a federation, with every reason why not; exit code 2 if not.
+    """Check whether this member may take part in a federation; if not, list every reason and exit with code 2.
 
-    What was answered before counts as well, once there are data: see `fedslim ledger`.
+    This does not look at the data: the ledger may still refuse the federation on them (see `fedslim ledger`).
     """
     from fedslim.settings.federation_file import FederationFile
     from fedslim.settings.policy import MemberPolicy
@@ -64,8 +64,8 @@ def check(
     own = MemberPolicy.find(file.server.certificates) if policy is None else MemberPolicy.read(policy)
     found = own.reasons(file)
     if json:
-        told = {"federation": str(file.path), "policy": str(own.path) if own.written else None}
-        print_json(told | {"allowed": not found, "reasons": found})
+        checked = {"federation": str(file.path), "policy": str(own.path) if own.written else None}
+        print_json(checked | {"allowed": not found, "reasons": found})
     else:
         facts = [("federation", f"{file.path}: {file.federation.name}"), ("policy", _where(own))]
         print_rich(summary([*facts, ("allowed", "no" if found else "yes"), *(("because", reason) for reason in found)]))
@@ -73,9 +73,9 @@ def check(
         raise typer.Exit(REFUSED)
 
 
-@app.command(short_help="Say what a policy allows.")
+@app.command(short_help="Show what a policy allows.")
 def show(file: FileArgument = FILE, json: options.Json = False) -> None:
-    """Say what a policy allows, and where that is not the default; without a file, the defaults."""
+    """Show what a policy allows, and where it differs from the defaults; if there is no file, show the defaults."""
     from fedslim.settings.policy import MemberPolicy
     from fedslim.settings.toml_values import spell
 
@@ -90,18 +90,17 @@ def show(file: FileArgument = FILE, json: options.Json = False) -> None:
         )
         return
     facts = [
-        (key, spell(value) + ("" if value == strict else f" (by default {spell(strict)})"))
-        for key, value, strict in rows
+        (key, spell(value) + ("" if value == strict else f" (default: {spell(strict)})")) for key, value, strict in rows
     ]
     print_rich(summary([("file", _where(own)), *facts]))
 
 
 def _where(own: "MemberPolicy") -> str:
-    return str(own.path) if own.written else f"none ({own.path} is not there): the defaults hold"
+    return str(own.path) if own.written else f"none ({own.path} does not exist), so the defaults apply"
 
 
 def _keys(own: "MemberPolicy") -> list[tuple[str, Any, Any]]:
-    """Each key with its value and its default."""
+    """Return each key with its value and its default."""
     from dataclasses import fields
 
     from fedslim.settings.policy import SECTIONS

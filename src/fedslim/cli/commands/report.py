@@ -1,6 +1,6 @@
-"""`fedslim report`: runs as a page that opens in any browser, without a network."""
+"""`fedslim report`: write an HTML report about runs, which opens in any browser without a network."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from fedslim.cli.console.text import printable
 from fedslim.errors import InputError
 
 REPORT = "report.html"
-"""What the page is called where nobody says."""
+"""The default name of the report."""
 
 
 def report(
@@ -22,23 +22,23 @@ def report(
         typer.Argument(
             metavar="RUN...",
             show_default=False,
-            help="What simulate --out or a server wrote, a folder with records anywhere in it, or the name of an "
-            "experiment; several make one page.",
+            help="A run folder (of `fedslim simulate --out` or a server), a folder that contains run records, or the "
+            "name of an experiment. Several make one report.",
         ),
     ],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"The page.  [default: {REPORT} beside the run]", show_default=False),
+        typer.Option(metavar="FILE", help=f"The report.  [default: {REPORT} beside the run]", show_default=False),
     ] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Where the records of experiments are kept.")] = RESULTS,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the records of experiments.")] = RESULTS,
     title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What stands above it.  [default: the data's name]")
+        str | None, typer.Option(metavar="TEXT", help="Title of the report.  [default: the name of the data]")
     ] = None,
 ) -> None:
-    """Make one HTML file of runs: what was found, what no member finds alone, how it went, and what it cost.
+    """Write an HTML report about runs: what they found, what no member finds alone, how they went and what they cost.
 
-    The file needs no network and no other file. Several runs stand side by side, with their curves in one chart.
+    The file needs no network and no other files. Several runs are shown side by side, with their curves in one chart.
     """
     from fedslim.experiments import EXPERIMENTS, Store
     from fedslim.report.finding import find_records
@@ -60,7 +60,7 @@ def report(
 
 
 def _is_experiment(run: Path, results: Path) -> bool:
-    """Whether an experiment is meant: a file or folder of that name counts, unless it is said where records are."""
+    """Whether an argument names an experiment; a file of that name takes precedence unless --results is given."""
     from fedslim.experiments import EXPERIMENTS
 
     return str(run) in EXPERIMENTS and (results != RESULTS or not run.exists())
@@ -71,13 +71,13 @@ def _of_experiment(run: Path, results: Path) -> list[Path]:
 
     files = Store(results).records(EXPERIMENTS[str(run)])
     if not files:
-        msg = f"{results}: there are no records of {run} in this folder; make them with `fedslim experiment run {run}`"
+        msg = f"{results}: this folder has no records of {run}; run the experiment with `fedslim experiment run {run}`"
         raise InputError(msg)
     return files
 
 
 def _beside(runs: list[Path], experiments: list[Path]) -> Path:
-    """In the folder of the one run; where there are several, or an experiment, where the command was typed."""
+    """Return the default place: the folder of a single run; for several or an experiment, the current folder."""
     if len(runs) > 1 or experiments:
         return Path(REPORT)
     return (runs[0] if runs[0].is_dir() else runs[0].parent) / REPORT

@@ -1,6 +1,6 @@
-"""`fedslim server` and `fedslim member`: a federation across members."""
+"""`fedslim server`, `fedslim member` and `fedslim status`: a federation over a network."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
 import gc
 import signal
@@ -29,34 +29,40 @@ if TYPE_CHECKING:
     from fedslim.trust import Identity
 
 FOLDER_MODE = 0o700
-"""Of a folder for results that is made here; one that is there keeps its own."""
+"""Permissions of a new run folder; an existing one keeps its own."""
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
-"""Seconds between two lines about how far the run is."""
+"""Seconds between two progress lines."""
 
-FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation's file (TOML).")]
+FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
 IdentityOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Keys and certificates; the file's `certificates` if left out.")
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="The folder with key and certificate; by default `certificates` in the federation file."
+    ),
 ]
 
 
 def server(
     file: FederationArgument,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and the journal go.")] = Path("run"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for results and journal.")] = Path("run"),
     identity: IdentityOption = None,
     passphrase_file: passphrases.File = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run whose journal is in --out, if there is one.")
+        bool, typer.Option("--resume", help="Continue the run whose journal is in --out, if there is one.")
     ] = False,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Listen here rather than where the file says.")] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
+    ] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
 ) -> None:
-    """Run the server of a federation, until its members have found their table.
+    """Run the server of a federation until its members have found their code table.
 
-    It waits for all members, asks, and writes the table (items as ids) and a record of the run to --out. SIGTERM or
-    Ctrl-C end the run after its round, with the best so far; a second one breaks it off, to be resumed.
+    The server waits for all members, runs the search, and writes the code table (items as ids) and a run record to
+    --out. SIGTERM or Ctrl-C stops the run after its round, with the best table so far; a second one stops it
+    immediately, and --resume continues it.
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.federated.accounting import save_served
@@ -75,50 +81,52 @@ def server(
             _show_finished(finished, out, federation.federation.name)
             return
         compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
-        gc.freeze()  # modules and kernels stay: what the door then collects is what lines have left, in a moment
+        gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
         served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
         save_served(served, federation, out)
         if served.lost is None:
-            # Not before everything is saved: whoever is killed before that can resume.
+            # Only after everything is saved: a server that is killed before can resume.
             folder.finish(_check_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
         _show(served.table, federation.federation.name, out)
-        said = served.communication
+        traffic = served.communication
         say(
             f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, "
-            f"L% {served.table.compression.L_percent:.2f}, {count(said.rounds, 'round')}, {size(said.bytes_total)}; "
-            f"saved in {out}"
+            f"L% {served.table.compression.L_percent:.2f}, {count(traffic.rounds, 'round')}, "
+            f"{size(traffic.bytes_total)}; saved in {out}"
         )
         if served.lost is not None:
             raise served.lost
 
 
-def member(  # one parameter for each option
+def member(
     file: FederationArgument,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Which member this is, as in its certificate.")],
-    data: Annotated[str, typer.Option(metavar="DATA", help="The member's data, as for `fedslim mine`.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
+    data: Annotated[str, typer.Option(metavar="DATA", help="The data of this member, as for `fedslim mine`.")],
     secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the result, journal and audit log go.")] = Path("run"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for result, journal and audit log.")] = Path(
+        "run"
+    ),
     identity: IdentityOption = None,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What this member allows; policy.toml beside its key if left out."),
+        typer.Option(metavar="FILE", help="The policy of this member; by default policy.toml beside its key."),
     ] = None,
     passphrase_file: passphrases.File = None,
     format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
 ) -> None:
-    """Take part in a federation as one of its members, if this member's policy and ledger allow it.
+    """Take part in a federation, if the policy and ledger of this member allow it.
 
-    What leaves the member is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin, run
+    Every message is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run
     the same command again.
     """
     from fedslim.cli.console.logs import set_up_logs
@@ -137,7 +145,7 @@ def member(  # one parameter for each option
     guard = Guard(own, federation)  # before anything else is read
     who = _identity(folder, passphrase_file)
     if who.name != name:
-        msg = f"--name is {name!r}, and the certificate is of {who.name!r}; take the folder of {name!r}"
+        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
         raise ParameterError(msg)
     shared = ItemSecret.read(secret)
     agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
@@ -153,19 +161,19 @@ def member(  # one parameter for each option
             member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
             received = _until_over(member.run(host=host, port=port), None)
         if received.table is None:
-            msg = f"the run ended ({received.ending}) without a table"
+            msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
         kept = guard.kept(received.table, database, shared)
         if kept is not None:
             kept.save(out / CODE_TABLE, private=True)
-        # Not before everything is saved: until then the same command needs no server.
+        # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
         if kept is not None:
             _show(kept, federation.federation.name, out)
         own_only = federation.federation.variant == "so"
-        whose = ", of this member's own table: in so members are not told more" if own_only else ""
-        where = f"saved in {out}" if kept is not None else "not saved: this member's policy has results.table = none"
+        whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
+        where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
         say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 
 
@@ -174,12 +182,12 @@ def status(
     *,
     identity: IdentityOption = None,
     json: options.Json = False,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the server is, if elsewhere.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="And its port.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
 ) -> None:
-    """Ask a running server how far it is: who is here, which round, whom everybody waits for.
+    """Show the progress of a running server: the connected members, the round, and whom it is waiting for.
 
-    Only members are answered: it takes a member's certificate.
+    The server answers only members, so this needs the certificate of a member.
     """
     from datetime import UTC, datetime
 
@@ -195,7 +203,8 @@ def status(
         print_json(found)
         return
     lines = [
-        f"{name}: {'here' if told['here'] else 'not here'}, {told['state']}" for name, told in found["members"].items()
+        f"{name}: {'connected' if member['here'] else 'not connected'}, {member['state']}"
+        for name, member in found["members"].items()
     ]
     percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.0f}"
     awaited = ", ".join(found["waiting_for"]) or "nobody"
@@ -203,7 +212,7 @@ def status(
         f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
-    print_text("".join(printable(line) + "\n" for line in lines))  # all of it is the server's word
+    print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
@@ -221,13 +230,13 @@ def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
 
 
 def _folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
-    """The folder for results, which this process alone works in."""
+    """Create and lock the run folder."""
     from fedslim.federated.folder import RunFolder
 
     try:
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{path}: the folder for results cannot be made: {error.strerror}"
+        msg = f"--out {path}: the run folder cannot be created ({error.strerror}); name another folder"
         raise ParameterError(msg) from error
     return RunFolder.held(path, program)
 
@@ -242,19 +251,19 @@ def _check_finished(who: str, federation: "FederationFile", run: str, ending: st
 
 
 def _show_finished(finished: "Finished", out: Path, name: str) -> None:
-    """Show what a run that is over came to, instead of beginning another one."""
+    """Show the result of a finished run, instead of starting another one."""
     from fedslim.mdl import CodeTable
 
     if (out / CODE_TABLE).exists():
         _show(CodeTable.load(out / CODE_TABLE), name, out)
     say(
         f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}); its results "
-        f"are in {out}. For another run, name another folder with --out"
+        f"are in {out}; for another run, name another folder with --out"
     )
 
 
 def _show(table: "CodeTable", name: str, out: Path) -> None:
-    """Print a table that is saved. If nobody takes it, that is no reason to fail: a unit would begin another run."""
+    """Print a saved table. A failure to print is no error: a systemd unit would start another run."""
     try:
         print_code_table(table, TOP, name)
     except WriteError as error:
@@ -262,19 +271,19 @@ def _show(table: "CodeTable", name: str, out: Path) -> None:
 
 
 def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:
-    """Run to the end; SIGTERM and Ctrl-C ask for a graceful stop where that is possible, and else break it off."""
+    """Run to the end; SIGTERM and Ctrl-C stop gracefully if `stop` can, and else cancel the run."""
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101  # this is one
+        assert task is not None  # noqa: S101  # this coroutine runs in one
 
-        def asked() -> None:
+        def on_signal() -> None:
             if stop is None or not stop():
                 task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, asked)
+            loop.add_signal_handler(number, on_signal)
         return await run
 
     try:
@@ -284,8 +293,8 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) 
 
 
 def _stop(run: "DeployedServer") -> bool:
-    """End the run with the best so far; False if it has not even begun to listen."""
-    say("stopping after this round, with the best so far; once more to stop at once")
+    """Stop the run with the best table so far; return False if the server does not listen yet."""
+    say("stopping after this round, with the best table so far; repeat to stop immediately")
     if run.network is None:
         return False
     run.network.stop()
@@ -301,7 +310,7 @@ def _progress(run: "DeployedServer") -> Callable[[], None]:
         nonlocal last
         if time.monotonic() - last < SAY_EVERY or run.session is None or run.session.variant is None:
             return
-        assert run.account is not None  # noqa: S101  # as old as the session
+        assert run.account is not None  # noqa: S101  # created with the session
         last = time.monotonic()
         search = run.session.variant.search
         percent = percent_of_standard(search.bits_now, search.bits_standard.total)

@@ -1,6 +1,6 @@
-"""`fedslim show`: a saved code table, or the record of a run."""
+"""`fedslim show`: show a saved code table or a run record."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from fedslim.report.view import AgreementView, RunView
 
 EXAMPLES = 5
-"""Itemsets shown of those that no member finds alone."""
+"""Number of itemsets to show that no member finds alone."""
 
 FEW_MEMBERS = 12
-"""More members are told by their range."""
+"""For more members, only the range is shown."""
 
 UNKNOWN = "–"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -35,22 +35,21 @@ POINTS = 32
 def show(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", show_default=False, help="What mine --out or simulate --out saved; a run by its folder too."
-        ),
+        typer.Argument(metavar="FILE", show_default=False, help="A code table or run record, or the folder of a run."),
     ],
     top: options.Top = 20,
     json: options.Json = False,
 ) -> None:
-    """Show a saved code table: the most useful itemsets, and how well they compress.
+    """Show a saved code table: the most useful itemsets, and how well they compress the data.
 
-    Of a run also how it went, what no member finds alone, how well it agrees, what it cost, and how to do it again.
+    For a run, also show its progress, what no member finds alone, the agreement with a reference, the cost, and the
+    command to repeat it.
     """
     from fedslim.experiments import EXPERIMENTS
     from fedslim.report.finding import find_records, is_record
 
     if not file.exists() and str(file) in EXPERIMENTS:
-        msg = f"{file} is an experiment; see it with `fedslim experiment show {file}`"
+        msg = f"{file} is the name of an experiment; show it with `fedslim experiment show {file}`"
         raise ParameterError(msg)
     if not (file.is_dir() or is_record(file)):
         _show_table(file, top, json=json)
@@ -60,8 +59,8 @@ def show(
     for remark in found.remarks:
         say(f"fedslim: warning: {remark}")
     if json:
-        shown = [{"file": str(file), **_run_record(record, top)} for record in records]
-        print_json(shown[0] if len(shown) == 1 else {"file": str(file), "runs": shown})
+        runs = [{"file": str(file), **_run_record(record, top)} for record in records]
+        print_json(runs[0] if len(runs) == 1 else {"file": str(file), "runs": runs})
     elif len(records) == 1:
         _print_run(records[0], top)
     else:
@@ -79,7 +78,7 @@ def _show_table(file: Path, top: int, *, json: bool) -> None:
 
 
 def _print_runs(records: "Sequence[RunRecord]") -> None:
-    """The figures of several runs, a line for each."""
+    """Print the figures of several runs, one line for each."""
     from fedslim.report.view import view
 
     shown = view(records)
@@ -88,7 +87,7 @@ def _print_runs(records: "Sequence[RunRecord]") -> None:
 
 
 def _print_run(record: "RunRecord", top: int) -> None:
-    """One run: its table, and the essentials of a report of it."""
+    """Print one run: its table, and the main points of its report."""
     from fedslim.report.view import view
 
     run = view([record]).runs[0]
@@ -122,11 +121,15 @@ def _traffic(run: "RunView") -> "Table | None":
         (row.direction, f"{row.messages:,}", size(row.bytes), size(row.bytes_uncompressed), shown_label(row.kind))
         for row in run.traffic
     ]
-    return grid(("way", "messages", "sent", "before compression", "message"), rows, left=1, right=4) if rows else None
+    return (
+        grid(("direction", "messages", "sent", "before compression", "message"), rows, left=1, right=4)
+        if rows
+        else None
+    )
 
 
 def _members(run: "RunView") -> "Table | None":
-    """What is known of each member; what the variant hides has no column."""
+    """Return a table of the members, without columns for what the variant hides."""
     if len(run.members) > FEW_MEMBERS:
         return None
     columns = {
@@ -146,9 +149,9 @@ def _known(value: float | None, how: str = ",") -> str:
 
 def _facts(run: "RunView") -> list[tuple[str, str]]:
     headline = {fact.name: f"{fact.value}: {fact.note}" for fact in run.headline}
-    lines = [("variant", f"{run.variant}, {run.meaning}"), ("went", _curve(run))]
+    lines = [("variant", f"{run.variant}, {run.meaning}"), ("progress", _curve(run))]
     lines += [(name, headline[name]) for name in ("rounds", "sent") if name in headline]
-    lines += [("agrees", _agrees(each)) for each in run.agreements]
+    lines += [("agreement", _agrees(each)) for each in run.agreements]
     if run.gap is not None:
         found = headline["found by no member alone"]
         lines.append(
@@ -160,7 +163,7 @@ def _facts(run: "RunView") -> list[tuple[str, str]]:
     if run.table.members is None:
         lines.append(("usages", run.usages_note))
     lines += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "made"}]
-    return [*lines, ("again", run.command)]
+    return [*lines, ("command", run.command)]
 
 
 def _agrees(each: "AgreementView") -> str:
@@ -170,10 +173,10 @@ def _agrees(each: "AgreementView") -> str:
 
 
 def _curve(run: "RunView") -> str:
-    """L% by rounds, as high as it is."""
+    """Draw L% over the rounds."""
     rounds, percent = run.curve.rounds, run.curve.percent
     if not rounds:
-        return "its history is not known"
+        return "unknown"
     low, high = min(percent), max(percent)
     drawn, at = "", 0
     for point in range(POINTS):
@@ -184,12 +187,12 @@ def _curve(run: "RunView") -> str:
 
 
 def _run_record(record: "RunRecord", top: int) -> dict[str, Any]:
-    """What a run is, for JSON: all of its record but the table, which is as with every table, and the history."""
+    """Return a run record for JSON, without its history; the table has the form that all commands print."""
     import msgspec
 
-    told: dict[str, Any] = msgspec.to_builtins(
+    fields: dict[str, Any] = msgspec.to_builtins(
         {name: getattr(record, name) for name in record.__struct_fields__ if name != "table"}
     )
     for name in ("format", "version", "history"):
-        del told[name]
-    return {**table_record(record.code_table, top), **told}
+        del fields[name]
+    return {**table_record(record.code_table, top), **fields}

@@ -1,6 +1,6 @@
-"""`fedslim simulate`: a federation in one process, and what it finds, costs and recovers."""
+"""`fedslim simulate`: run a federation in one process, and show what it finds, costs and recovers."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from fedslim.metrics import ReferenceTable
 
 MAX_MEMBERS = 4096
-"""As the protocol has it, which is not loaded for `--help`; a test sees that they agree."""
+"""Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
 
 CODE_TABLE, RUN = "codetable.json", "run.json"
-"""What is written to the folder given as --out."""
+"""The files in the folder given as --out."""
 
 CENTRALISED = "centralised"
-"""What the reference is called that we mine ourselves."""
+"""The name of the default reference, mined from all data in one place."""
 
 EXAMPLES = 5
-"""Itemsets of the gap that are shown."""
+"""Number of itemsets of the gap to show."""
 
 NO_MASKS = "the server sees every member's counts; for measurements only"
 
 
 class Variant(StrEnum):
-    """The variants of the protocol; a test sees that these are all."""
+    """The variants of the protocol; a test checks that the list is complete."""
 
     x = "x"
     sa = "sa"
@@ -53,7 +53,7 @@ class Variant(StrEnum):
 
 
 class Scheme(StrEnum):
-    """How the data are dealt out; a test sees that these are all."""
+    """How the data are divided; a test checks that the list is complete."""
 
     iid = "iid"
     dirichlet = "dirichlet"
@@ -71,7 +71,7 @@ class Engine(StrEnum):
 
 def _positive(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
-        msg = f"{value} cannot be used; give a number above 0, small for very uneven sizes"
+        msg = f"{value} is not a positive number; give one above 0, small for very uneven sizes"
         raise typer.BadParameter(msg)
     return value
 
@@ -82,59 +82,70 @@ def simulate(
     *,
     variant: Annotated[
         Variant,
-        typer.Option(metavar="x|sa|so", help="x: exact. sa, so: the paper's, with and without secure aggregation."),
+        typer.Option(metavar="x|sa|so", help="x: exact. sa, so: as in the paper, with and without secure aggregation."),
     ] = Variant.x,
     members: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(1, MAX_MEMBERS), help="How many members the data are dealt out to."),
+        typer.Option(metavar="N", callback=whole(1, MAX_MEMBERS), help="Number of members to divide the data among."),
     ] = 10,
     partition: Annotated[
-        Scheme, typer.Option(metavar="P", help="How: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
+        Scheme,
+        typer.Option(
+            metavar="P", help="How to divide: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew."
+        ),
     ] = Scheme.iid,
     alpha: Annotated[
         float,
         typer.Option(
-            metavar="A", callback=_positive, help="How even the sizes are, for dirichlet and support-quantity-skew."
+            metavar="A", callback=_positive, help="Evenness of the sizes, for dirichlet and support-quantity-skew."
         ),
     ] = 0.5,
     min_dominant: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(1), help="Items of a member's dominant itemsets, for the two skews."),
+        typer.Option(metavar="N", callback=whole(1), help="Fewest items of a dominant itemset, for the two skews."),
     ] = 3,
     seed: Annotated[
         int,
-        typer.Option(metavar="N", callback=whole(0, 2**63 - 1), help="Equal seeds: equal members, keys and bytes."),
+        typer.Option(
+            metavar="N",
+            callback=whole(0, 2**63 - 1),
+            help="Random seed for the partition and all keys; equal seeds give equal runs.",
+        ),
     ] = 0,
     max_time: options.MaxTime = None,
     max_rounds: Annotated[
-        int | None, typer.Option(metavar="N", callback=whole(1), help="Stop after N rounds; the best so far counts.")
+        int | None,
+        typer.Option(metavar="N", callback=whole(1), help="Stop after N rounds, with the best table so far."),
     ] = None,
     min_count: options.MinCount = 1,
     min_members_with: Annotated[
-        int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that at least N members have.")
+        int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that occur at N or more members.")
     ] = 1,
     no_masking: Annotated[
-        bool, typer.Option("--no-masking", help=f"FOR MEASUREMENTS ONLY: x or sa without masks; {NO_MASKS}.")
+        bool,
+        typer.Option(
+            "--no-masking", help="FOR MEASUREMENTS ONLY: x or sa without masks; the server sees every member's counts."
+        ),
     ] = False,
     engine: Annotated[
         Engine,
-        typer.Option(metavar="E", help="own: in this process. nvflare: in NVFlare's simulator, by processes."),
+        typer.Option(metavar="E", help="own: in this process. nvflare: in NVFlare's simulator, as processes."),
     ] = Engine.own,
     reference: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="The table to compare with, instead of the one that all data in one place give."
-        ),
+        typer.Option(metavar="FILE", help="Compare with this table, instead of mining all data in one place."),
     ] = None,
     no_compare: Annotated[
-        bool, typer.Option("--no-compare", help="Run the federation only: mine neither all data nor the members alone.")
+        bool,
+        typer.Option("--no-compare", help="Run only the federation, without mining all data or the members alone."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help=f"Save {CODE_TABLE} and {RUN} there, for `fedslim report`.")
+        Path | None,
+        typer.Option(metavar="DIR", help=f"Save {CODE_TABLE} and {RUN} to this folder, for `fedslim report`."),
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
-    format: options.Format = None,  # noqa: A002  # the word that users type
+    format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
@@ -142,10 +153,10 @@ def simulate(
     data_seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Deal DATA out to members, let them mine together without showing anybody a transaction, and say what came of it.
+    """Divide DATA among members, let them mine together without sharing a transaction, and show the result.
 
-    All in this process, with the messages and masks of a real federation. Ctrl-C ends the search and keeps the best so
-    far, or ends the comparing; a second one gives it up.
+    Everything runs in this process, with the messages and masks of a real federation. Ctrl-C stops the search and
+    keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
     _check_engine(engine, no_masking=no_masking)
@@ -191,10 +202,10 @@ def simulate(
 
 def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool, no_compare: bool) -> None:
     if no_masking and variant is Variant.so:
-        msg = "--no-masking is for x and sa; so has no masks that could be left out"
+        msg = "--no-masking does not go with variant so, which has no masks; leave it out"
         raise ParameterError(msg)
     if no_compare and reference is not None:
-        msg = "--reference is to compare with, and --no-compare says not to; leave one of them out"
+        msg = "--reference and --no-compare contradict each other; leave one of them out"
         raise ParameterError(msg)
 
 
@@ -205,7 +216,7 @@ def _check_engine(engine: Engine, *, no_masking: bool) -> None:
 
     require_nvflare()
     if no_masking:
-        msg = "--no-masking is for measurements with --engine own; over NVFlare there is no federation without masks"
+        msg = "--no-masking does not go with --engine nvflare, which always masks; leave one of them out"
         raise ParameterError(msg)
 
 
@@ -222,7 +233,7 @@ def _load(reference: Path) -> "ReferenceTable | CodeTable":
 
 
 class _Run:
-    """The steps of an experiment. All data are mined in one place at most once, and only if something needs that."""
+    """The steps of a simulation. All data are mined in one place at most once, and only if needed."""
 
     def __init__(
         self,
@@ -247,16 +258,16 @@ class _Run:
         from fedslim.federated.dividing import SKEWED, divide
 
         check_member_count(self._database, how["members"])
-        # With a smallest count the table has numbers of its own for the items: the plain one is mined for dealing out.
+        # With min_count, the table numbers its items differently: `divide` then mines a plain one itself.
         table = None
         if scheme in SKEWED and self._min_count == 1 and (table := self._centralised()) is None:
             raise KeyboardInterrupt
         return divide(self._database, scheme.value, **how, table=table)
 
     def _centralised(self) -> "CodeTable | None":
-        """The table of all data in one place; None if it was interrupted."""
+        """Mine all data in one place; return None if interrupted."""
         if self._whole is None:
-            doing = "mining in one place all of"
+            doing = "mining in one place:"
             mined = mined_with_progress(
                 self._database, self._name, self._report, doing=doing, min_count=self._min_count
             )
@@ -266,7 +277,7 @@ class _Run:
     def federate(
         self, partition: "Partition", *, max_time: float | None, **how: Any
     ) -> "tuple[Simulation, FedslimError | None]":
-        """What came of it, and why it ended early where it lost a member."""
+        """Run the federation; return the result, and the error if it ended early because a member was lost."""
         from fedslim.federated import simulation as room
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
@@ -276,13 +287,13 @@ class _Run:
         with stopping_on_interrupt(stop), self._report.mining(self._name, stop, doing) as show:
             on_progress = None
             if show is not None:
-                on_progress = lambda progress, said: show(  # noqa: E731  # a function has no room for the condition
-                    progress, [count(said.rounds, "round"), f"{size(said.bytes_total)} sent"]
+                on_progress = lambda progress, traffic: show(  # noqa: E731  # None if nothing is shown
+                    progress, [count(traffic.rounds, "round"), f"{size(traffic.bytes_total)} sent"]
                 )
             if self._engine is Engine.nvflare:
                 from fedslim.engines import simulator
 
-                del how["masking"]  # there always is
+                del how["masking"]  # NVFlare always masks
                 try:
                     return simulator.simulate(
                         partition, variant=self._variant, max_time=max_time, stop=stop, on_progress=on_progress, **how
@@ -294,21 +305,21 @@ class _Run:
             ), None
 
     def compare(self, simulation: "Simulation", reference: "ReferenceTable | CodeTable | None") -> "Comparison | None":
-        """The comparison; None if it was interrupted."""
+        """Compare with a reference; return None if interrupted."""
         from fedslim.federated import compare
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
         if reference is None and (reference := self._centralised()) is None:
             return None
         stop = Stop()
-        doing = f"mining {count(len(simulation.databases), 'member')} alone, to compare with (Ctrl-C to leave it)"
+        doing = f"mining {count(len(simulation.databases), 'member')} alone, for comparison (Ctrl-C to skip)"
         with stopping_on_interrupt(stop), self._report.stage(doing):
             return compare(simulation, reference, stop=stop)
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What is written to --out: the federation's table as soon as it is there, for the comparing may take long."""
+    """What is saved in --out: the table as soon as there is one, since the comparison may take long."""
 
     simulation: "Simulation"
     out: Path | None
@@ -317,14 +328,14 @@ class _Kept:
     failure: FedslimError | None = None
 
     def record(self, compared: "Comparison | None") -> dict[str, Any]:
-        """Everything about the run, for JSON; null where nothing was compared."""
+        """Return everything about the run for JSON; the figures of a missing comparison are null."""
         from fedslim.federated.comparison import NOT_COMPARED
 
         figures = NOT_COMPARED if compared is None else compared.as_dict()
         return {**self.told, **self.simulation.as_dict(), **figures}
 
     def save(self, compared: "Comparison | None") -> None:
-        """Write what there is; a failure is kept for the end, when everything has been shown."""
+        """Save the results so far; keep a failure, to report it after the output."""
         from fedslim.federated.records import save_run, simulation_record
 
         if self.out is None or self.failure is not None:
@@ -342,12 +353,12 @@ class _Kept:
 
 
 def _tables(simulation: "Simulation", compared: "Comparison | None") -> "list[Table]":
-    """The messages by kind, and examples of what no member finds alone."""
+    """Return tables of the messages by kind, and of itemsets that no member finds alone."""
     rows = [
         (row["direction"], f"{row['messages']:,}", size(row["bytes"]), size(row["bytes_uncompressed"]), row["kind"])
         for row in sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
     ]
-    shown = [grid(("way", "messages", "sent", "before compression", "message"), rows, left=1, right=4)]
+    shown = [grid(("direction", "messages", "sent", "before compression", "message"), rows, left=1, right=4)]
     if compared is not None and compared.recovered:
         shown.append(_gap_grid(simulation, compared))
     return shown
@@ -357,7 +368,7 @@ def _gap_grid(simulation: "Simulation", compared: "Comparison") -> "Table":
     rows = []
     for itemset in compared.recovered[:EXAMPLES]:
         spread = itemset.spread
-        assert spread is not None  # noqa: S101  # the members' data were handed in
+        assert spread is not None  # noqa: S101  # known, as the comparison had the members' data
         middle = number(spread.support_median, 0 if spread.support_median.is_integer() else 1)
         rows.append(
             (
@@ -373,14 +384,14 @@ def _gap_grid(simulation: "Simulation", compared: "Comparison") -> "Table":
 def _facts(
     simulation: "Simulation", compared: "Comparison | None", reference: str | None, *, skipped: bool, unmasked: bool
 ) -> list[tuple[str, str]]:
-    """The lines of the summary."""
-    said = simulation.communication
-    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(said.rounds, 'round')}"
+    """Return the lines of the summary."""
+    traffic = simulation.communication
+    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(traffic.rounds, 'round')}"
     end = f"{duration(simulation.seconds)}; {ENDINGS[simulation.ending]}"
     lines = [
         ("members", _members(simulation)),
         ("search", f"{simulation.variant}: {work} in {end}"),
-        ("sent", f"{size(said.bytes_total)}: {size(said.bytes_up)} up, {size(said.bytes_down)} down"),
+        ("sent", f"{size(traffic.bytes_total)}: {size(traffic.bytes_up)} up, {size(traffic.bytes_down)} down"),
     ]
     if unmasked:
         lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
@@ -388,29 +399,29 @@ def _facts(
         f = compared.fidelity
         beside = "all data in one place" if reference in {None, CENTRALISED} else reference
         lines += [
-            ("agrees", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
+            ("agreement", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
             ("", f"WR@50 {f.wr50:.3f}, WR@100 {f.wr100:.3f}, ρ {f.rho:.3f}"),
             ("gap", _gap(compared)),
         ]
     elif not skipped:
-        lines.append(("agrees", "not compared: stopped by Ctrl-C"))
+        lines.append(("agreement", "not compared: stopped by Ctrl-C"))
     return lines
 
 
 def _members(simulation: "Simulation") -> str:
-    """How many members there are, how they came about, and their sizes."""
+    """Describe the members: how many there are, how the data were divided, and their sizes."""
     sizes, partition = simulation.sizes, simulation.partition
-    dealt = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
+    divided = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
     least, most = min(sizes), max(sizes)
     if least == most:
         each = f"{count(most, 'transaction')} each" if len(sizes) > 1 else count(most, "transaction")
     else:
         each = f"{least:,} to {most:,} transactions, median {number(median(sizes))}"
-    return f"{len(sizes):,}{dealt}: {each}"
+    return f"{len(sizes):,}{divided}: {each}"
 
 
 def _gap(compared: "Comparison") -> str:
-    """What no member finds alone, and how much of it was recovered."""
+    """Describe the discovery gap, and how much of it was recovered."""
     if not len(compared.gap):
         return "none: some member finds each itemset of the reference alone"
     r = compared.recovery

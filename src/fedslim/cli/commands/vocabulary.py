@@ -1,6 +1,6 @@
-"""`fedslim vocabulary`: how the members of a federation agree on the numbers of items, without showing their labels."""
+"""`fedslim vocabulary`: agree with the other members on the items, without showing their labels."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,28 +19,28 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     from fedslim.data import Vocabulary
 
-app = typer.Typer(help="Agree with other members on the numbers of items.", rich_markup_mode=None, add_completion=False)
+app = typer.Typer(help="Agree with the other members on the items.", rich_markup_mode=None, add_completion=False)
 
 FEWEST_TO_MERGE = 2
 
-Out = Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="Where to write the vocabulary, as JSON.")]
+Out = Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="The vocabulary file to write (JSON).")]
 
 
 @app.callback(invoke_without_command=True)
 def vocabulary(context: typer.Context) -> None:
-    """What there is to say before the command; without a command, the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Make the secret that the members share.")
 def secret(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Where to write it; a new file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="The new file.")],
 ) -> None:
     """Make the secret that the members share, and print its fingerprint.
 
-    One member makes it and gives it to the others on a safe way; the server must not get it. Who has it can find out
-    which labels are behind a vocabulary. The fingerprint is for everybody: who sees the same has the same secret.
+    One member makes it and gives it to the others over a secure channel, but never to the server: anyone who has it can
+    find out the labels behind a vocabulary. The fingerprint is public: compare it to check that all have the same.
     """
     from fedslim.data import ItemSecret
 
@@ -54,10 +54,11 @@ def make(
     data: options.Data,
     *,
     secret: Annotated[
-        Path, typer.Option(metavar="FILE", show_default=False, help="What `fedslim vocabulary secret` made.")
+        Path,
+        typer.Option(metavar="FILE", show_default=False, help="The members' secret, from `fedslim vocabulary secret`."),
     ],
     out: Out,
-    format: options.Format = None,  # noqa: A002  # the word that users type
+    format: options.Format = None,  # noqa: A002  # the option's name
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
@@ -65,7 +66,7 @@ def make(
     seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the vocabulary of DATA: the ids of its items in no telling order, without their labels."""
+    """Write the vocabulary of DATA: the ids of its items, in an order that reveals nothing, without their labels."""
     check_place(out, besides=data)
     check_place(out, besides=secret, what="the secret")
     reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
@@ -73,20 +74,22 @@ def make(
         from fedslim.data import ItemSecret, Vocabulary
 
         shared = ItemSecret.read(secret)  # before the data, which may take long
-        ours = Vocabulary.merge(Vocabulary.of(reading.load().vocabulary, shared))  # for the order, which may tell
-        ours.write(out)
-    _print_written(out, ours)
+        merged = Vocabulary.merge(Vocabulary.of(reading.load().vocabulary, shared))  # hides the order of the data
+        merged.write(out)
+    _print_written(out, merged)
 
 
-@app.command(short_help="Put the vocabularies of all members together.")
+@app.command(short_help="Merge the vocabularies of all members.")
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False, help="What make or merge wrote.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", show_default=False, help="A vocabulary, from make or merge.")
+    ],
     out: Out,
     quiet: options.Quiet = False,
 ) -> None:
-    """Put the vocabularies of all members together. Their order does not matter: everybody gets the same file."""
+    """Merge the vocabularies of all members. Their order does not matter: everybody gets the same file."""
     if len(files) < FEWEST_TO_MERGE:
-        msg = f"{files[0]} alone cannot be merged; name the vocabularies of all members"
+        msg = f"FILE: {files[0]} is the only vocabulary; name those of all members"
         raise ParameterError(msg)
     for file in files:
         check_place(out, besides=file, what="one of the vocabularies to merge")
@@ -98,14 +101,16 @@ def merge(
     _print_written(out, merged)
 
 
-@app.command(short_help="Say what is in a vocabulary, or the fingerprint of a secret.")
+@app.command(short_help="Describe a vocabulary, or show the fingerprint of a secret.")
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What make, merge or secret wrote.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="A vocabulary or the members' secret.")
+    ],
     json: options.Json = False,
 ) -> None:
-    """Say how many items a vocabulary has, with which secret it was made, and what to compare it by.
+    """Show the number of items of a vocabulary, the fingerprint of its secret, and its digest, for comparison.
 
-    Of the members' secret, only its fingerprint is shown.
+    For the members' secret, show only its fingerprint.
     """
     from fedslim.data import ItemSecret, Vocabulary
 
@@ -129,5 +134,5 @@ def _record(file: Path, vocabulary: "Vocabulary") -> dict[str, Any]:
 
 
 def _print_written(out: Path, vocabulary: "Vocabulary") -> None:
-    told = f"{out}: {count(len(vocabulary), 'item')}, fingerprint {vocabulary.fingerprint}"
-    print_text(printable(told) + "\n")
+    line = f"{out}: {count(len(vocabulary), 'item')}, fingerprint {vocabulary.fingerprint}"
+    print_text(printable(line) + "\n")

@@ -1,1 +1,1 @@
-"""What the commands share: options, progress, output, and errors as exit codes."""
+"""Options, progress, output and error handling that the commands share."""

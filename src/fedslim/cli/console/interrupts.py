@@ -1,4 +1,4 @@
-"""Ctrl-C while kernels are compiled."""
+"""Handle Ctrl-C while kernels are compiled."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def keep_interrupts() -> Iterator[None]:
-    """Let no Ctrl-C get lost in the block.
+    """Raise KeyboardInterrupt at the end of the block if Ctrl-C got lost in it.
 
-    Where the compiler calls back into Python, an exception is printed and dropped, a KeyboardInterrupt too. It is
-    raised again at the end of the block then, and not printed.
+    In the compiler's callbacks into Python, every exception is printed and dropped, a KeyboardInterrupt too. This
+    raises it again, and does not print it.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # somebody else decides what Ctrl-C means, or that it means nothing
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # the caller handles Ctrl-C, or ignores it
         return
     lost = False
 

@@ -1,4 +1,4 @@
-"""Logs of a server or member: lines on stderr, and in a file if the federation's file names one."""
+"""Logs of a server or member: lines on stderr, and in a file if the federation file names one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 10_000_000
 OLD_FILES = 5
-"""Old log files that are kept (`run.log.1`, …), each of `MAX_BYTES` at most."""
+"""Number of old log files to keep (`run.log.1`, …), each of at most `MAX_BYTES`."""
 
 
 class PrivateFile(RotatingFileHandler):
-    """A log that starts a new file when it is full. New files are readable by their owner only."""
+    """A rotating log file that only its owner can read."""
 
     def _open(self) -> io.TextIOWrapper:
         def private(path: str, flags: int) -> int:
@@ -33,28 +33,28 @@ class PrivateFile(RotatingFileHandler):
 
 
 class OneLine(logging.Formatter):
-    """A record in one line. This is the one place where texts that may quote a peer are escaped."""
+    """Formats a record as one line. This is the one place that escapes log texts, which may quote a peer."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as a line."""
+        """Format a record as one line."""
         return printable(super().format(record))
 
 
 class Stderr(logging.Handler):
-    """Shows records on whatever stderr is then."""
+    """Prints records on stderr, even if `sys.stderr` was replaced since."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record."""
+        """Print a record."""
         say(self.format(record))
 
 
 def set_up_logs(settings: Log) -> None:
-    """Show what the package logs, from the level in the settings on, and write it to a file if they name one.
+    """Print the package's logs, from the level in the settings, and write them to a file if the settings name one.
 
-    Whatever was set up before is replaced.
+    This replaces earlier handlers.
 
     Raises:
-        ParameterError: The log cannot be written.
+        ParameterError: The log file cannot be written.
     """
     handlers: list[logging.Handler] = [Stderr()]
     handlers[0].setFormatter(OneLine("%(message)s"))
@@ -62,7 +62,7 @@ def set_up_logs(settings: Log) -> None:
         try:
             file = PrivateFile(settings.file, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")
         except OSError as error:
-            msg = f"{settings.file}: the log (log.file) cannot be written: {error.strerror}; name another file"
+            msg = f"{settings.file}: the log file (log.file) cannot be written: {error.strerror}; name another file"
             raise ParameterError(msg) from error
         file.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(file)

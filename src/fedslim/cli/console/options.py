@@ -1,6 +1,6 @@
-"""The arguments and options that several commands share, and their checks."""
+"""Arguments and options that several commands share, and their checks."""
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
 
 LARGEST = 2**31 - 1
-"""No count of items or transactions is larger; larger numbers would not fit the engine's types."""
+"""The largest count of items or transactions that fits the engine's types."""
 
 
 def positive_seconds(value: float | None) -> float | None:
     """Check a number of seconds."""
     if value is not None and not (math.isfinite(value) and value > 0):
-        msg = f"{value} is not a number of seconds; give one above 0"
+        msg = f"{value} is not a positive number of seconds; give one above 0"
         raise typer.BadParameter(msg)
     return value
 
 
 def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
-    """A check of a whole number. Typer's own would print its bounds into the help, which are of no interest there."""
+    """Return a check of a whole number. Typer's own check would clutter the help with its bounds."""
 
     def check(value: int | None) -> int | None:
         if value is not None and not low <= value <= high:
-            bounds = f"from {low} up" if value < low else f"up to {high}"
+            bounds = f"of at least {low}" if value < low else f"of at most {high}"
             msg = f"{value} is out of range; give a whole number {bounds}"
             raise typer.BadParameter(msg)
         return value
@@ -47,52 +47,52 @@ Data = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="F", help="What is in the file, if its extension does not say: fimi, csv, tsv, parquet."),
+    typer.Option(metavar="F", help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet."),
 ]
 Bins = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         callback=whole(2),
-        help="Intervals that a numeric column is cut into.  [default: 10]",
+        help="Number of intervals for a numeric column.  [default: 10]",
         show_default=False,
     ),
 ]
 TransactionColumn = Annotated[
     str | None,
-    typer.Option(
-        metavar="C", help="For tables with a row for each pair of transaction and item: the column of transactions."
-    ),
+    typer.Option(metavar="C", help="The column of transactions, if each row has a transaction and one of its items."),
 ]
-ItemColumn = Annotated[str | None, typer.Option(metavar="C", help="And the column of items.")]
+ItemColumn = Annotated[str | None, typer.Option(metavar="C", help="The column of items, with --transaction-column.")]
 From = Annotated[
-    str | None, typer.Option("--from", metavar="FOLDER", help="The folder of public sets already downloaded.")
+    str | None, typer.Option("--from", metavar="FOLDER", help="A folder with public data sets that you downloaded.")
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", callback=whole(0, 2**63 - 1), help="For data that are made, not read: another seed, other data."
-    ),
+    typer.Option(metavar="N", callback=whole(0, 2**63 - 1), help="Random seed for generated data."),
 ]
 MaxTime = Annotated[
     float | None,
-    typer.Option(metavar="S", callback=positive_seconds, help="Mine for S seconds at most; the best so far counts."),
+    typer.Option(
+        metavar="S", callback=positive_seconds, help="Mine for at most S seconds, and keep the best table so far."
+    ),
 ]
 MinCount = Annotated[
     int,
-    typer.Option(metavar="N", callback=whole(1), help="Show no count below N: merge rarer items, leave itemsets out."),
+    typer.Option(
+        metavar="N", callback=whole(1), help="Show no count below N: merge rarer items, and omit rarer itemsets."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Top = Annotated[
     int,
-    typer.Option(metavar="N", callback=whole(0), help="How many itemsets to show, the most useful first; 0 for none."),
+    typer.Option(metavar="N", callback=whole(0), help="Number of itemsets to show, the most useful first; 0 for none."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was said about the data: where they are and how to read them."""
+    """Where the data are, and how to read them."""
 
     source: str
     format: str | None
@@ -103,10 +103,10 @@ class Reading:
     seed: int | None
 
     def load(self) -> "TransactionDatabase":
-        """Load them."""
+        """Load the data."""
         from fedslim.data import load
 
-        chosen: dict[str, Any] = {} if self.bins is None else {"bins": self.bins}  # the default is the data room's
+        chosen: dict[str, Any] = {} if self.bins is None else {"bins": self.bins}  # the default is that of `load`
         return load(
             self.source,
             format=self.format,

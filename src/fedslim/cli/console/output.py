@@ -1,4 +1,4 @@
-"""How a code table is shown, whether just mined or loaded from a file: rows, a summary, or JSON."""
+"""Print a code table, whether just mined or loaded from a file: as rows with a summary, or as JSON."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
 
 MANY_BITS = 10_000
-"""From here on tenths of bits are noise."""
+"""From this many bits, tenths of bits are not shown."""
 
 
 def table_record(table: CodeTable, top: int) -> dict[str, Any]:
-    """What a code table is, for JSON."""
+    """Return a code table as a record for JSON."""
     c = table.compression
     return {
         "version": __version__,
@@ -61,9 +61,9 @@ def print_code_table(
     *,
     between: Iterable[RenderableType] = (),
 ) -> None:
-    """Show the itemsets that save most and a summary, which `more` may add lines to; other tables go between them."""
+    """Print the itemsets that save most, the tables in `between`, and a summary with the lines in `more`."""
     if (names := brief(table.vocabulary)) != table.vocabulary:
-        more = [*more, ("items", "known here by their ids; the tables of the members have the names")]
+        more = [*more, ("items", "shown by their ids; the members' tables have the labels")]
         table = replace(table, vocabulary=names)
     c = table.compression
     digits = 0 if c.before.total >= MANY_BITS else 1
@@ -95,18 +95,18 @@ def print_code_table(
 
 
 def _merge(table: CodeTable) -> str:
-    told = [f"no count below {table.min_count:,} is shown"] if table.min_count > 1 else []
+    notes = [f"no count below {table.min_count:,} is shown"] if table.min_count > 1 else []
     if table.other:
-        told.append(f"{count(table.other, 'occurrence')} of items that may not be shown are merged")
-    return "; ".join(told)
+        notes.append(f"{count(table.other, 'occurrence')} of items that may not be shown are merged")
+    return "; ".join(notes)
 
 
 def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int, left: int = 0) -> Table:
-    """A table whose columns from `left` to `right` are numbers, and whose last one takes what room there is."""
+    """Return a table whose columns from `left` to `right` are numbers, and whose last one takes the remaining width."""
     from rich import box
     from rich.table import Table
 
-    lines, gap = (box.SIMPLE_HEAD, 1) if is_terminal(sys.stdout) else (None, 2)  # the lines take a column themselves
+    lines, gap = (box.SIMPLE_HEAD, 1) if is_terminal(sys.stdout) else (None, 2)  # the lines take a column too
     table = Table(box=lines, show_edge=False, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     for place, title in enumerate(header):
         last = place == len(header) - 1
@@ -117,7 +117,7 @@ def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: int
 
 
 def summary(facts: Iterable[tuple[str, str]]) -> Table:
-    """Names and what there is to say of each."""
+    """Return a table of names and facts."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -129,6 +129,6 @@ def summary(facts: Iterable[tuple[str, str]]) -> Table:
 
 
 def format_itemset(table: CodeTable, labels: tuple[str, ...]) -> str:
-    """An itemset of a table, its items in the order of the vocabulary."""
+    """Format an itemset with its items in the order of the table's vocabulary."""
     place = {label: k for k, label in enumerate(table.vocabulary)}
     return shown_items(tuple(sorted(labels, key=place.__getitem__)))

@@ -1,9 +1,9 @@
-"""Where the passphrase of a key comes from: a file, the environment or the terminal. Never an argument.
+"""Read the passphrase of a key from a file, the environment or the terminal.
 
-Arguments are seen by everybody on the machine, and stay in the shell's history.
+It is never an argument: everybody on the machine can see those, and they stay in the shell's history.
 """
 
-# Typer looks at annotations when the program runs, so the modules with commands do without postponed ones.
+# Typer evaluates annotations at run time, so command modules do not postpone them.
 import os
 import sys
 from getpass import getpass
@@ -17,22 +17,18 @@ from fedslim.errors import InputError
 
 VARIABLE = "FEDSLIM_PASSPHRASE"
 
-Ask = Annotated[
-    bool, typer.Option("--passphrase", help=f"Ask for a passphrase for the key; or set {VARIABLE}, or name a file.")
-]
+Ask = Annotated[bool, typer.Option("--passphrase", help=f"Ask for a passphrase for the key. Or set {VARIABLE}.")]
 File = Annotated[
     Path | None,
-    typer.Option(
-        "--passphrase-file", metavar="FILE", help="The file with the passphrase of the key, on its first line."
-    ),
+    typer.Option("--passphrase-file", metavar="FILE", help="A file with the key's passphrase on its first line."),
 ]
 
 
 def for_new_key(file: Path | None, *, ask: bool) -> str | None:
-    """The passphrase for a key that is to be made, if it is to have one.
+    """Return the passphrase for a new key; None for a key without one.
 
     Raises:
-        InputError: It was asked for where nobody can answer, or two answers were different.
+        InputError: There is no terminal to ask on, or the two entries differ.
     """
     from fedslim.trust.keys import checked_passphrase
 
@@ -42,14 +38,14 @@ def for_new_key(file: Path | None, *, ask: bool) -> str | None:
     if not ask:
         return None
     found = checked_passphrase(_ask("Passphrase for the new key: "))
-    if _ask("The same again: ") != found:
-        msg = "the two passphrases are different; nothing was made, so try again"
+    if _ask("Repeat the passphrase: ") != found:
+        msg = "the two passphrases differ, so no key was made; try again"
         raise InputError(msg)
     return found
 
 
 def for_key(key: Path, file: Path | None) -> str | None:
-    """The passphrase of a key that is there, if it has one."""
+    """Return the passphrase of an existing key; None if it has none."""
     from fedslim.trust.keys import has_passphrase
 
     if not has_passphrase(key):
@@ -67,10 +63,10 @@ def _read_given(file: Path | None) -> str | None:
     try:
         found = lines[0].decode() if lines else ""
     except UnicodeDecodeError:
-        msg = f"{file}: the first line is not UTF-8; write the passphrase as UTF-8"
+        msg = f"{file}: line 1 is not UTF-8; write the passphrase in UTF-8"
         raise InputError(msg) from None
     if not found:
-        msg = f"{file}: there is no passphrase on the first line; write it there"
+        msg = f"{file}: line 1 is empty; write the passphrase there"
         raise InputError(msg)
     return found
 

@@ -1,4 +1,4 @@
-"""What is shown on stderr while something runs: live on a terminal, a line now and then elsewhere, or nothing.
+"""Show progress on stderr: live on a terminal, a line from time to time elsewhere, or nothing.
 
 report = reporter(quiet=False)
 with report.stage("reading mushroom"):
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.driver import Progress, Stop
 
-    OnProgress = Callable[..., None]  # the progress, and phrases beside it, if any
+    OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
 
 WORTH_TELLING = 1.5
-"""Seconds that something must last before a line is written about it where lines stay."""
+"""Seconds after which a step is worth a line in a log."""
 
 FIRST_LINE, SHORTEST_PAUSE, MAX_PAUSE = 5.0, 10.0, 600.0
-"""When the first line about mining is written, and the bounds of the pauses after it, in seconds."""
+"""Seconds until the first line about mining, and the bounds of the pauses after it."""
 
 RATE_SPAN = 10.0
-"""The seconds over which the rate is taken: it falls as the table grows, and the present one matters."""
+"""Seconds over which the rate is averaged: it falls as the table grows, and the current one matters."""
 
 MANY_A_SECOND = 10
 
-HINT = "Ctrl-C for the best so far"
-STOPPING = "stopping with the best so far; Ctrl-C again to give it up"
+HINT = "Ctrl-C to stop with the best so far"
+STOPPING = "stopping with the best so far; Ctrl-C again to discard it"
 
 
 class Reporter(Protocol):
     """Shows progress."""
 
     def stage(self, doing: str) -> AbstractContextManager[None]:
-        """While the block runs, say what it does."""
+        """Show what the block does while it runs."""
 
     def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """The same, however long the block takes; where lines stay, only if it is worth one."""
+        """Show what the block does from its start; in a log, only if it is worth a line."""
 
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
-        """While the block runs, show how mining goes; gives the function to call with it."""
+        """Show the progress of mining while the block runs; yield the function to call with it."""
 
 
 def reporter(*, quiet: bool) -> Reporter:
-    """The reporter that fits stderr."""
+    """Return the reporter that fits stderr."""
     if quiet:
         return Silent()
     if not is_terminal(sys.stderr):
@@ -70,12 +70,12 @@ class Silent:
     """Shows nothing."""
 
     def stage(self, doing: str) -> AbstractContextManager[None]:
-        """Say nothing."""
+        """Show nothing."""
         del doing
         return nullcontext()
 
     def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """Say nothing."""
+        """Show nothing."""
         del doing, worth_a_line
         return nullcontext()
 
@@ -86,11 +86,11 @@ class Silent:
 
 
 class Plain:
-    """Writes few lines, for log files."""
+    """Writes a few lines, for log files."""
 
     @contextmanager
     def stage(self, doing: str) -> Iterator[None]:
-        """Say what is done, if it takes long."""
+        """Write a line if the block takes long."""
         timer = threading.Timer(WORTH_TELLING, say, [f"fedslim: {doing}"])
         timer.daemon = True
         timer.start()
@@ -100,7 +100,7 @@ class Plain:
             timer.cancel()
 
     def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """Say what is done, or nothing."""
+        """Write a line if it is worth one."""
         if worth_a_line:
             say(f"fedslim: {doing}")
         return nullcontext()
@@ -116,32 +116,32 @@ class Plain:
             facts.learn(progress, aside)
             if progress.seconds >= due:
                 due = progress.seconds + min(max(SHORTEST_PAUSE, progress.seconds / 2), MAX_PAUSE)
-                told = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.aside, *facts.outlook()]
-                say(f"fedslim: {doing} {shown_label(name)}: {', '.join(told)}")
+                parts = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.aside, *facts.outlook()]
+                say(f"fedslim: {doing} {shown_label(name)}: {', '.join(parts)}")
 
         yield on_progress
 
 
 class Lively:
-    """Keeps a few lines up to date on a terminal, and takes them away at the end."""
+    """Keeps a few lines on a terminal up to date, and removes them at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def stage(self, doing: str) -> AbstractContextManager[None]:
-        """Show what is done, with something that turns."""
+        """Show a spinner while the block runs."""
         from rich.text import Text
 
         return _describe_entry(self._console.status(Text(doing)))
 
     def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """Show what is done: it goes away by itself."""
+        """Show a spinner while the block runs; it leaves no line behind."""
         del worth_a_line
         return self.stage(doing)
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
-        """Show the run live."""
+        """Show the progress live."""
         from rich.live import Live
 
         view = ProgressView(f"{doing} {shown_label(name)}", stop)
@@ -163,7 +163,7 @@ def _describe_entry(shown: AbstractContextManager[object]) -> Iterator[None]:
 
 
 class ProgressView:
-    """The lines that a terminal shows while mining; drawn by rich's thread, fed by the search."""
+    """The lines that a terminal shows while mining. The search updates them, and a thread of rich draws them."""
 
     def __init__(self, doing: str, stop: Stop) -> None:
         from rich.spinner import Spinner
@@ -174,7 +174,7 @@ class ProgressView:
         self._spinner = Spinner("dots", style="green")
 
     def __rich__(self) -> RenderableType:
-        """The lines as of now: time passes between two reports of the search as well."""
+        """Return the current lines: the clock advances between two reports of the search."""
         from rich.console import Group
         from rich.text import Text
 
@@ -188,13 +188,13 @@ class ProgressView:
 def _indent(line: RenderableType) -> RenderableType:
     from rich.padding import Padding
 
-    # Lines end where their words end: were they filled up, the ^C that terminals echo would go to a line of its
-    # own, and rich would then take away one line too few.
+    # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich would
+    # remove one line too few.
     return Padding(line, (0, 0, 0, 2), expand=False)
 
 
 class ProgressFacts:
-    """What is known of a run, as phrases."""
+    """The progress of a run, as phrases."""
 
     def __init__(self) -> None:
         self.aside: Sequence[str] = ()
@@ -202,35 +202,35 @@ class ProgressFacts:
         self._recent: deque[tuple[float, int]] = deque()
 
     def learn(self, progress: Progress, aside: Sequence[str] = ()) -> None:
-        """Take in a report, and phrases that go beside it."""
+        """Store a report, and further phrases to show with it."""
         self.aside = aside
         if self._last is not None and self._last.policy != progress.policy:
-            self._recent.clear()  # each policy begins with an empty table
+            self._recent.clear()  # each policy starts with an empty table
         self._recent.append((progress.seconds, progress.accepted))
         while self._recent[0][0] < progress.seconds - RATE_SPAN:
             self._recent.popleft()
         self._last = progress
 
     def policy(self) -> list[str]:
-        """Which policy of several is at work."""
+        """Return the current policy, if there are several."""
         now = self._last
         return [f"policy {now.policy} of {now.policies}"] if now is not None and now.policies > 1 else []
 
     def found(self) -> list[str]:
-        """What has been found up to now, and how fast."""
+        """Return what has been found so far, and how fast."""
         now = self._last
         if now is None:
             return []
         rate = self._rate()
         return [
             count(now.itemsets, "itemset"),
-            *([f"{number(rate, 0 if rate >= MANY_A_SECOND else 1)} a second"] if rate else []),
+            *([f"{number(rate, 0 if rate >= MANY_A_SECOND else 1)} per second"] if rate else []),
             f"{count(now.candidates, 'candidate')} tried",
             f"L% {now.percent:.2f}",
         ]
 
     def outlook(self) -> list[str]:
-        """What there still is to win, and about how long it will take."""
+        """Return the gain of the best candidate, and the remaining time."""
         now = self._last
         if now is None:
             return []
@@ -238,7 +238,7 @@ class ProgressFacts:
         return best if now.remaining is None else [*best, f"about {duration(max(now.remaining, 1.0))} to go"]
 
     def lines(self) -> list[Sequence[str]]:
-        """What is shown below the name, line by line."""
+        """Return the lines to show below the name."""
         return [line for line in (self.found(), self.aside, self.outlook()) if line]
 
     def _rate(self) -> float:

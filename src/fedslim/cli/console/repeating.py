@@ -1,4 +1,4 @@
-"""The command that was typed, written so that it can be typed again."""
+"""Reconstruct the command line of a run, so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     import typer
 
 ONLY_SHOWN = {"json", "quiet", "top", "out"}
-"""Options that change what is seen and where it goes, not what comes out."""
+"""Options that change the output, but not the result."""
 
 
 def typed_command(context: typer.Context) -> str:
-    """A running command with everything that was chosen and does matter; what was left out is left out."""
+    """Return the running command with every option that was given and affects the result."""
     words = context.command_path.split()
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -23,7 +23,7 @@ def typed_command(context: typer.Context) -> str:
             continue
         text = str(value.value if isinstance(value, Enum) else value)
         if parameter.param_type_name == "argument":
-            words.append(f"./{text}" if text.startswith("-") else text)  # a file; it would be taken for an option
+            words.append(f"./{text}" if text.startswith("-") else text)  # a file name that looks like an option
         else:
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], text]
     return shlex.join(words)

@@ -1,4 +1,4 @@
-"""What commands that mine have in common: reading, compiling, the clock and Ctrl-C."""
+"""Steps that all mining commands share: reading, compiling, time limits and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENDINGS = {
     "interrupted": "stopped by Ctrl-C",
     "member lost": "a member was lost",
 }
-"""How a run ended, for people."""
+"""How a run ended, in words for people."""
 
 PREPARING = "preparing the engine"
 FIRST_USE = f"{PREPARING}, once for this installation (10 to 20 s)"
 NOT_KEPT = (
-    f"{PREPARING} (10 to 20 s, each time: there is no place to keep it); "
-    "set NUMBA_CACHE_DIR to a folder that you may write to"
+    f"{PREPARING} (10 to 20 s each time, because the result cannot be cached); "
+    "set NUMBA_CACHE_DIR to a folder that you can write to"
 )
 
 PAIR = 2
@@ -39,7 +39,7 @@ PAIR = 2
 def read_and_prepare(
     reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None
 ) -> TransactionDatabase:
-    """The data read and the kernels compiled: all that takes time before mining, or before what `prepare` is for."""
+    """Read the data and compile the kernels that `prepare` needs, by default those for mining."""
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
     if hint := _looks_long(reading, database):
@@ -49,7 +49,7 @@ def read_and_prepare(
 
 
 def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
-    """A hint where a table of two columns was taken for one transaction a row: it may have one pair a row."""
+    """Return a hint if a table of two columns was read as one transaction per row but may have one pair per row."""
     columns = {label.partition("=")[0] for label in database.vocabulary if "=" in label}
     named = reading.transaction_column is not None or reading.item_column is not None
     if named or len(columns) != PAIR or any("=" not in label for label in database.vocabulary):
@@ -57,25 +57,25 @@ def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
     one, other = sorted(columns)
     how = f"--transaction-column and --item-column ({shown_label(one)}, {shown_label(other)})"
     return (
-        f"fedslim: {shown_label(reading.source)} was read with each row as a transaction; if each row is a transaction "
-        f"and one of its items, say so with {how}"
+        f"fedslim: {shown_label(reading.source)} was read with one transaction per row; if each row has a transaction "
+        f"and one of its items, add {how}"
     )
 
 
 def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None:
-    """Compile kernels, and say so where there are any to compile: a busy machine is no reason to.
+    """Compile kernels, and show progress only if there is something to compile.
 
-    Where others were compiled before, whoever sits at a terminal sees it, and nobody is told again.
+    The first compilation is worth a line in a log; later ones are shown on a terminal only.
     """
     from fedslim._jit import at_first_compilation, kernels_are_kept
 
-    with ExitStack() as shown:
+    with ExitStack() as steps:
 
-        def tell(first: bool) -> None:
-            told = FIRST_USE if kernels_are_kept() else NOT_KEPT
-            shown.enter_context(report.step(told if first else PREPARING, worth_a_line=first))
+        def on_compile(first: bool) -> None:
+            reason = FIRST_USE if kernels_are_kept() else NOT_KEPT
+            steps.enter_context(report.step(reason if first else PREPARING, worth_a_line=first))
 
-        with keep_interrupts(), at_first_compilation(tell):
+        with keep_interrupts(), at_first_compilation(on_compile):
             prepare()
 
 
@@ -94,7 +94,7 @@ def mined_with_progress(
     doing: str = "mining",
     **how: Any,
 ) -> Mined:
-    """Mine with the clock and Ctrl-C in view."""
+    """Mine with progress, a time limit and Ctrl-C."""
     from fedslim.mdl.driver import Stop, stopping_on_interrupt
     from fedslim.mdl.mining import mine
 

@@ -1,4 +1,4 @@
-"""Where a mined table goes: looked at before mining, and never lost after it."""
+"""Save a mined table: check the place before mining, and never lose the table after it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def check_place(path: Path, *, besides: str | Path | None = None, what: str = "t
     """Check that a file can be written there, and that it would not replace the file it is made from.
 
     Args:
-        path: What was given as --out.
+        path: The value of --out.
         besides: The file, or name of data, that it is made from.
-        what: And what to call that.
+        what: What `besides` is, for the error message.
 
     Raises:
-        InputError: It cannot; better now than after an hour of mining.
+        InputError: The file cannot be written.
     """
     try:
         problem = _problem(path, besides, what)
@@ -45,24 +45,24 @@ def check_place(path: Path, *, besides: str | Path | None = None, what: str = "t
 
 def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
     with suppress(FileNotFoundError, NotADirectoryError):
-        path.stat()  # of a name that cannot be, Python 3.14 says only that it does not exist
+        path.stat()  # for an impossible name, Python 3.14's `exists` is just False
     if path.is_dir():
         return "this is a folder; name a file in it"
     if path.exists():
         if not path.is_file():
-            return "this is not an ordinary file and will not be replaced; name another"
+            return "this is not a regular file and will not be replaced; name another"
         if besides is not None and Path(besides).exists() and path.samefile(besides):
-            return f"this is {what}, which would be lost; name another file"
+            return f"this is {what} and would be overwritten; name another file"
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
-        return f"{folder} is a file, so there can be no folder of that name; name another place"
+        return f"{folder} is a file, not a folder; name another place"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return f"the folder {folder} is not yours to write to; name another"
+        return f"you may not write to the folder {folder}; name another"
     return None
 
 
 def save(table: CodeTable, path: Path | None) -> Saved:
-    """Save the table; where that fails, in the system's folder for temporary files, so that the work is kept."""
+    """Save the table; if that fails, save it in the system's temporary folder, so that the work is not lost."""
     if path is None:
         return Saved()
     try:

@@ -1,4 +1,4 @@
-"""What goes to stdout and stderr: text from rich, JSON, single lines; and what happens if nobody takes it."""
+"""Write text, JSON and rich tables to stdout, and lines to stderr; handle outputs that cannot be written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 ENDLESS = 100_000
-"""The width of what is not a terminal: there a row is a line, and whoever reads it may cut it."""
+"""The width if stdout is not a terminal, so that each row is one line."""
 
 
 def forgiving_streams() -> None:
-    """Where the terminal's encoding lacks a character, write a mark instead of failing."""
+    """Replace characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -30,20 +30,20 @@ def forgiving_streams() -> None:
 
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
-    """Tell what goes wrong with stdout; that its reader went away is no error, and passed on."""
+    """Turn errors of stdout into a WriteError; pass on a BrokenPipeError, which is not a failure."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
         let_go_of_stdout()
-        msg = f"the output cannot be written ({error.strerror or error}); check where it goes"
+        msg = f"the output cannot be written ({error.strerror or error}); check its destination"
         raise WriteError(msg) from error
 
 
 def let_go_of_stdout() -> None:
-    """Python would try once more to write what is left, at the very end, complain, and end with a code of its own."""
-    with contextlib.suppress(OSError):  # it may be no file at all
+    """Redirect stdout to nowhere: otherwise Python flushes it at exit, complains, and changes the exit code."""
+    with contextlib.suppress(OSError):  # stdout may have no file descriptor
         descriptor = sys.stdout.fileno()
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, descriptor)
@@ -51,19 +51,19 @@ def let_go_of_stdout() -> None:
 
 
 def print_text(text: str) -> None:
-    """Write to stdout, all of it and now.
+    """Write to stdout and flush.
 
     Raises:
         WriteError: It cannot be written.
     """
-    if sys.stdout is not None:  # it is None where whoever started us closed it
+    if sys.stdout is not None:  # None if the parent process closed it
         with _writing():
             sys.stdout.write(text)
             sys.stdout.flush()
 
 
 def json_text(record: dict[str, Any]) -> str:
-    """One JSON object. In ASCII: right in every encoding, and nothing in it that a terminal obeys."""
+    """Return JSON in ASCII: it is right in every encoding, and free of terminal control characters."""
     return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
 
@@ -73,24 +73,24 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person looks on. Rich would say yes as well where FORCE_COLOR asks for colours in a pipe."""
+    """Whether a stream is a terminal. Rich's own test is also true in a pipe if FORCE_COLOR is set."""
     return stream is not None and stream.isatty()
 
 
 def print_rich(*parts: RenderableType) -> None:
-    """Write to stdout what rich makes of the parts, a blank line between them; plain where stdout is no terminal."""
+    """Write the parts to stdout with blank lines between them; in plain text if stdout is not a terminal."""
     console = stdout_console()
-    with _writing(), console.capture() as captured:  # rich writes nothing then, but tries to
+    with _writing(), console.capture() as captured:  # rich touches stdout even when capturing
         for place, part in enumerate(parts):
             console.print(*([""] if place else []), part, sep="\n")
     text = captured.get()
     if not is_terminal(sys.stdout):
-        text = "".join(line.rstrip() + "\n" for line in text.splitlines())  # rich fills rows up with blanks
+        text = "".join(line.rstrip() + "\n" for line in text.splitlines())  # rich pads rows with spaces
     print_text(text)
 
 
 def stdout_console() -> Console:
-    """Rich on stdout. Text is shown as it is: labels may have [brackets], :colons: and numbers."""
+    """Return a rich console on stdout without markup: labels may have [brackets], :colons: and numbers."""
     from rich.console import Console
 
     console = Console(markup=False, emoji=False, highlight=False)
@@ -100,14 +100,14 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Rich on stderr, for progress."""
+    """Return a rich console on stderr, for progress."""
     from rich.console import Console
 
     return Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, escaped. That nobody listens there is no reason to fail."""
+    """Write a line to stderr, escaped; ignore a stderr that cannot be written."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.write(printable(text) + "\n")
