@@ -111,6 +111,13 @@ def compare(
 
     Returns:
         The comparison; None if it was stopped.
+
+    Examples:
+        >>> from fedslim.data import builtin_members
+        >>> from fedslim.federated import compare, simulate
+        >>> compared = compare(simulate(dict(builtin_members("encounters"))))
+        >>> compared.fidelity.f1, compared.recovery.grr
+        (1.0, 1.0)
     """
     alone = alone or mine_alone(tuple(simulation.databases.values()), reference, stop=stop)
     if alone is None:

@@ -55,6 +55,12 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
 
     Raises:
         ParameterError: A parameter makes no sense, or the data have not enough transactions or itemsets for it.
+
+    Examples:
+        >>> from fedslim.data import load
+        >>> from fedslim.federated import divide
+        >>> divide(load("encounters"), "iid", members=3).sizes
+        (1667, 1667, 1666)
     """
     if scheme not in SCHEMES:
         msg = f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}"

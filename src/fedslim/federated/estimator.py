@@ -54,6 +54,16 @@ class FedSlim(CodeTableEstimator):
         candidates_: how many candidates were tried.
         n_iter_: how many itemsets were accepted.
         n_members_: how many members there were.
+
+    Examples:
+        >>> from fedslim import FedSlim, Slim
+        >>> north = [["bread", "milk", "jam"], ["bread", "milk"]] * 8
+        >>> south = [["bread", "milk"], ["jam", "tea"]] * 8
+        >>> fed = FedSlim(variant="x").fit({"north": north, "south": south})
+        >>> fed.table_ == Slim().fit(north + south).table_
+        True
+        >>> fed.communication_.rounds > 0
+        True
     """
 
     simulation_: Simulation
