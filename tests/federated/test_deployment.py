@@ -289,7 +289,7 @@ def test_figures_go_on_after_a_resume(file, trial, databases, tmp_path):
 def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
     (tmp_path / SERVER_JOURNAL).write_bytes(b"something")
     server = DeployedServer(file, trial.server, tmp_path)
-    with pytest.raises(JournalError, match="there is a journal of another run"):
+    with pytest.raises(JournalError, match="journal of another run"):
         asyncio.run(server.run())
     with pytest.raises(JournalError, match="not a journal of fedslim"):
         asyncio.run(server.run(resume=True))
@@ -393,7 +393,7 @@ def test_a_member_killed_before_its_result_was_saved_does_not_need_the_server(fi
         logged.clear()
         again = member_of(ours, trial, databases, out, "north")
         assert asyncio.run(again.run(host="localhost", port=1)) == told[0]
-        assert "the run had ended; the server is not needed any more" in logged.messages
+        assert "the run had already ended; the result is in the journal" in logged.messages
 
 
 def test_a_server_killed_while_it_takes_leave_waits_for_those_who_have_not_heard(file, trial, databases, tmp_path):

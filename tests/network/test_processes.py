@@ -34,7 +34,7 @@ def test_a_killed_member_and_a_killed_server_come_back(federate, calm):
     federation.kill("server")
     assert federation.journal("server").exists()
     assert federation.serve().wait(PATIENCE) == 2  # nobody said --resume
-    assert "there is a journal of another run; continue it with --resume" in federation.said("server")
+    assert "continue that run with --resume" in federation.said("server")
     federation.again("server")
     ends_as_if_nothing_had_happened(federation, calm)
     assert "rejoining the run" in federation.said("north")

@@ -101,7 +101,7 @@ def test_asking_is_not_taking_part(trial):
 
 def test_whoever_is_no_member_is_told_nothing(trial):
     async def act(server):
-        with pytest.raises(FedslimError, match="did not report its status|too long for a status"):
+        with pytest.raises(FedslimError, match=r"did not report its status|too long for a status"):
             await status.ask(client_context(identity(trial, "stranger"), now=now()), "localhost", server.port)
 
     asyncio.run(serving(trial, act))
