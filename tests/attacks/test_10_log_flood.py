@@ -81,5 +81,5 @@ def test_nor_can_a_member_that_comes_back_all_the_time(deployment, tmp_path):
     server.wait(PATIENCE)
     told = [line for line in (tmp_path / "server.log").read_text("utf-8").splitlines() if "refused " in line]
     assert len(told) == 2
-    assert told[0].endswith(" WARNING refused a connection: 'west' comes back too often")
-    assert re.search(r"WARNING refused \d+ more connections; the latest: 'west' comes back too often$", told[1])
+    assert told[0].endswith(" WARNING refused a connection: 'west' reconnects too often")
+    assert re.search(r"WARNING refused \d+ more connections; the latest: 'west' reconnects too often$", told[1])

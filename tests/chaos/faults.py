@@ -63,7 +63,7 @@ class Faults:
         self.start(who)
         if who == "server":
             return [(who, r"resumed after \d+ round|no journal to resume")]
-        return [("server", rf"{who} is away: \w+"), (who, r"coming back: \d+ messages")]
+        return [("server", rf"{who} disconnected: \w+"), (who, r"rejoining the run: replaying \d+ message")]
 
     def kill_everybody(self, _who, rng):
         for who in self.everybody:
@@ -75,7 +75,7 @@ class Faults:
     def terminate(self, who, _rng):
         self.end(who, signal.SIGTERM)
         self.start(who)
-        return [("server", rf"{who} is away: \w+")]
+        return [("server", rf"{who} disconnected: \w+")]
 
     def pause(self, who, _rng):
         """Suspend a process for too short a time to be noticed."""
@@ -83,10 +83,10 @@ class Faults:
 
     def stop(self, who, rng):
         self._stop(who, rng.uniform(5, 8) * BEAT)
-        silent = r"nothing was heard for [\d.]+ s"
+        silent = r"nothing was received for [\d.]+ s"
         others = self.names if who == "server" else ("server",)
         return [
-            (other, f"disconnected from the server: {silent}" if who == "server" else f"{who} is away: {silent}")
+            (other, f"disconnected from the server: {silent}" if who == "server" else f"{who} disconnected: {silent}")
             for other in others
         ]
 
@@ -97,14 +97,14 @@ class Faults:
 
     def cut(self, _who, _rng):
         self.federation.relay.cut()
-        return [("server", r"\w+ is away: \w+")]
+        return [("server", r"\w+ disconnected: \w+")]
 
     def mute(self, _who, rng):
         up, down = rng.choice([(True, True), (True, False), (False, True)])
         self.federation.relay.mute(up=up, down=down)
-        silent = r"nothing was heard for [\d.]+ s"
+        silent = r"nothing was received for [\d.]+ s"
         return [
-            ("server", rf"\w+ is away: {silent}"),
+            ("server", rf"\w+ disconnected: {silent}"),
             *((name, f"disconnected from the server: {silent}") for name in self.names),
         ]
 
@@ -168,21 +168,21 @@ class Faults:
         self.federation.relay.delay = CRAWLING
         before = len(self.said("server"))
         twin = self.files.start_member(who, "--out", str(self.files.folder / f"out-{who}-twin"))
-        met = re.compile(rf"{who} has a new connection|{who} is here")
+        met = re.compile(rf"{who} connected")
         self.until(lambda: met.search(self.said("server")[before:]) or twin.poll() is not None, "the twin")
         time.sleep(rng.uniform(0.5, 3.0))
         twin.kill()
         twin.wait()
         self.federation.relay.delay = DELAY
-        return [("server", rf"{who} has a new connection.*the old one had not ended"), (who, "refused|another run")]
+        return [("server", rf"{who} connected again while its old connection was open"), (who, "refused|another run")]
 
     def cut_journal(self, who, rng):
         self._tear(who, lambda data, first: data[: max(first, len(data) - rng.randint(1, 4000))])
-        return [(who, r"\d+ bytes were damaged"), ("server", rf"{who} has lost its last records|resumed after")]
+        return [(who, r"\d+ damaged bytes"), ("server", rf"{who} has lost its last journal records|resumed after")]
 
     def zeros_in_journal(self, who, rng):
         self._tear(who, lambda data, _: data + bytes(rng.randint(1, 5000)))
-        return [(who, r"\d+ bytes were damaged")]
+        return [(who, r"\d+ damaged bytes")]
 
     def garbage_in_journal(self, who, rng):
         def garble(data, _first):
@@ -190,7 +190,7 @@ class Faults:
             return data[:-last] + rng.randbytes(last)
 
         self._tear(who, garble)
-        return [(who, r"\d+ bytes were damaged")]
+        return [(who, r"\d+ damaged bytes")]
 
     def flipped_bit_in_journal(self, who, rng):
         def flip(data, first):
@@ -198,13 +198,13 @@ class Faults:
             return data
 
         self._tear(who, flip)
-        return [(who, r"\d+ bytes were damaged")]
+        return [(who, r"\d+ damaged bytes")]
 
     def behead_journal(self, who, rng):
         """Cut off the start of a journal; if it is the server's, a new run starts and members find theirs gone."""
         self.excused |= who == "server"
         self._tear(who, lambda data, first: data[: rng.randrange(first)])
-        return [(who, r"journal: this journal was damaged from the beginning")]
+        return [(who, r"journal: the journal is damaged from the start")]
 
     def power_cut(self, _who, rng):
         """End all processes at once, and lose the last records of each journal."""
@@ -242,7 +242,7 @@ class Faults:
         time.sleep(2 * BEAT)
         for connection in connections:
             connection.close()
-        return [("server", r"\w+ is away: \w+")]
+        return [("server", r"\w+ disconnected: \w+")]
 
 
 def records_in(data):

@@ -109,7 +109,7 @@ def test_a_damaged_record_is_named(fedslim, results):
     ran = fedslim("experiment", "show", "iid", "--datasets", "encounters", "--results", results)
     path.unlink()
     assert ran.code == 0
-    assert f"encounters, SA: failed: {path} is not the record of a run" in ran.err
+    assert f"encounters, SA: failed: {path} is not a valid run record" in ran.err
 
 
 def test_one_damaged_record_keeps_nobody_from_the_others(fedslim, results, tmp_path):
@@ -126,12 +126,12 @@ def test_one_damaged_record_keeps_nobody_from_the_others(fedslim, results, tmp_p
     path.unlink()
     cells = {cell["variant"]: cell for cell in json.loads(told.out)["cells"]}
     assert [cells[variant]["state"] for variant in ("sa", "so", "x")] == ["failed", "done", "done"]
-    assert "figures.candidates is too large, which no run comes to" in cells["sa"]["failure"]
+    assert "figures.candidates is too large, which is out of range" in cells["sa"]["failure"]
     for ran in (reported, shown):
         assert ran.code == 0
-        assert ran.only_line.startswith(f"fedslim: warning: left out: {path.name} is not the record of a run")
+        assert ran.only_line.startswith(f"fedslim: warning: left out: {path.name} is not a valid run record")
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert f'<p class="remark">left out: {path.name} is not the record of a run' in page
+    assert f'<p class="remark">left out: {path.name} is not a valid run record' in page
     assert (named.code, (tmp_path / "none.html").exists()) == (2, False)
 
 

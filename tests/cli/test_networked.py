@@ -28,22 +28,22 @@ def test_what_is_told_is_shown_once_and_logged_if_the_file_says_where(tmp_path, 
     write_template(path, "wards", ["north", "south"], chosen={"items.secret_fingerprint": "0" * 16})
     plain = FederationFile.read(path)
     set_up_logs(plain.log)
-    logger.info("hathaway is here")
-    assert capsys.readouterr().err == "hathaway is here\n"
+    logger.info("hathaway connected")
+    assert capsys.readouterr().err == "hathaway connected\n"
     for _ in range(2):  # the second time replaces the first
         set_up_logs(replace(plain.log, file=tmp_path / "run.log"))
     logger.debug("a detail")
-    logger.info("hathaway is here")
+    logger.info("hathaway connected")
     logger.warning("%s is gone", "100%s north")
-    assert capsys.readouterr().err == "hathaway is here\n100%s north is gone\n"
+    assert capsys.readouterr().err == "hathaway connected\n100%s north is gone\n"
     first, second = (tmp_path / "run.log").read_text().splitlines()
-    assert first.endswith(" INFO hathaway is here")
+    assert first.endswith(" INFO hathaway connected")
     assert second.endswith(" WARNING 100%s north is gone")
 
 
 def test_nothing_below_the_level_is_shown(tmp_path, capsys):
     set_up_logs(Log(file=tmp_path / "run.log", level="warning"))
-    logger.info("hathaway is here")
+    logger.info("hathaway connected")
     logger.warning("north is gone")
     assert capsys.readouterr().err == "north is gone\n"
     assert (tmp_path / "run.log").read_text().endswith(" WARNING north is gone\n")

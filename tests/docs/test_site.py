@@ -148,3 +148,14 @@ def test_example(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     runner.run(EXAMPLES[name], out=said.append)
     assert not runner.failures, "".join(said)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Slim", "FedSlim", "CodeTable", "TransactionDatabase", "simulate", "load"),
+        *("read", "encode", "mine", "compare", "divide", "fidelity"),
+    ],
+)
+def test_public_things_have_an_example(name):
+    assert any(example.rpartition(".")[2] == name for example in EXAMPLES)

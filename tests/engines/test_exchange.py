@@ -217,7 +217,7 @@ def test_a_site_that_was_out_of_reach_comes_back_and_nothing_is_lost(tmp_path, h
     )
     sites.run()
     assert sites.table() == native["x"].table
-    assert sum("is asked again" in told for told in logged.messages) == 2
+    assert sum("repeating round" in told for told in logged.messages) == 2
 
 
 def test_a_site_may_work_for_longer_than_a_call_lasts(tmp_path, hospitals, native):

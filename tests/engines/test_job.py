@@ -41,7 +41,7 @@ def test_a_job_is_four_files_without_code_that_name_the_members_and_nothing_else
 
 def test_a_job_replaces_nothing(tmp_path, federation):
     write_job(federation, tmp_path / "job")
-    with pytest.raises(DataError, match="there is something already"):
+    with pytest.raises(DataError, match="this folder is not empty"):
         write_job(federation, tmp_path / "job")
 
 

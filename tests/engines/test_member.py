@@ -101,7 +101,7 @@ def test_a_site_that_cannot_go_on_tells_the_server_nothing_about_itself(place, k
     assert isinstance(said, m.Abort)
     assert said.reason == "it cannot go on; its own log says why"
     # NVFlare's logs may be sent to the server, so they only say where the reason is.
-    assert logged.messages == [f"this site cannot go on; {place.local / 'fedslim-site.log'} says why"]
+    assert logged.messages == [f"this site cannot continue; see {place.local / 'fedslim-site.log'}"]
     reason = (place.local / "fedslim-site.log").read_text("utf-8")
     assert re.search(
         r"secret-data.csv|gone|rootCA.pem|policy.variants|min_transactions is 10000|no-policy.toml", reason
@@ -242,16 +242,16 @@ def test_a_server_checks_keys_as_the_members_will(trusts, kits, place, tmp_path)
 
 def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
     north, south = trusts["north"], trusts["south"]
-    with pytest.raises(UntrustedError, match="the signature of 'north' is not on this agreement key"):
+    with pytest.raises(UntrustedError, match="the signature of 'north' does not match this agreement key"):
         south.check("north", b"another", north.certificate, north.sign(b"key"))
-    with pytest.raises(UntrustedError, match="is that of 'south'"):
+    with pytest.raises(UntrustedError, match="belongs to 'south'"):
         north.check("north", b"key", south.certificate, south.sign(b"key"))
     own = certificate("north", "project", rsa.generate_private_key(65537, 2048), rsa.generate_private_key(65537, 2048))
     with pytest.raises(UntrustedError, match="not one of this NVFlare project's root CA"):
         south.check("north", b"key", own.public_bytes(Encoding.DER), b"")
     with pytest.raises(UntrustedError, match="'server' is not a member"):
         south.check("server", b"key", north.certificate, north.sign(b"key"))
-    with pytest.raises(CertificateError, match="is that of 'server'"):
+    with pytest.raises(CertificateError, match="belongs to 'server'"):
         KitTrust.load(kits / "server", place.federation, "north")
 
 

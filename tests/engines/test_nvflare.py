@@ -146,7 +146,7 @@ def test_only_the_server_is_answered(engine, monkeypatch):
     assert member.answer(b"ab") == b"abab"
     for caller, frame in (("south", b"ab"), ("server", "ab")):
         monkeypatch.setattr(engine, "collab", Call(caller))
-        with pytest.raises(PermissionError, match="only the server is answered"):
+        with pytest.raises(PermissionError, match="only the server may call this"):
             member.answer(frame)
 
 
@@ -177,7 +177,7 @@ def test_a_frame_goes_to_its_member_only_and_failures_are_named(engine, monkeypa
     collected = engine._call({"a": b"one", "b": b"two", "c": b"one"}, 5.0)
     assert sorted(facade.called) == [("a", b"one"), ("b", b"two"), ("c", b"one")]
     assert collected.replies == {"a": b"one!"}
-    assert collected.failures == {"b": "no route", "c": "it answered with str, which is no frame"}
+    assert collected.failures == {"b": "no route", "c": "it answered with str, not with a frame"}
     facade.is_aborted = True
     with pytest.raises(RunError, match="the job was aborted") as broken:
         engine._call({"a": b"one", "b": b"two"}, 5.0)
@@ -187,6 +187,6 @@ def test_a_frame_goes_to_its_member_only_and_failures_are_named(engine, monkeypa
 def test_what_engines_log_reaches_nvflares_handlers_once_and_escaped(engine, logged):
     for _ in range(2):
         engine._set_up_logs()
-    logging.getLogger("fedslim.engines.exchange").warning("%s is away: %s", "west", "100%s\n\x1b[2J")
+    logging.getLogger("fedslim.engines.exchange").warning("%s disconnected: %s", "west", "100%s\n\x1b[2J")
     logging.getLogger("fedslim.safeguards.guard").warning("123 transactions")  # which stays at the site
-    assert logged.record_tuples == [("fedslim.engines.exchange", logging.WARNING, "west is away: 100%s \ufffd[2J")]
+    assert logged.record_tuples == [("fedslim.engines.exchange", logging.WARNING, "west disconnected: 100%s \ufffd[2J")]

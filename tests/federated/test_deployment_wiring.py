@@ -78,7 +78,7 @@ def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, tr
             install_list(trial.folder / "server", (trial.folder / "ca" / "crl.pem").read_bytes())
             context = client_context(identity(trial, "north"), now=datetime.now(UTC))
             _, writer = await asyncio.open_connection("localhost", server.network.port, ssl=context)
-            while not any("counts from now on" in line for line in logged.messages):  # noqa: ASYNC110  # it looks at new lines
+            while not any("now using revocation list" in line for line in logged.messages):  # noqa: ASYNC110  # it looks at new lines
                 await asyncio.sleep(0.005)
             writer.transport.abort()
             with pytest.raises(ProtocolError, match="'west'"):

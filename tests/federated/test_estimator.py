@@ -125,7 +125,7 @@ def test_a_limit_keeps_the_best_so_far():
     ("members", "told"),
     [
         ([], "there are no members; give the data of at least one"),
-        (TABLE, "the members' data came as DataFrame; give a list with the data of each member"),
+        (TABLE, "the members' data are of type DataFrame; give a list with the data of each member"),
         ([TEXTS, TABLE], "member 1 has a list of transactions and member 2 has a table; give the data of all"),
         ({"a": TABLE, "b": FLAGS}, "a has a table and b has a matrix"),
         ([FLAGS, FLAGS[:, :3]], "the matrix of member 1 has 7 columns, that of member 2 3"),

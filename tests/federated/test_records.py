@@ -114,7 +114,7 @@ def test_no_file_and_torn_files(ran, tmp_path):
         load_run(tmp_path)
     whole = msgspec.json.encode(ran[2])
     (tmp_path / "run.json").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="not the record of a run"):
+    with pytest.raises(InputError, match="not a valid run record"):
         load_run(tmp_path)
 
 

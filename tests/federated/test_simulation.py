@@ -242,11 +242,11 @@ def test_parameters_that_make_no_sense(given, told):
     [
         ([], "there are 0 members; a federation has 1 to 4096"),
         ([[["a"]]], "the data of member-1 are of type list; give a TransactionDatabase for each member"),
-        ({7: SMALL}, "a member is called 7; its name must be a text"),
-        ({"": SMALL}, "a member is called ''; its name must be a text"),
+        ({7: SMALL}, "the name of a member is 7; give a string"),
+        ({"": SMALL}, "the name of a member is ''; give a string"),
         (
             {"a": SMALL, "b": TransactionDatabase.from_transactions([["z"]])},
-            "a and b have different vocabularies; make their databases together",
+            "a and b have different vocabularies; create their databases together",
         ),
     ],
 )

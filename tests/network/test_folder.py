@@ -80,7 +80,7 @@ def test_a_second_process_of_a_member_does_not_touch_the_folder_of_the_first(fed
     first = federation.running["north"]
     assert federation.files.start_member("north").wait(PATIENCE) == 2
     assert f"(process {first.pid} on " in federation.said("north")
-    assert federation.said("server").count("north is here") == 1
+    assert federation.said("server").count("north connected") == 1
     federation.relay.delay = SLOWLY
     ends_as_if_nothing_had_happened(federation, calm)
 
@@ -124,7 +124,7 @@ def test_a_note_that_others_may_write_is_not_believed(tmp_path):
     folder = RunFolder(tmp_path)
     folder.finish(Finished("server", "ab", "00", "converged", 3, "2026-01-01T00:00:00+00:00"))
     (tmp_path / FINISHED).chmod(0o666)
-    with pytest.raises(JournalError, match="others may change it"):
+    with pytest.raises(JournalError, match="others may change this file"):
         folder.finished(who="server", federation="ab")
 
 

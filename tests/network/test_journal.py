@@ -195,7 +195,7 @@ def test_a_header_that_was_altered_is_refused(tmp_path):
 
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
 def test_a_key_that_is_none_is_refused(tmp_path, key):
-    with pytest.raises(ParameterError, match="key: a journal needs 32 bytes"):
+    with pytest.raises(ParameterError, match=rf"key has {len(key)} bytes; a journal needs 32"):
         Journal.create(tmp_path / "run.journal", HEADER, key=key)
     assert not (tmp_path / "run.journal").exists()
 
@@ -204,27 +204,25 @@ def test_a_key_that_is_none_is_refused(tmp_path, key):
 def test_a_foreign_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "other"
     path.write_bytes(content)
-    assert refused(path, "this is no journal of ours")
+    assert refused(path, "this is not a journal of fedslim")
 
 
 @pytest.mark.parametrize("version", [1, 2, 9])
 def test_a_journal_of_another_version_is_refused_by_name(tmp_path, version):
     path = tmp_path / "run.journal"
     path.write_bytes(written(tmp_path / "new", b"first").read_bytes().replace(b"journal 3", b"journal %d" % version))
-    assert refused(
-        path, f"this is a journal of version {version}, and this fedslim writes 3; continue the run with the"
-    )
+    assert refused(path, f"this journal has format {version}, and this fedslim uses format 3")
 
 
 def test_a_journal_that_is_there_is_not_overwritten(tmp_path):
     path = written(tmp_path / "run.journal", b"first")
-    with pytest.raises(JournalError, match="continue it with --resume"):
+    with pytest.raises(JournalError, match="continue that run with --resume"):
         Journal.create(path, HEADER, key=KEY)
     assert records_in(path) == [b"first"]
 
 
 def test_there_must_be_something_to_continue(tmp_path):
-    with pytest.raises(JournalError, match="no journal to continue"):
+    with pytest.raises(JournalError, match="missing: the journal cannot be opened: No such file"):
         reopened(tmp_path / "missing")
 
 
@@ -253,7 +251,7 @@ def test_only_the_owner_can_read_a_journal(tmp_path):
 def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
     path = written(tmp_path / "run.journal", b"first")
     path.chmod(mode)
-    told = rf"others may change it \(permissions {mode:03o}\), .* run `chmod 600 {re.escape(str(path))}`"
+    told = rf"others may change this file \(permissions {mode:03o}\), .* run `chmod 600 {re.escape(str(path))}`"
     assert refused(path, told)
     path.chmod(0o644)  # others may read it: that is its owner's business
     assert records_in(path) == [b"first"]
@@ -343,9 +341,9 @@ def test_a_disk_that_does_not_take_it_is_said(tmp_path, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(journals, "_to_disk", fails)
-    with pytest.raises(WriteError, match=r"run\.journal: the journal does not reach the disk: Input/output error"):
+    with pytest.raises(WriteError, match=r"run\.journal: the journal cannot be forced to the disk: Input/output error"):
         journal.sync()
-    with pytest.raises(WriteError, match="does not reach the disk"):
+    with pytest.raises(WriteError, match="cannot be forced to the disk"):
         journal.append(b"more")
     journal.close()
 

@@ -73,7 +73,7 @@ def test_a_line_that_is_silent_is_given_up():
     async def main():
         line, silent = sockets()
         connection = await connected(line, 0.02)
-        with pytest.raises(LineError, match=f"nothing was heard for {MISSED_BEATS * 0.02:g} s"):
+        with pytest.raises(LineError, match=f"nothing was received for {MISSED_BEATS * 0.02:g} s"):
             await connection.receive()
         assert connection.writer.transport.is_closing()
         assert silent.recv(100).startswith(BEAT)
@@ -158,7 +158,7 @@ def test_a_middlebox_that_forwards_nothing_does_not_end_the_run(federate, calm):
     federation.until_round(10)
     federation.relay.mute()
     ends_as_if_nothing_had_happened(federation, calm)
-    assert "nothing was heard for" in federation.said("server") + federation.said("north")
+    assert "nothing was received for" in federation.said("server") + federation.said("north")
 
 
 def test_a_member_does_not_wait_for_a_server_that_is_gone_behind_a_middlebox(federate):
@@ -172,7 +172,7 @@ def test_a_member_does_not_wait_for_a_server_that_is_gone_behind_a_middlebox(fed
     assert federation.ends() == [1] * len(MEMBERS)
     for name in MEMBERS:
         said = federation.said(name)
-        assert "nothing was heard for" in said or "was reset" in said or "was closed" in said
+        assert "nothing was received for" in said or "was reset" in said or "was closed" in said
         assert "error: the server at" in said
 
 
@@ -182,7 +182,7 @@ def test_a_member_that_is_stopped_is_away_and_comes_back(federate, calm):
     federation.start()
     federation.until_round(10)
     federation.running["south"].send_signal(signal.SIGSTOP)
-    federation.until(lambda: "south is away: nothing was heard for" in federation.said("server"))
+    federation.until(lambda: "south disconnected: nothing was received for" in federation.said("server"))
     federation.running["south"].send_signal(signal.SIGCONT)
     ends_as_if_nothing_had_happened(federation, calm)
 

@@ -34,10 +34,10 @@ def test_a_killed_member_and_a_killed_server_come_back(federate, calm):
     federation.kill("server")
     assert federation.journal("server").exists()
     assert federation.serve().wait(PATIENCE) == 2  # nobody said --resume
-    assert "there is a journal of another run; continue it with --resume" in federation.said("server")
+    assert "continue that run with --resume" in federation.said("server")
     federation.again("server")
     ends_as_if_nothing_had_happened(federation, calm)
-    assert "coming back" in federation.said("north")
+    assert "rejoining the run" in federation.said("north")
     assert "resumed after" in federation.said("server")
 
 
@@ -46,7 +46,7 @@ def in_phase(federation, phase, rounds):
     federation.serve()
     if phase == "joining":
         federation.join("north", "south")
-        federation.until(lambda: "north is here" in federation.said("server"))
+        federation.until(lambda: "north connected" in federation.said("server"))
         return
     if phase == "seated":
         federation.relay.delay = CRAWLING
@@ -115,7 +115,7 @@ def test_lines_that_break_are_made_again(federate, calm):
         federation.until_round(at)
         federation.relay.cut()
     ends_as_if_nothing_had_happened(federation, calm)
-    assert federation.said("server").count("everybody is back") >= 1
+    assert federation.said("server").count("all members are connected again") >= 1
 
 
 def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
@@ -146,7 +146,7 @@ def test_a_server_that_was_stopped_has_not_waited_meanwhile(federate, calm):
     federation.until_round(20)
     server = federation.running["server"]
     federation.kill("west")
-    federation.until(lambda: "west is away" in federation.said("server"))
+    federation.until(lambda: "west disconnected" in federation.said("server"))
     lines = len(federation.relay.lines)
     server.send_signal(signal.SIGSTOP)
     try:
@@ -182,9 +182,9 @@ def test_sigterm_ends_a_server_whose_members_are_not_there(federate):
     federation = federate()
     federation.serve()
     federation.join("north")
-    federation.until(lambda: "north is here" in federation.said("server"))
+    federation.until(lambda: "north connected" in federation.said("server"))
     assert federation.kill("server", signal.SIGTERM) == 1
-    assert "stopped while 'south', 'west' was not here" in federation.said("server")
+    assert "stopped while waiting for 'south', 'west'" in federation.said("server")
     assert federation.ends("north") == [1]
     assert "stopped while" in federation.said("north")
 
@@ -223,7 +223,7 @@ def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate
 
     federation.serve()
     federation.join("north")
-    federation.until(lambda: "north is here" in federation.said("server"))
+    federation.until(lambda: "north connected" in federation.said("server"))
     own = files.file.read_text()
     for name in ("east", "gone", "late"):
         shutil.copy(tmp_path / "west.csv", tmp_path / f"{name}.csv")

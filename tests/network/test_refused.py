@@ -95,16 +95,16 @@ def test_a_level_does_not_depend_on_what_a_member_is_called(loopback, logged):
         server = loopback.server()
         async with serving(server) as (port, _):
             _, writer = await loopback.line("hathaway-clinic", port)
-            while "hathaway-clinic is here" not in logged.messages:  # noqa: ASYNC110
+            while "hathaway-clinic connected" not in logged.messages:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             writer.transport.abort()
-            while server._lines:  # noqa: ASYNC110
+            while server._connections:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
     asyncio.run(asyncio.wait_for(main(), 30))
     levels = {text: level for _, level, text in logged.record_tuples}
-    assert levels["hathaway-clinic is here"] == INFO
-    assert levels["hathaway-clinic is away: the connection was closed by the other side"] == WARNING
+    assert levels["hathaway-clinic connected"] == INFO
+    assert levels["hathaway-clinic disconnected: the connection was closed by the other side"] == WARNING
     assert next(level for text, level in levels.items() if "waiting for hathaway-clinic, refused" in text) == INFO
     assert {record.name for record in logged.records} == {"fedslim.network.server"}
 
@@ -131,7 +131,7 @@ def test_a_member_is_warned_where_there_is_no_server(loopback, logged):
     member = loopback.member("hathaway-clinic", patience=Patience(grace=0.2))
     with pytest.raises(RunError, match="cannot be reached"):
         asyncio.run(member.run("127.0.0.1", 1))
-    told = "the server at 127.0.0.1:1 cannot be reached; trying for 0.2 s"
+    told = "the server at 127.0.0.1:1 cannot be reached; retrying for 0.2 s"
     assert logged.record_tuples == [("fedslim.network.member", WARNING, told)]
 
 
@@ -139,7 +139,7 @@ def test_a_member_says_how_long_it_had_no_answer(loopback):
     member = loopback.member("hathaway-clinic", patience=Patience(grace=0.2, connect=0.1))
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,  # which never says anything
-        pytest.raises(RunError, match=r"cannot be reached: no answer within 0\.1 s; is there a firewall"),
+        pytest.raises(RunError, match=r"cannot be reached: no answer within 0\.1 s; check the address"),
     ):
         asyncio.run(asyncio.wait_for(member.run(*listener.getsockname()), 30))
 

@@ -234,7 +234,13 @@ BUILTIN_NAMES = ("encounters",)
 
 
 def builtin_members(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> list[tuple[str, TransactionDatabase]]:
-    """Return the (name, database) pairs of a built-in data set's members, over one vocabulary."""
+    """Return the (name, database) pairs of a built-in data set's members, over one vocabulary.
+
+    Examples:
+        >>> from fedslim.data import builtin_members
+        >>> [(name, len(database)) for name, database in builtin_members("encounters")][:2]
+        [('Northgate', 910), ('Riverside', 860)]
+    """
     _check(name, seed)
     return [(hospital.name, _encounters(hospital, seed, number)) for number, hospital in enumerate(HOSPITALS)]
 

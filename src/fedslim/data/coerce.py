@@ -33,6 +33,11 @@ def as_database(X: Any, *, name: str | None = None) -> TransactionDatabase:  # n
 
     Raises:
         DataError: `X` cannot be converted; the message lists the accepted types.
+
+    Examples:
+        >>> from fedslim.data import as_database
+        >>> as_database([["bread", 1], [1.0]]).vocabulary
+        ('1', 'bread')
     """
     return encode(X, name=name)[0]
 
@@ -52,6 +57,14 @@ def encode(
 
     Raises:
         DataError: `X` cannot be converted, or does not fit the encoding; the message names the column.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from fedslim.data import encode
+        >>> db, encoding = encode(pd.DataFrame({"age": range(20, 60)}))
+        >>> unseen, _ = encode(pd.DataFrame({"age": [21, 99]}), encoding)
+        >>> list(unseen)
+        [('age=[20, 24)',), ('age=[56, 59]',)]
     """
     if isinstance(X, (str, os.PathLike)):
         table = read_table(X, name=name) if is_file(Path(X)) else None

@@ -34,6 +34,16 @@ class TransactionDatabase:
 
     `items[offsets[t]:offsets[t + 1]]` are the items of transaction `t`, ascending and without duplicates.
     Empty transactions are kept and counted, though they cost no bits.
+
+    Examples:
+        >>> from fedslim import TransactionDatabase
+        >>> db = TransactionDatabase.from_transactions([["bread", "milk"], ["milk"], []])
+        >>> len(db), db.n_items
+        (3, 2)
+        >>> list(db)
+        [('bread', 'milk'), ('milk',), ()]
+        >>> dict(zip(db.vocabulary, db.supports.tolist()))
+        {'bread': 1, 'milk': 2}
     """
 
     offsets: NDArray[np.int64]

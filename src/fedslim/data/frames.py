@@ -61,6 +61,14 @@ def from_dataframe(
     If every column is boolean, or has integers of 0 and 1 only, the items are the column names (one-hot); otherwise
     every column is a categorical attribute, as in a CSV file. With `transaction_column` and `item_column`, the rows are
     (transaction, item) pairs.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from fedslim.data import from_dataframe
+        >>> list(from_dataframe(pd.DataFrame({"bread": [True, False], "milk": [True, True]})))
+        [('bread', 'milk'), ('milk',)]
+        >>> list(from_dataframe(pd.DataFrame({"city": ["Bonn", "Ulm"]})))
+        [('city=Bonn',), ('city=Ulm',)]
     """
     raw = _dataframe(df, name)
     return _database(raw, transaction_column, item_column, bins)

@@ -37,7 +37,7 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
 ) -> TransactionDatabase:
-    """Load data by path or by name; an existing file takes precedence over a name.
+    r"""Load data by path or by name; an existing file takes precedence over a name.
 
     Args:
         source: The path of a file, or a name: `encounters`, a public set such as `mushroom` (from `folder`,
@@ -53,6 +53,16 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
 
     Raises:
         DataError: The path or name does not exist, or the data cannot be read.
+
+    Examples:
+        >>> from fedslim.data import load
+        >>> db = load("encounters")
+        >>> len(db), db.n_items
+        (5000, 76)
+        >>> with open("sales.csv", "w") as file:
+        ...     _ = file.write("order,product\n1,bread\n1,milk\n2,milk\n")
+        >>> list(load("sales.csv", transaction_column="order", item_column="product"))
+        [('bread', 'milk'), ('milk',)]
     """
     path, text = Path(source), str(source)
     if is_file(path):  # a folder with the name of a data set does not count

@@ -85,7 +85,13 @@ class Partition:
 
 
 def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
-    """Assign transactions at random; member sizes differ by at most one (sections 5.1 and 5.2)."""
+    """Assign transactions at random; member sizes differ by at most one (sections 5.1 and 5.2).
+
+    Examples:
+        >>> from fedslim.data import iid, load
+        >>> iid(load("encounters"), 3).sizes
+        (1667, 1667, 1666)
+    """
     members, seed = check_member_count(db, members), _check_seed(seed)
     each, left = divmod(len(db), members)
     sizes = [each + (member < left) for member in range(members)]

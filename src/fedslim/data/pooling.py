@@ -48,6 +48,12 @@ def encode_together(
 
     Raises:
         DataError: There are no members, their data are of different kinds, or cannot be converted.
+
+    Examples:
+        >>> from fedslim.data import encode_together
+        >>> databases, _ = encode_together([[["bread"]], [["milk"]]])
+        >>> [db.vocabulary for db in databases]
+        [('bread', 'milk'), ('bread', 'milk')]
     """
     if not members:
         msg = "there are no members; give the data of at least one"

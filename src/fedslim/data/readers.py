@@ -52,7 +52,7 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     item_column: str | None = None,
     name: str | None = None,
 ) -> TransactionDatabase:
-    """Read a file into a transaction database.
+    r"""Read a file into a transaction database.
 
     Args:
         path: FIMI (`.dat`, `.txt`), CSV or TSV, each optionally compressed with gzip, or Parquet.
@@ -64,6 +64,13 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
 
     Raises:
         DataError: The file cannot be read; the message names file, line and field, and what to do.
+
+    Examples:
+        >>> from fedslim.data import read
+        >>> with open("people.csv", "w") as file:
+        ...     _ = file.write("city,smoker\nBonn,yes\nUlm,\n")
+        >>> list(read("people.csv"))
+        [('city=Bonn', 'smoker=yes'), ('city=Ulm',)]
     """
     path = Path(path)
     kind = _format_of(path) if format is None else format.lower()

@@ -149,7 +149,20 @@ class ItemSecret:
 
 @dataclass(frozen=True, repr=False)
 class Vocabulary:
-    """The ids of all items in the order of their numbers, and the fingerprint of the secret behind them."""
+    """The ids of all items in the order of their numbers, and the fingerprint of the secret behind them.
+
+    Examples:
+        >>> import secrets
+        >>> from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary, over
+        >>> secret = ItemSecret.from_random(secrets.token_bytes(32))
+        >>> ours, theirs = Vocabulary.of(["rash", "fever"], secret), Vocabulary.of(["fever", "cough"], secret)
+        >>> agreed = Vocabulary.merge(ours, theirs)
+        >>> len(agreed)
+        3
+        >>> db = TransactionDatabase.from_transactions([["rash", "fever"]])
+        >>> sorted(over(db, agreed, secret).transaction(0))
+        ['fever', 'rash']
+    """
 
     ids: tuple[bytes, ...]
     fingerprint: str

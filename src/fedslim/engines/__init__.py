@@ -1,14 +1,14 @@
-"""Engines that carry the protocol for us, each an optional extra, each in one file that alone imports it.
+"""Run the protocol over other engines. Each engine is an optional extra, imported by one module only.
 
-What they have in common needs none of them:
+The modules:
 
     exchange.py     the server's session over calls that an engine makes to its sites
-    serving.py      a whole run at the server: from the federation's file to what is left in a folder
-    site.py         a member at a site; sitefile.py: what it brings and allows, in a file of its own
-    kit.py          agreement keys signed by the certificate that NVFlare's provisioning gave the site
-    job.py          the job that an admin reviews and submits, and what a site must allow for it
+    server.py       a whole run at the server, from the federation file to the results
+    member.py       a member at a site, configured by a file of the site
+    startup_kit.py  agreement keys signed with the certificate of a site's NVFlare startup kit
+    job.py          the job that an admin reviews and submits, and the classes that a site must allow for it
     simulator.py    a federation in NVFlare's simulator
-    nvflare.py      NVFlare: what moves the frames
+    nvflare.py      the only module that imports NVFlare
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fedslim.errors import MissingExtraError
 
 
 def nvflare_engine() -> Any:
-    """The module that imports NVFlare.
+    """Return the module that imports NVFlare.
 
     Raises:
-        MissingExtraError: NVFlare is not installed; the message says how to get it.
+        MissingExtraError: NVFlare is not installed; the message says how to install it.
     """
     require_nvflare()
     return import_module("fedslim.engines.nvflare")
 
 
 def require_nvflare() -> None:
-    """Raise `MissingExtraError` where NVFlare is not installed."""
+    """Raise `MissingExtraError` if NVFlare is not installed."""
     if find_spec("nvflare") is None:
         msg = "NVFlare is not installed: pip install 'fedslim[nvflare]'"
         raise MissingExtraError(msg)

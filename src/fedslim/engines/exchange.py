@@ -1,14 +1,14 @@
-"""The server's session over an engine that calls its sites and collects one reply from each.
+"""Run the server's session over an engine that calls its sites and collects one reply from each.
 
     exchange = Exchange(session, call, …)
     outcome = exchange.run()
 
-`call` delivers a frame to each of some members and brings back their replies, and why there is none. Nothing about the
-run is decided here: what to send and what replies mean is the session's business.
+`call` delivers a frame to each of some members and returns their replies, or why there is none. All decisions about the
+run are made by the session.
 
-No call is long, however long an answer takes: a site that computes says that it is working, and is asked again. So a
-call that is not answered is a sign that the site is gone, which engines do not tell. A member whose call fails is away;
-it is asked to join again until the grace is over, as a line that breaks may be made again.
+Calls are short, however long an answer takes: a site that is still computing replies that it is working and is called
+again. So a call without a reply means that the site is gone, which engines do not report. A member whose call fails is
+disconnected, and is asked to join again until the grace is over.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JOIN = b""
-"""Delivered in place of a frame: begin, or begin again, by joining."""
+"""Delivered in place of a frame: join, or join again."""
 
 WORKING = b"\0"
-"""A reply: the answer is still to come. Delivered in place of a frame: whatever the answer is by now."""
+"""As a reply: the answer is not ready yet. Delivered in place of a frame: ask for that answer again."""
 
 PATIENCE = 5.0
-"""Seconds after which a site that is still computing says so."""
+"""Seconds after which a site that is still computing replies `WORKING`."""
 
 MAX_CALL_SECONDS = 20.0
-"""Seconds for a call. Sites answer sooner, if only that they are working: one that does not is not there."""
+"""Maximum seconds for a call. A site replies sooner, if only that it is working; otherwise it is gone."""
 
 TRY_EVERY = 1.0
-"""Seconds between two attempts to reach a member that is away."""
+"""Seconds between two attempts to reach a disconnected member."""
 
 
-class Broken(RunError):  # noqa: N818  # it may be nobody's error
-    """Raised by `call` when the engine ends the run: nothing can be said any more, not even the end."""
+class Broken(RunError):  # noqa: N818  # not necessarily an error
+    """Raised by `call` when the engine ends the run: no member can be reached any more."""
 
     def __init__(self, reason: str, unanswered: Iterable[str]) -> None:
         super().__init__(reason)
@@ -59,16 +59,16 @@ class Broken(RunError):  # noqa: N818  # it may be nobody's error
 
 
 class Collected(NamedTuple):
-    """What came of calls: a reply of each member (empty where none was due), or why there is none."""
+    """The results of calls: for each member a reply (empty if none was due), or why there is none."""
 
     replies: Mapping[str, bytes]
     failures: Mapping[str, str]
 
 
 class Exchange:
-    """Runs a session by calls."""
+    """Runs a server session over calls."""
 
-    def __init__(  # noqa: PLR0913  # what a run is made of
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         session: ServerSession,
         call: Callable[[Mapping[str, bytes], float], Collected],
@@ -85,9 +85,9 @@ class Exchange:
         self._trace, self._clock, self._sleep = trace, clock, sleep
         self._stopping = stopping
         self._outbox: dict[str, deque[bytes]] = {name: deque([JOIN]) for name in session.members}
-        self._asked = dict.fromkeys(session.members, clock())  # when each was last told something new
+        self._asked = dict.fromkeys(session.members, clock())  # when each was last sent a new frame
         self._away: dict[str, tuple[float, str]] = {}  # since when, and why
-        self.untold: set[str] = set()  # who has not heard how it ended
+        self.untold: set[str] = set()  # members that were not told how the run ended
         self._outcome: Outcome | None = None
         self._failed: Failed | None = None
 
@@ -95,27 +95,27 @@ class Exchange:
         """Run to the end.
 
         Raises:
-            RunError: A member could not go on, or stayed away; what had been reached is in `session.best()`.
+            RunError: A member could not continue or stayed away; `session.best()` has the best result so far.
         """
         try:
             while any(self._outbox.values()) or self._away:
                 self._step()
         except Broken as error:
-            # An engine that notices a dead site before we do ends the run without naming it.
+            # An engine that notices a dead site first ends the run without naming the site.
             self.untold = set(self.session.members)
             missing = ", ".join(sorted(error.unanswered | self._away.keys()))
             raise RunError(f"{error}; no answer from {missing}" if missing else str(error)) from None
         if self._outcome is None:
             waiting = ", ".join(self.session.waiting_for()) or "nobody"
-            raise RunError(self._failed.reason if self._failed else f"nothing more came, waiting for {waiting}")
+            raise RunError(self._failed.reason if self._failed else f"the run stalled while waiting for {waiting}")
         return self._outcome
 
     def _step(self) -> None:
-        """Deliver what there is to deliver, one frame to each, and take in the replies."""
+        """Deliver the next frame of each member and handle the replies."""
         frames = {name: queue.popleft() for name, queue in self._outbox.items() if queue}
         within = min(self._answer, MAX_CALL_SECONDS)
         if not frames:
-            # Everybody waits for those who are away.
+            # All other members are waiting for the disconnected ones.
             self._sleep(TRY_EVERY)
             frames = dict.fromkeys(self._away, JOIN)
             left = min(since for since, _ in self._away.values()) + self._grace - self._clock()
@@ -134,7 +134,7 @@ class Exchange:
         self._give_up()
 
     def _wait(self, name: str) -> None:
-        """It is there and computes; not for ever."""
+        """Call a working member again, unless its time is over."""
         if self._clock() - self._asked[name] < self._answer:
             self._outbox[name].appendleft(WORKING)
         else:
@@ -144,15 +144,15 @@ class Exchange:
         most = self.session.max_bytes(name)
         try:
             if len(data) > framing.PREFIX_BYTES + framing.packed_at_most(most):
-                msg = f"a frame of {len(data)} bytes is longer than what member {name!r} may say now"
+                msg = f"a frame of {len(data)} bytes is longer than any message that member {name!r} may send now"
                 raise FrameError(msg)
             message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], most)
             self._account(type(message).__name__, "up", name, data)
             self._act(self.session.receive(name, message, self._clock()))
         except ProtocolError as error:
             if self.session.over:
-                return  # it has been told that it is over, and why; an answer to its answer would go on for ever
-            # There is nobody at the site to mend it while the job runs: better a clear end than a wait.
+                return  # it was sent the end and the reason; replying to its reply would never stop
+            # Nobody can fix the site while the job runs: end the run instead of waiting.
             self._outbox[name].append(framing.to_bytes(m.Abort(str(error)[:2000])).data)
             self._act(self.session.lose(name, f"member {name!r}: {error}"))
 
@@ -161,26 +161,26 @@ class Exchange:
             self.untold.add(name)
             return
         if name not in self._away:
-            logger.warning("%s is away: %s", name, why)
+            logger.warning("%s disconnected: %s", name, why)
             self._away[name] = (self._clock(), why)
         self._outbox[name].clear()
         self._act(self.session.disconnect(name))
 
     def _give_up(self) -> None:
-        """Those who were away for too long are lost; if the run is to end, so are all who are away."""
+        """Give up on members that were away for too long; if the run is to stop, on all that are away."""
         stopping = self._stopping()
         if stopping:
             self.session.stop()
         for name, (since, why) in self._away.items():
             if stopping:
-                self._act(self.session.lose(name, f"stopped while {name!r} was not here"))
+                self._act(self.session.lose(name, f"stopped while waiting for {name!r}"))
             elif self._clock() - since >= self._grace:
                 self._act(self.session.lose(name, f"member {name!r} stayed away for {self._grace:g} s: {why}"))
         if self.session.over:
             self.untold |= self._away.keys()
             self._away.clear()
 
-    # -- what the session says ----------------------------------------------------------------------------------
+    # -- outputs of the session ---------------------------------------------------------------------------------
 
     def _act(self, outputs: list[ServerOutput]) -> None:
         for output in outputs:
@@ -193,9 +193,9 @@ class Exchange:
                 case RoundEnded(number, kind):
                     self._trace(RoundPassed(number, kind))
                 case Began():
-                    logger.info("everybody is here")
+                    logger.info("all members are connected")
                 case Resumed(number):
-                    logger.info("everybody is back; round %s is asked again", number)
+                    logger.info("all members are connected again; repeating round %s", number)
                 case Failed():
                     self._failed = output
                 case Ended(outcome):

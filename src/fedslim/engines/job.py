@@ -1,10 +1,10 @@
-"""The job that carries a federation over NVFlare: a few files that an admin can read, and no code.
+"""Write the NVFlare job of a federation: a few files that an admin can read, without code.
 
-    write_job(file, folder)                      # meta.json, and an app for the server and one for the sites
-    allow(local_folder, AT_SITE)                 # a site lets NVFlare load what the job names for it
+    write_job(file, folder)                      # meta.json, an app for the server and one for the sites
+    allow(local_folder, AT_SITE)                 # lets NVFlare at a site load the classes that the job names
 
-The code is what each site has installed: the job names two classes for it, which it must have allowed. Nothing about a
-site is in the job. The federation's file is there for the server only; sites have their own copy of it.
+Each site runs the code that it has installed: the job only names two classes, which the site must have allowed. The job
+contains nothing about a site. Its federation file is for the server only; sites have their own copy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SERVER_CLASS, MEMBER_CLASS = f"{OURS}.FedslimServer", f"{OURS}.FedslimMember"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 AT_SERVER, AT_SITE = (SERVER_CLASS, CONTROLLER), (MEMBER_CLASS, EXECUTOR)
-"""What a job of ours has NVFlare load."""
+"""The classes that NVFlare loads for a job of fedslim."""
 
 RESERVED = "server"
-"""What NVFlare calls its server, to which no site can have the same name."""
+"""NVFlare's name for its server; no site may have the same name."""
 
 RESOURCES, DEFAULT_RESOURCES = "resources.json", "resources.json.default"
 ALLOWED = "class_allow_list"
@@ -45,18 +45,18 @@ FEWEST_THREADS = 16
 
 
 def write_job(file: FederationFile, folder: Path, sync: float = SYNC) -> None:
-    """Write the job of a federation; all sites must have started within `sync` seconds.
+    """Write the job of a federation; all sites must start within `sync` seconds.
 
     Raises:
-        ConfigurationError: NVFlare cannot have these members.
-        DataError: Something is in the folder already.
+        ConfigurationError: A member's name is reserved by NVFlare.
+        DataError: The folder is not empty.
     """
     members = sorted(file.federation.members)
     if RESERVED in members:
         msg = f"{file.path}: federation.members: NVFlare calls its server {RESERVED!r}; give the site another name"
         raise ConfigurationError(msg)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        msg = f"{folder}: there is something already; name a new folder, or remove it"
+        msg = f"{folder}: this folder is not empty; choose a new folder, or remove it"
         raise DataError(msg)
     with told_as_data_errors(file.path):
         agreed = file.path.read_bytes()
@@ -77,7 +77,7 @@ def _meta(file: FederationFile, members: list[str]) -> dict[str, Any]:
 
 
 def _server(members: int, sync: float) -> dict[str, Any]:
-    # A thread for each site that is being called.
+    # One thread for each call to a site.
     threads = {"server_obj_id": "_server", "sync_task_timeout": sync, "max_call_threads": max(FEWEST_THREADS, members)}
     return {
         "format_version": 2,
@@ -96,10 +96,10 @@ def _member() -> dict[str, Any]:
 
 
 def allow(folder: Path, classes: Sequence[str]) -> list[str]:
-    """Let NVFlare load classes at a site or server, whose folder `local` this is; those that were not allowed yet.
+    """Let NVFlare load classes at the site or server with this `local` folder; return those that were not allowed yet.
 
     Raises:
-        DataError: There is nothing of NVFlare's there, or it is damaged.
+        DataError: NVFlare's resources file is missing or damaged.
     """
     own, default = folder / RESOURCES, folder / DEFAULT_RESOURCES
     source = own if is_file(own) else default
@@ -112,7 +112,7 @@ def allow(folder: Path, classes: Sequence[str]) -> list[str]:
         allowed += new
     except (ValueError, TypeError, KeyError):
         msg = (
-            f"{source}: this is not NVFlare's file of resources, or has no {ALLOWED}; name the folder `local` of a "
+            f"{source}: this is not a resources file of NVFlare, or has no {ALLOWED}; give the folder `local` of a "
             "startup kit of NVFlare 2.9"
         )
         raise DataError(msg) from None

@@ -1,12 +1,12 @@
-"""A member at a site of an engine: what it brings and what it allows is in a file at the site, never in the job.
+"""A member at a site of an engine, configured by a file at the site, never by the job.
 
     member = SiteMember(local_folder, "north", kit=startup_folder, job="…")
     frame = member.answer(JOIN)
     reply = member.answer(frame)
 
-The site has its own copy of the federation's file. What the server announces is checked against it by the session, as
-on our own transport; what the site allows is checked here, before its data are read and anything is answered. Whoever
-reviews jobs need not trust them: nothing that a job says changes what leaves the site.
+The site has its own copy of the federation file. The session checks the server's settings against it, as over fedslim's
+own transport. This module checks what the site allows, before it reads the data or answers anything. So a site need not
+trust a job: nothing in it changes what leaves the site.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ logger = logging.getLogger(__name__)
 
 CODE_TABLE = "codetable.json"
 LOG = "fedslim-site.log"
-"""Beside the site's file: what may name its data. NVFlare's own logs go to the server by default."""
+"""A log beside the site's file, for what may name its data. NVFlare's own logs go to the server by default."""
 
 
-class Refused(ProtocolError):  # noqa: N818  # what it says, the others may know
-    """This site does not allow that."""
+class Refused(ProtocolError):  # noqa: N818  # its message may be sent to the server
+    """This site refuses to take part."""
 
 
 class SiteMember:
-    """A site's part in one run: it answers the server, and nobody else."""
+    """Answers the server in one run."""
 
     def __init__(self, folder: Path, name: str, *, kit: Path, job: str) -> None:
         self.name = name
@@ -65,11 +65,11 @@ class SiteMember:
         self._session: MemberSession | None = None
         self._audit: AuditLog | None = None
         self._turn = threading.Lock()
-        self._worker = ThreadPoolExecutor(1)  # one thing after the other, also if the server has lost patience
+        self._worker = ThreadPoolExecutor(1)  # one frame at a time, even if the server gave up waiting
         self._latest: Future[bytes] | None = None
 
     def answer(self, frame: bytes) -> bytes:
-        """The frame that answers the server's, empty if none is due; or that this site is still working on it."""
+        """Return the answer to a frame of the server, empty if none is due, or `WORKING` if it is not ready yet."""
         with self._turn:
             if frame != WORKING or self._latest is None:
                 self._latest = self._worker.submit(self._answered, frame)
@@ -78,20 +78,20 @@ class SiteMember:
             return latest.result(PATIENCE)
         except TimeoutError:
             if latest.done():
-                raise  # it is the answer's own
+                raise  # raised by the answer itself
             return WORKING
 
     def note(self, text: str) -> None:
-        """Write down why this site cannot go on, where only the site can read it."""
+        """Log why this site cannot continue, in a file that only the site can read."""
         path, wrong = self._folder / LOG, self._log(text)
-        told = f", and {path} cannot be written: {wrong}" if wrong else f"; {path} says why"
-        logger.warning("this site cannot go on%s", told)
+        where = f", and {path} cannot be written: {wrong}" if wrong else f"; see {path}"
+        logger.warning("this site cannot continue%s", where)
 
     def _log(self, text: str) -> str | None:
-        """Write what may name data to the site's own log, NVFlare's may go to the server; what is wrong if it fails."""
+        """Write text that may name data to the site's own log; return what went wrong, if anything."""
         path = self._folder / LOG
-        shown = "\n    ".join(map(printable, text.splitlines()))  # it may quote the server; traces have several lines
-        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {shown}\n"
+        escaped = "\n    ".join(map(printable, text.splitlines()))  # it may quote the server; traces have several lines
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} job {self._job}: {escaped}\n"
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "ab") as stream:
                 stream.write(line.encode("utf-8", "replace"))
@@ -100,7 +100,7 @@ class SiteMember:
         return None
 
     def close(self) -> None:
-        """Close the audit log."""
+        """Wait for the current answer and close the audit log."""
         self._worker.shutdown(wait=True, cancel_futures=True)
         if self._audit is not None:
             self._audit.close()
@@ -112,7 +112,7 @@ class SiteMember:
         try:
             message = self._joined() if frame == JOIN else self._received(frame)
             if self._session is not None and self._session.position and self._guard is not None:
-                self._guard.answering(self._session.run)  # or it raises, and nothing is answered
+                self._guard.answering(self._session.run)  # raises if nothing may be answered
         except FedslimError as error:
             self.note(str(error))
             message = farewell(error)
@@ -123,8 +123,8 @@ class SiteMember:
             run = None if self._session is None else self._session.run or None
             self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=f"NVFlare job {self._job}")
         else:
-            # There is no log before the site's files are understood. A refusal has nothing of its data in it.
-            assert isinstance(message, m.Abort)  # noqa: S101  # a session is begun with a log, and only then
+            # There is no audit log before the site's files have been read. A refusal contains no data.
+            assert isinstance(message, m.Abort)  # noqa: S101  # a session begins only with an audit log
         return reply.data
 
     def _joined(self) -> m.FromMember:
@@ -135,15 +135,15 @@ class SiteMember:
     def _received(self, frame: bytes) -> m.FromMember | None:
         session, guard = self._session, self._guard
         if session is None and _is_abort(frame):
-            return None  # this site took no part, which it has said
+            return None  # this site took no part, and has said so
         if session is None or guard is None:
-            msg = "the server sent something before it asked this site to join; it is refused"
+            msg = "the server sent a message before it asked this site to join; it is refused"
             raise ProtocolError(msg)
         try:
             framing.length_of(frame[: framing.PREFIX_BYTES])
             reply = session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
         except FedslimError:
-            self._session = None  # to go on it must join again, which it does only after a wait
+            self._session = None  # to continue, the site must join again, which it does only after a wait
             guard.refused()
             raise
         if session.received is not None:
@@ -152,33 +152,33 @@ class SiteMember:
 
     def _keep(self, session: MemberSession, guard: Guard) -> None:
         received, own = session.received, self._own
-        assert received is not None  # noqa: S101  # it was just looked at
-        assert own is not None  # noqa: S101  # as old as the session
+        assert received is not None  # noqa: S101  # checked by the caller
+        assert own is not None  # noqa: S101  # set with the session
         logger.info("the run is over: %s", received.ending)
         if received.table is None or not session.position:
             if session.run and not session.position:
-                guard.refused()  # a server that ends it here may have wanted to know no more than that we were ready
+                guard.refused()  # all that this server wanted may be to learn that the site was ready
             return
         guard.finished()
         table = guard.kept(received.table, *own)
         if table is None:
-            kept_none = "%s itemsets were found; this site's policy keeps none (results.table)"
+            kept_none = "found %s itemsets; this site's policy keeps none (results.table)"
             logger.info(kept_none, len(received.table))
         elif self._results is not None:
             path = self._results / self._job / CODE_TABLE
             make_folder_for(path)
             table.save(path, private=True)
-            logger.info("the table is saved as %s", path)
+            logger.info("saved the code table as %s", path)
 
     # -- what the site allows -----------------------------------------------------------------------------------
 
     def _begun(self) -> MemberSession:
-        """Check what was agreed on against what is allowed, and only then read the data."""
+        """Check the federation file against the policy, and only then read the data."""
         own = SiteFile.find(self._folder, self.name)
         federation = FederationFile.read(own.site.federation)
         federation.check_member(self.name)
         if own.site.name != self.name:
-            msg = f"NVFlare calls this site {self.name!r}, and its own file {own.site.name!r}; it takes no part"
+            msg = f"NVFlare calls this site {self.name!r}, but its own file says {own.site.name!r}; it takes no part"
             raise Refused(msg)
         policy = own.policy()
         if why := policy.reasons(federation):

@@ -1,8 +1,8 @@
-"""NVFlare (2.9, Collab API): our frames as arguments and results of calls that its server makes to its sites.
+"""NVFlare (2.9, Collab API): frames are arguments and results of calls that its server makes to its sites.
 
-The job (`job.py`) names two classes of this file. NVFlare makes one object of each, at the server and in a process of
-its own at every site, where it lives as long as the job. Names are those that NVFlare knows its sites by, from their
-certificates. Nothing is decided here: what is said is the sessions' business, what a site allows that of its own file.
+The job (`job.py`) names two classes of this file. NVFlare creates one object of each for the duration of a job: at the
+server, and in a separate process at every site. Members' names are those of NVFlare's sites, from their certificates.
+All decisions are made elsewhere: by the sessions, and by the file that says what a site allows.
 
 This is the only module that imports nvflare: `pip install 'fedslim[nvflare]'`.
 """
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESULTS = "fedslim"
-"""The folder of results in the job's folder at the server; who downloads the job gets it."""
+"""The results folder in the job's folder at the server; it is part of a downloaded job."""
 
 STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
-"""Commands to a running job, for `fedslim nvflare stop` and `status`."""
+"""Commands to a running job: `fedslim nvflare stop` and `fedslim nvflare status`."""
 
 ABORTED = "the job was aborted"
 
 
 class EscapedRelay(logging.Handler):
-    """Passes our log records on to NVFlare's handlers, escaped: they may quote a peer."""
+    """Passes log records of fedslim on to NVFlare's handlers, escaped, because they may quote a peer."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass on a record."""
@@ -53,7 +53,7 @@ class EscapedRelay(logging.Handler):
 
 
 def _set_up_logs() -> None:
-    """Log what we tell, and less of NVFlare: it writes several lines for each call, and there are thousands."""
+    """Relay the log records of the engines, and silence NVFlare's: it writes several lines for each of many calls."""
     ours, relay = logging.getLogger("fedslim"), EscapedRelay()
     relay.addFilter(logging.Filter("fedslim.engines"))  # others may name data, and NVFlare's logs go to the server
     ours.handlers, ours.propagate = [relay], False
@@ -62,11 +62,11 @@ def _set_up_logs() -> None:
 
 
 class FedslimServer:
-    """At the server: runs the session, with a call to each member it has something to say to."""
+    """Runs the session at the server, with calls to the sites."""
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Serve one run. What ends it early is raised, so that NVFlare shows the job as failed, with the reason."""
+        """Serve one run. If it ends early, raise the reason, so that NVFlare shows the job as failed."""
         _set_up_logs()
         context, workspace = collab.fl_ctx, collab.workspace
         job = context.get_job_id()
@@ -78,20 +78,20 @@ class FedslimServer:
 
 
 def _call(frames: Mapping[str, bytes], within: float) -> Collected:
-    """Deliver frames, each to its member only, and collect what comes back; who gets the same is called together."""
+    """Deliver each frame to its member and collect the replies; members with equal frames are called together."""
     alike: dict[bytes, list[str]] = {}
     for name, frame in frames.items():
         alike.setdefault(frame, []).append(name)
     replies: dict[str, bytes] = {}
     failures: dict[str, str] = {}
-    # Not blocking, so that all are called at once; what is still to come when a job is aborted ends with a failure.
+    # Not blocking, so that all are called at once; calls that are pending when a job is aborted end with a failure.
     calls = [collab.get_clients(names)(blocking=False, timeout=within).answer(frame) for frame, names in alike.items()]
     for results in calls:
         for name, reply in results:
             if isinstance(reply, bytes):
                 replies[name] = reply
             else:
-                failures[name] = f"it answered with {type(reply).__name__}, which is no frame"
+                failures[name] = f"it answered with {type(reply).__name__}, not with a frame"
         failures |= {name: _why(error) for name, error in results.failures.items()}
     if collab.is_aborted:
         raise Broken(ABORTED, frames.keys() - replies.keys())
@@ -103,7 +103,7 @@ def _why(error: Any) -> str:
 
 
 def _commands(engine: Any, serving: Serving) -> None:
-    """Let an admin ask how far the run is, and end it with the best so far."""
+    """Let an admin ask for the status of the run, or end it with the best table so far."""
 
     def status(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
         return serving.status()
@@ -112,21 +112,21 @@ def _commands(engine: Any, serving: Serving) -> None:
         serving.stop()
         return {"stopping": True}
 
-    register = getattr(engine, "register_app_command", None)  # the simulator's engine may have no admin
+    register = getattr(engine, "register_app_command", None)  # not in the simulator
     if register is not None:
         register(STATUS_TOPIC, status)
         register(STOP_TOPIC, stop)
 
 
 class FedslimMember:
-    """At a site: hands the server's frames to the site's member, and its answers back."""
+    """Passes frames between the server and the member at a site."""
 
     def __init__(self) -> None:
         self._member: SiteMember | None = None
 
     @collab.init  # type: ignore[untyped-decorator]
     def begin(self) -> None:
-        """Where the site's own files are; they are read when the server asks the site to join."""
+        """Locate the site's files; they are read when the server asks the site to join."""
         _set_up_logs()
         workspace = collab.workspace
         self._member = SiteMember(
@@ -138,21 +138,21 @@ class FedslimMember:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, frame: bytes) -> bytes:
-        """Answer a frame of the server's, and of nobody else: other sites could call this as well."""
+        """Answer a frame of the server; refuse other callers, because other sites could call this too."""
         member = self._member
         if collab.caller != RESERVED or not isinstance(frame, bytes) or member is None:
-            msg = f"only the server is answered, not {collab.caller}"
+            msg = f"only the server may call this, not {collab.caller}"
             raise PermissionError(msg)
         try:
             return member.answer(frame)
-        except Exception:  # noqa: BLE001  # whatever it is, it stays here
-            # NVFlare would send what it says to the server, and it may name data or folders.
+        except Exception:  # noqa: BLE001  # no details may leave the site
+            # NVFlare would send the message to the server, and it may name data or folders.
             member.note(traceback.format_exc())
         raise RuntimeError(CANNOT)
 
     @collab.final  # type: ignore[untyped-decorator]
     def end(self) -> None:
-        """The job is over, however it ended."""
+        """Close the member when the job is over, however it ended."""
         if self._member is not None:
             self._member.close()
 
@@ -161,20 +161,20 @@ class FedslimMember:
 
 
 def ask_job(kit: Path, job: str, topic: str) -> dict[str, Any]:
-    """Send a command to a running job, as the admin whose startup kit this is.
+    """Send a command to a running job, as the admin with this startup kit.
 
     Raises:
-        RunError: There is no such job running, or this admin may not do that.
+        RunError: The job is not running, or this admin may not do that.
     """
     user = kit.absolute().name
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # NVFlare says that it connects, in between what we print
+        with contextlib.redirect_stdout(sys.stderr):  # NVFlare prints that it connects
             session = new_secure_session(user, str(kit.absolute()))
             try:
                 found: dict[str, Any] = session.do_app_command(job, topic, {})
             finally:
                 session.close()
     except Exception as error:
-        msg = f"job {job} does not answer {user!r}: {error}; it may not have begun, or be over: see `nvflare job list`"
+        msg = f"job {job} does not answer {user!r}: {error}; check with `nvflare job list` that it is running"
         raise RunError(msg) from error
     return found

@@ -1,10 +1,10 @@
-"""A run at an engine's server, from the federation's file to what is left in a folder.
+"""Serve a run at an engine's server, from the federation file to the results.
 
     serving = Serving(file, folder)
-    served = serving.serve(call)                  # raises what ended it early, once the best so far is saved
+    served = serving.serve(call)                  # if it ended early, saves the best table so far and raises
 
-While it runs, `status.json` says how far it is and `best.json` has the best table so far; a file called `stop` ends it
-after its round. At the end there are codetable.json and run.json, as `fedslim server` leaves them.
+During the run, `status.json` has its progress and `best.json` the best table so far; creating a file `stop` ends the
+run after the current round. The results are codetable.json and run.json, as those of `fedslim server`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ logger = logging.getLogger(__name__)
 AGAIN = "fedslim nvflare export FEDERATION.toml --out JOB, and submit that"
 STATUS, BEST, STOP = "status.json", "best.json", "stop"
 STATUS_EVERY, SAY_EVERY = 0.5, 5.0
-"""Seconds between two records of how far the run is, and between two lines and tables of it."""
+"""Seconds between two updates of the status, and between two log lines and updates of the best table."""
 
 
 class Serving:
-    """Serves one run of a federation over the calls of an engine."""
+    """Serves one run of a federation over an engine's calls."""
 
     def __init__(self, file: FederationFile, folder: Path, *, keys: KeyCheck | None = None) -> None:
         self._file, self._folder = file, folder
@@ -57,16 +57,16 @@ class Serving:
         self._next_status = self._next_line = 0.0
 
     def stop(self) -> None:
-        """End the run before the next round, with the best so far; from any thread."""
+        """End the run before the next round with the best table so far; can be called from any thread."""
         self._stop.ask()
 
     def status(self) -> dict[str, Any]:
-        """How the run is: what an admin may know."""
+        """Return the status of the run, as an admin may see it."""
         session, said = self._session, self._account.communication
         search = None if session.variant is None else session.variant.search
         return {
             **of_session(session),
-            "rounds": said.rounds,  # that have ended, as the log counts them
+            "rounds": said.rounds,  # ended rounds, as in the log
             "members": {name: session.state_of(name).value for name in session.members},
             "accepted": 0 if search is None else search.tally.accepted,
             "candidates": 0 if search is None else search.tally.candidates,
@@ -77,10 +77,10 @@ class Serving:
         }
 
     def serve(self, call: Callable[[Mapping[str, bytes], float], Collected]) -> Served:
-        """Serve until the run is over, and save what it came to.
+        """Serve until the run is over, and save its results.
 
         Raises:
-            RunError: It ended early, because of a member or because it was broken off. The best so far is saved.
+            RunError: The run ended early, because of a member or an abort. The best table so far is saved.
         """
         make_folder_for(self._folder / STATUS)
         waits = self._file.timeouts
@@ -156,7 +156,7 @@ class Serving:
                     status["bytes_up"] + status["bytes_down"],
                 )
         except FedslimError as error:
-            logger.warning("how far the run is cannot be written down: %s", error)  # which is no reason to end it
+            logger.warning("the progress of the run could not be saved: %s", error)  # no reason to end the run
 
     def _write_status(self, reason: str | None) -> None:
         write_record(self.status() | {"reason": reason}, self._folder / STATUS)

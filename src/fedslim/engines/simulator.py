@@ -1,9 +1,9 @@
-"""A federation in NVFlare's simulator: a process for the server and one for each site, on this machine.
+"""Run a federation in NVFlare's simulator: a process for the server and one for each site, on this machine.
 
     simulation = simulate({"north": db_a, "south": db_b}, variant="x")
 
-It is run from the same kind of files as a deployed one: a site's file for each, the federation's file, a job. There are
-no startup kits in the simulator, so agreement keys are not signed, as in our own simulation in one process.
+It uses the same kinds of files as a deployment: a file for each site, the federation file, a job. The simulator has no
+startup kits, so agreement keys are not signed, as in fedslim's own simulation.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ LOOK_EVERY = 0.2
 GRACE = 30.0
 LAST_WORDS = 15
 ATTEMPTS = 3
-"""To start the simulator. On a busy machine somebody else may get a port that it chose, and then a site is missing."""
+"""Attempts to start the simulator. Another program may take a port that it chose, and then a site is missing."""
 
 SYNC = 60.0
 
 
-class EndedEarly(RunError):  # noqa: N818  # there is a result
-    """A run that lost a site; the best so far is in it."""
+class EndedEarly(RunError):  # noqa: N818  # it has a result
+    """The run lost a site; `simulation` has the best table so far."""
 
     def __init__(self, reason: str, simulation: Simulation) -> None:
         super().__init__(reason)
@@ -84,31 +84,31 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     folder: Path | None = None,
     grace: float = GRACE,
 ) -> Simulation:
-    """Run a federation in NVFlare's simulator: see `federated.simulate`.
+    """Run a federation in NVFlare's simulator, with the parameters of `federated.simulate`.
 
     Args:
-        databases: As there.
-        variant: As there.
-        max_time: As there.
-        max_rounds: As there.
-        min_count: As there.
-        min_members_with: As there.
-        seed: That of the partition, for the record: keys and masks are random here.
-        stop: As there.
-        on_progress: As there.
-        folder: Where everything is written, logs included; by default a folder that is removed in the end.
-        grace: Seconds for a site that does not answer to come back.
+        databases: See `federated.simulate`.
+        variant: See `federated.simulate`.
+        max_time: See `federated.simulate`.
+        max_rounds: See `federated.simulate`.
+        min_count: See `federated.simulate`.
+        min_members_with: See `federated.simulate`.
+        seed: The seed of the partition, for the record only: keys and masks are random here.
+        stop: See `federated.simulate`.
+        on_progress: See `federated.simulate`.
+        folder: The folder for all files and logs; by default a temporary one.
+        grace: Seconds to wait for a site that does not answer.
 
     Raises:
         MissingExtraError: NVFlare is not installed.
-        EndedEarly: The run ended early, with what it has of the best so far; the message names the site.
-        RunError: There is nothing yet that it could have; the message may have the simulator's last words.
+        EndedEarly: The run ended early; the error has the best table so far, and its message names the site.
+        RunError: The run failed without a result; the message may have the simulator's last output.
     """
     require_nvflare()
     named = named_databases(databases)
-    check_run(variant, True, max_time, max_rounds, seed)  # masks are never left out here
+    check_run(variant, True, max_time, max_rounds, seed)  # always masked here
     if len(named) == 1:
-        msg = "a federation over NVFlare has two sites or more"
+        msg = "there is only one member; a federation over NVFlare needs at least two"
         raise ParameterError(msg)
     check_smallest(variant, len(named), min_count, min_members_with)
     limits = {
@@ -127,16 +127,16 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         names = {f"item {number}": label for number, label in enumerate(vocabulary)}
         table = CodeTable.load(results / CODE_TABLE).renamed(names)
         record = load_run(results / RECORD)
-    told: dict[str, Any] = dict(record.figures)
+    figures: dict[str, Any] = dict(record.figures)
     simulation = Simulation(
         variant,
         variant not in UNMASKED,
         named,
         table,
-        Tally(**{each.name: told[f"tally_{each.name}"] for each in fields(Tally)}),
-        told["ending"],
+        Tally(**{each.name: figures[f"tally_{each.name}"] for each in fields(Tally)}),
+        figures["ending"],
         _communication(record),
-        told["seconds_in_rounds"],
+        figures["seconds_in_rounds"],
         seed,
         max_time,
         max_rounds,
@@ -145,18 +145,18 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         tuple(map(msgspec.structs.asdict, record.history)),
         databases if isinstance(databases, Partition) else None,
     )
-    if told["reason"] is not None:
-        raise EndedEarly(told["reason"], simulation)
+    if figures["reason"] is not None:
+        raise EndedEarly(figures["reason"], simulation)
     return simulation
 
 
 def prepare_folder(
     folder: Path, databases: Mapping[str, TransactionDatabase], variant: str, chosen: Mapping[str, Any]
 ) -> FederationFile:
-    """Write what everybody has: the federation's file, the job, and each site's own file, secret and data.
+    """Write all files: the federation file, the job, and each site's file, policy, secret and data.
 
-    The data are written with numbers for labels, and the agreed vocabulary has them in the order of the data: so the
-    table is that of all data in one place, and no label is lost on the way.
+    The data are written with numbers as labels, in the order of the agreed vocabulary, so the table is that of all data
+    in one place and every label survives the file format.
     """
     own = folder / "sites"
     own.mkdir(parents=True)
@@ -168,7 +168,7 @@ def prepare_folder(
     agreed.write(own / "agreed.json")
     given = {
         "items.vocabulary_digest": agreed.digest.hex(),
-        "limits.min_count": 1,  # as in our own simulation: the table of all data in one place
+        "limits.min_count": 1,  # as in `federated.simulate`
         "limits.min_members_with": 1,
         "limits.max_rounds": LARGEST,
         **chosen,
@@ -204,10 +204,10 @@ def prepare_folder(
 
 
 def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnProgress | None) -> Path:
-    """Run the job to its end and give back where its results are.
+    """Run the job to its end and return the folder of its results.
 
     Raises:
-        RunError: There are none.
+        RunError: There are no results.
     """
     workspace, log = folder / "workspace", folder / "simulator.log"
     results = workspace / "server" / JOB_ID / RESULTS
@@ -230,7 +230,7 @@ def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnP
 
 @contextlib.contextmanager
 def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process and all that it starts, of which nobody is left behind."""
+    """Start a process, and kill it and all its children at the end of the `with` block."""
 
     def end(*_given: object) -> None:
         sys.exit(128 + signal.SIGTERM)
@@ -238,10 +238,10 @@ def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, end) if main else None
     try:
-        with log.open("wb") as said:
-            # In a group of its own: Ctrl-C is for us, who then ask for a stop with the best so far.
-            process = subprocess.Popen(  # noqa: S603  # our own program
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+        with log.open("wb") as output:
+            # In a separate process group, so that Ctrl-C reaches only this process, which then asks for a stop.
+            process = subprocess.Popen(  # noqa: S603  # a fixed command
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
             try:
                 yield process
@@ -255,7 +255,7 @@ def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _stillborn(log: Path) -> bool:
-    """Whether a site was never started: the simulator chooses ports some time before it uses them."""
+    """Tell whether a site failed to start: the simulator chooses ports some time before it uses them."""
     return b"Communication error with client" in log.read_bytes()
 
 
@@ -263,19 +263,19 @@ def _show(path: Path, stop: Stop, on_progress: OnProgress | None) -> None:
     status = _read_json(path)
     if on_progress is None or status is None or status["L_percent"] is None or status["over"]:
         return
-    said = Communication(rounds=status["rounds"])
+    communication = Communication(rounds=status["rounds"])
     for direction in ("up", "down"):
-        said.add("all", direction, plain=0, sent=status[f"bytes_{direction}"])
+        communication.add("all", direction, plain=0, sent=status[f"bytes_{direction}"])
     found = (status["itemsets"], status["accepted"], status["candidates"], status["L_percent"])
-    on_progress(Progress(1, 1, *found, 0.0, stop.seconds, None), said)
+    on_progress(Progress(1, 1, *found, 0.0, stop.seconds, None), communication)
 
 
 def _reason(status: Path, log: Path) -> str:
-    told = _read_json(status)
-    if told is not None and told["reason"] is not None:
-        return str(told["reason"])
+    found = _read_json(status)
+    if found is not None and found["reason"] is not None:
+        return str(found["reason"])
     lines = log.read_text("utf-8", "replace").splitlines()
-    return "NVFlare's simulator ended without a result; its last words: " + " / ".join(lines[-LAST_WORDS:])
+    return "NVFlare's simulator ended without a result; its last output: " + " / ".join(lines[-LAST_WORDS:])
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -287,7 +287,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _communication(record: RunRecord) -> Communication:
-    said = Communication(rounds=int(record.figures["rounds"] or 0))
+    found = Communication(rounds=int(record.figures["rounds"] or 0))
     for row in record.traffic:
-        said.add(row.kind, row.direction, plain=row.bytes_uncompressed, sent=row.bytes, messages=row.messages)
-    return said
+        found.add(row.kind, row.direction, plain=row.bytes_uncompressed, sent=row.bytes, messages=row.messages)
+    return found

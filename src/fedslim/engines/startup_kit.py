@@ -1,10 +1,10 @@
-"""Agreement keys signed with a site's NVFlare startup kit, so that the server can carry them and make none.
+"""Sign agreement keys with a site's NVFlare startup kit, so that the server cannot replace them.
 
     trust = KitTrust.load(startup_folder, file, "north")
 
-NVFlare's provisioning gives every site a key and a certificate of the project's root CA, with the site's name in it.
-What is signed is what members sign among themselves on our own transport (`trust/statements.py`); only the
-kind of key is NVFlare's (RSA) and there is no revocation list. Whoever provisions the project can be any site.
+NVFlare's provisioning gives every site a key, and a certificate of the project's root CA with the site's name. Members
+sign the same statements as over fedslim's own transport (`trust/statements.py`), but with NVFlare's RSA keys and
+without a revocation list. Whoever provisions the project can impersonate any site.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 KEY, CERTIFICATE, ROOT = "client.key", "client.crt", "rootCA.pem"
 
 PURPOSE = b"\0fedslim over NVFlare: "
-"""In front of what is signed. NVFlare signs with the same key, among others texts that the server chooses; those begin
+"""A prefix of signed data. NVFlare signs with the same key, among others text that the server chooses; that text begins
 with the name of the site, and no name begins with a zero byte."""
 
 SHORTEST_KEY = 2048
@@ -44,7 +44,7 @@ _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtens
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class KitCheck:
-    """Checks members' agreement keys; at the server as the members will, so that a bad one ends nobody else's part."""
+    """Checks members' agreement keys; the server does so first, so that a bad key affects only its own member."""
 
     members: tuple[str, ...]
     federation: bytes
@@ -52,7 +52,7 @@ class KitCheck:
 
     @classmethod
     def read(cls, folder: Path, file: FederationFile) -> KitCheck | None:
-        """What a server's startup kit can check; nothing where there is none, as in the simulator."""
+        """Load the root CA of a server's startup kit; None if there is none, as in the simulator."""
         if not is_file(folder / ROOT):
             return None
         return cls(file.federation.members, _federation(file), _certificate(folder / ROOT))
@@ -66,47 +66,47 @@ class KitCheck:
         self._check(Statement.roster(self.federation, name, digest), certificate, signature)
 
     def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
-        """Check that a member has signed this.
+        """Check that a member has signed a statement.
 
         Raises:
-            UntrustedError: It cannot be shown to have.
+            UntrustedError: The certificate or the signature is not valid.
         """
         name = statement.name
         if name not in self.members:
-            msg = f"{name!r} is not a member of this federation; what it signed does not count"
+            msg = f"{name!r} is not a member of this federation; its signature is not accepted"
             raise UntrustedError(msg)
         try:
-            shown = x509.load_der_x509_certificate(certificate)
-            shown.verify_directly_issued_by(self.root)
-            public = shown.public_key()
+            presented = x509.load_der_x509_certificate(certificate)
+            presented.verify_directly_issued_by(self.root)
+            public = presented.public_key()
         except (*_UNREADABLE, InvalidSignature):
-            msg = f"what was sent as the certificate of {name!r} is not one of this NVFlare project's root CA"
+            msg = f"the certificate sent for {name!r} was not issued by this NVFlare project's root CA"
             raise UntrustedError(msg) from None
-        named = [attribute.value for attribute in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        named = [attribute.value for attribute in presented.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         if named != [name]:
-            msg = f"the certificate sent for {name!r} is that of {', '.join(map(repr, named))}; it is refused"
+            msg = f"the certificate sent for {name!r} belongs to {', '.join(map(repr, named))}; it is refused"
             raise UntrustedError(msg)
         now = datetime.now(UTC)
-        for what, one in ((f"the certificate of {name!r}", shown), ("the certificate of the root CA", self.root)):
+        for what, one in ((f"the certificate of {name!r}", presented), ("the certificate of the root CA", self.root)):
             if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
-                msg = f"{what} is not in time; check the clocks, or have the site provisioned again"
+                msg = f"{what} has expired or is not valid yet; check the clocks, or provision the site again"
                 raise UntrustedError(msg)
         if not isinstance(public, RSAPublicKey) or public.key_size < SHORTEST_KEY:
-            msg = f"the certificate of {name!r} has no RSA key of {SHORTEST_KEY} bits or more; it is refused"
+            msg = f"the certificate of {name!r} has no RSA key of at least {SHORTEST_KEY} bits; it is refused"
             raise UntrustedError(msg)
         try:
             public.verify(signature, PURPOSE + statement.encoded, _PADDING, _SHA)
         except InvalidSignature:
             msg = (
-                f"the signature of {name!r} is not on this {statement.what}, member and federation; somebody in "
-                "between may have replaced it, or the members have different files, so the run must not go on"
+                f"the signature of {name!r} does not match this {statement.what}, member and federation; it may have "
+                "been replaced on the way, or the members have different federation files, so the run must not go on"
             )
             raise UntrustedError(msg) from None
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class KitTrust(KitCheck):
-    """Signs for this site, and checks what the others signed: see `protocol.roster.Trust`."""
+    """Signs for this site, and checks the signatures of others: see `protocol.roster.Trust`."""
 
     name: str
     own: x509.Certificate
@@ -117,36 +117,36 @@ class KitTrust(KitCheck):
         """Load a site's startup kit.
 
         Raises:
-            CertificateError: A file of it is not there, or cannot be used.
+            CertificateError: A file of the kit is missing or unusable.
         """
         root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
         try:
             key = load_pem_private_key(_content(folder / KEY), None)
         except _UNREADABLE:
-            msg = f"{folder / KEY}: this is no private key of a startup kit; it must not have a passphrase"
+            msg = f"{folder / KEY}: this is not a private key without a passphrase; provision the site again"
             raise CertificateError(msg) from None
         if not isinstance(key, RSAPrivateKey) or key.public_key() != own.public_key():
-            msg = f"{folder / KEY}: this is not the RSA key of the certificate beside it; provision the site again"
+            msg = f"{folder / KEY}: this is not the RSA key of {CERTIFICATE}; provision the site again"
             raise CertificateError(msg)
         made = cls(file.federation.members, _federation(file), root, name, own, key)
         try:
             made.check(name, b"", made.certificate, made.sign(b""))
         except UntrustedError as error:
-            msg = f"{folder}: the others would not believe this startup kit: {error}"
+            msg = f"{folder}: other members would refuse this startup kit: {error}"
             raise CertificateError(msg) from None
         return made
 
     @property
     def certificate(self) -> bytes:
-        """The site's own, as it goes into messages."""
+        """The site's certificate, as sent in messages."""
         return self.own.public_bytes(Encoding.DER)
 
     def sign(self, key: bytes) -> bytes:
-        """A signature of the site's agreement key."""
+        """Sign the site's agreement key."""
         return self._signed(Statement.agreement_key(self.federation, self.name, key))
 
     def sign_roster(self, digest: bytes) -> bytes:
-        """A signature of the roster that the site was shown."""
+        """Sign the roster that the site received."""
         return self._signed(Statement.roster(self.federation, self.name, digest))
 
     def _signed(self, statement: Statement) -> bytes:
@@ -154,7 +154,7 @@ class KitTrust(KitCheck):
 
 
 def _federation(file: FederationFile) -> bytes:
-    """Whoever has another file speaks of another federation: nobody believes its keys."""
+    """Include the digest: a key signed for another federation file is not accepted."""
     return bytes.fromhex(file.federation.id) + file.digest()
 
 
@@ -167,5 +167,5 @@ def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(_content(path))
     except _UNREADABLE:
-        msg = f"{path}: there is no certificate in this file, or it is damaged; provision the site again"
+        msg = f"{path}: this file has no certificate, or a damaged one; provision the site again"
         raise CertificateError(msg) from None

@@ -1,4 +1,4 @@
-"""The federated room: whole federations, run and measured. Here data, protocol, transport and metrics come together.
+"""Run and measure whole federations, simulated or over a network.
 
 simulation = simulate(divide(db, "dirichlet", members=10), variant="x")
 compare(simulation).as_dict()
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMES", "Comparison", "FedSlim", "Simulation", "compare", "divide", "mine_alone", "simulate"]
 
-# Looked up when first used: a simulation needs no scikit-learn.
+# Imported on first use: a simulation does not need scikit-learn.
 _HOME = {
     "Comparison": "comparison",
     "FedSlim": "estimator",

@@ -1,7 +1,7 @@
-"""What a server's run came to and what it cost, whichever transport or engine carried it.
+"""Collect the results and costs of a server's run, over whichever transport or engine.
 
 account = Account(session)
-account(event)                                   # a trace of the transport's
+account(event)                                   # for each trace of the transport
 served = served_by(session, outcome, account, lost=None)
 save_served(served, file, folder)                # codetable.json and run.json
 """
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
 CODE_TABLE, RECORD = "codetable.json", "run.json"
-"""What a server leaves in its folder."""
+"""The result files in a server's run folder."""
 
 SERVING = "fedslim server FEDERATION.toml"
 
 
-def figures(  # noqa: PLR0913  # what a run comes to, by keyword
-    table: CodeTable, said: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
+def figures(  # noqa: PLR0913  # keyword-only
+    table: CodeTable, communication: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
 ) -> dict[str, Any]:
-    """What a run found and what it cost, under plain names."""
+    """Return the results and costs of a run by name."""
     c = table.compression
     return {
         "members": members,
@@ -60,27 +60,27 @@ def figures(  # noqa: PLR0913  # what a run comes to, by keyword
         "seconds": seconds,
         "converged": ending == "converged",
         "ending": ending,
-        **said.as_dict(),
+        **communication.as_dict(),
     }
 
 
 class Account:
-    """Takes the traces of a transport and keeps the books: traffic, and a step of history where the table changes."""
+    """Collects traffic from the traces of a transport, and a history of the rounds that changed the table."""
 
     def __init__(self, session: ServerSession, on_round: Callable[[], None] | None = None) -> None:
         self.communication = Communication()
         self.history: list[dict[str, Any]] = []
         self._session, self._on_round = session, on_round
         self._began = time.monotonic()
-        self._bits: float | None = None  # of the last step of the history, exactly
+        self._bits: float | None = None  # of the last step of the history, not rounded
 
     @property
     def seconds(self) -> float:
-        """Since the account was opened, and before that in earlier lives."""
+        """The seconds since this object was created, plus those before a restart."""
         return time.monotonic() - self._began
 
     def __call__(self, event: Trace) -> None:
-        """Enter one trace."""
+        """Account for one trace."""
         if isinstance(event, FrameSent):
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
         elif isinstance(event, RoundPassed):
@@ -88,25 +88,25 @@ class Account:
         self.follow(event)
 
     def follow(self, event: Trace) -> None:
-        """Take a trace of a carrier that enters traffic and rounds into `communication` itself."""
+        """Account for a trace of a transport that updates `communication` itself."""
         if isinstance(event, RoundPassed):
             self.note(event.number)
             if self._on_round is not None:
                 self._on_round()
 
     def passed_before(self, record: RoundRecord) -> None:
-        """A round of an earlier life is played again: it counts, with the figures that were noted then."""
+        """Count a replayed round with the costs that were recorded when it ended."""
         self.communication.end_round()
         self._remember(record.number, record.figures.seconds, record.figures.sent)
 
     def carry_over(self, seconds: float, traffic: Iterable[Sum]) -> None:
-        """Add what earlier lives have cost."""
+        """Add the costs before a restart."""
         self._began -= seconds
         for kind, direction, messages, sent, plain in traffic:
             self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
 
     def note(self, number: int) -> None:
-        """Write down where the search stands after a round, if its table has changed."""
+        """Add a step to the history if the round changed the table."""
         self._remember(number, self.seconds, None)
 
     def _remember(self, number: int, seconds: float, sent: int | None) -> None:
@@ -120,7 +120,7 @@ class Account:
         self._bits = bits
         percent = percent_of_standard(bits, search.bits_standard.total)
         if self._session.settings.min_count > 1:
-            # Exact bits are a function of counts that are withheld: they could be found by trying.
+            # Exact bits depend on withheld counts, which could be found by trial and error.
             bits, percent = float(f"{bits:.2g}"), float(round(percent))
         self.history.append(
             {
@@ -134,24 +134,24 @@ class Account:
         )
 
 
-# -- what a server leaves ----------------------------------------------------------------------------------------------
+# -- results of a server -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server's run came to."""
+    """The results and costs of a server's run."""
 
     table: CodeTable
     outcome: Outcome
     communication: Communication
     seconds: float
     history: tuple[dict[str, Any], ...]
-    lost: RunError | None  # why the run ended early, with the best so far
-    untold: tuple[str, ...] = ()  # who may not know how it ended
+    lost: RunError | None  # why the run ended early, with the best table so far
+    untold: tuple[str, ...] = ()  # members that may not know how it ended
 
     def as_dict(self, file: FederationFile) -> dict[str, Any]:
-        """Every figure under its plain name, ready for JSON; see `figures`."""
-        told = figures(
+        """Return all figures by name, ready for JSON; see `figures`."""
+        found = figures(
             self.table,
             self.communication,
             tally=self.outcome.tally,
@@ -160,7 +160,7 @@ class Served:
             seconds=self.seconds,
         )
         return {
-            **told,
+            **found,
             "reason": None if self.lost is None else str(self.lost),
             "not_told": list(self.untold),
         }
@@ -169,20 +169,20 @@ class Served:
 def served_by(
     session: ServerSession, outcome: Outcome, account: Account, lost: RunError | None, untold: tuple[str, ...] = ()
 ) -> Served:
-    """What a session came to, with what the server may call the items."""
+    """Return the results of a session, with items named as the server knows them."""
     table = table_at_server(session, outcome)
     return Served(table, outcome, account.communication, account.seconds, tuple(account.history), lost, untold)
 
 
 def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
-    """The table with labels, where members share them; else with ids; else with numbers."""
+    """Return the table with labels if members share them, otherwise with ids if known, otherwise with numbers."""
     items = session.gathering
     labels = items.labels or tuple("#" + i.hex() for i in items.ids) or _numbers(outcome.table)
     return code_table(outcome.table, labels)
 
 
 def _numbers(table: m.PackedTable) -> tuple[str, ...]:
-    """What the server calls items whose ids it was never told: the members know which they are."""
+    """Return names for items whose ids the server does not know."""
     return tuple(f"item {number}" for number in range(table.usages.length))
 
 
@@ -194,17 +194,17 @@ def save_served(
     *,
     command: str = SERVING,
 ) -> None:
-    """Save what a server leaves, for its owner only.
+    """Save the result files, readable by their owner only.
 
-    `more` goes into the record of the run as figures, `command` is how to run it again.
+    `more` is added to the figures of the run record; `command` is the command that runs it again.
 
     Raises:
-        WriteError: It cannot be written.
+        WriteError: A file cannot be written.
     """
     served.table.save(folder / CODE_TABLE, private=True)
     save_run(served_record(served, file, more, command=command), folder / RECORD, private=True)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:
-    """Write one JSON object, which appears whole or not at all."""
+    """Write a JSON object atomically."""
     write_whole(path, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())

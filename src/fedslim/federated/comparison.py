@@ -1,9 +1,9 @@
-"""What a federation's table is worth: beside all data in one place, and beside what each member finds alone.
+"""Compare a federation's code table with that of all data in one place, and with what each member finds alone.
 
     compared = compare(simulation)
     compared.fidelity.f1, compared.recovery.grr
 
-Apart from the simulation, so that a federation is timed without it.
+This is separate from the simulation, so that it does not add to a federation's time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from fedslim.metrics.labelled import LabelledTable
 
 FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")
-"""The names of what a comparison adds to the record of a simulation."""
+"""The figures that a comparison adds to the record of a simulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Agreement with the reference, the gap between it and what the members find alone, and how much was closed.
+    """Agreement with the reference, the discovery gap, and how much of it the federation recovered.
 
-    `recovered` has the itemsets of the gap that the federation found, by falling usage in the reference.
+    `recovered` has the itemsets of the gap that the federation found, by descending usage in the reference.
     """
 
     reference: LabelledTable
@@ -43,25 +43,25 @@ class Comparison:
     recovered: tuple[GapItemset, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Every figure under its plain name, ready for JSON."""
-        told = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
-        return {name: told[name] for name in FIGURES}
+        """Return all figures by name, ready for JSON."""
+        found = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
+        return {name: found[name] for name in FIGURES}
 
     def gap_as_dict(self) -> dict[str, Any]:
-        """The gap, itemset by itemset, and which of them the federation found."""
+        """Return the itemsets of the gap, and for each whether the federation found it."""
         found = {itemset.labels for itemset in self.recovered}
-        told = self.gap.as_dict()
-        rows = zip(self.gap.itemsets, told["itemsets"], strict=True)
-        return {**told, "itemsets": [{**row, "recovered": itemset.labels in found} for itemset, row in rows]}
+        gap = self.gap.as_dict()
+        rows = zip(self.gap.itemsets, gap["itemsets"], strict=True)
+        return {**gap, "itemsets": [{**row, "recovered": itemset.labels in found} for itemset, row in rows]}
 
 
 NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
-"""What stands in the record of a simulation that was not compared with anything."""
+"""The figures of a simulation that was not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class MinedAlone:
-    """What each member finds by itself, and what is then missing of a reference: the same for every variant."""
+    """The tables that members find alone, and what they miss of a reference; the same for all variants."""
 
     reference: LabelledTable
     local_tables: tuple[CodeTable, ...]
@@ -71,15 +71,15 @@ class MinedAlone:
 def mine_alone(
     databases: Sequence[TransactionDatabase], reference: LabelledTable | None = None, *, stop: Stop | None = None
 ) -> MinedAlone | None:
-    """Mine each member by itself.
+    """Mine each member's data alone.
 
     Args:
-        databases: Those of the members.
-        reference: The table to compare with: the one that mining all data in one place gives, if left out.
-        stop: Ends the mining when it is asked to.
+        databases: The members' databases.
+        reference: The table to compare with; by default, that of all data in one place.
+        stop: If asked to stop, mining ends.
 
     Returns:
-        What they find; None if it was stopped.
+        The members' tables and the discovery gap; None if mining was stopped.
     """
     stop = stop or Stop()
     if reference is None:
@@ -101,16 +101,23 @@ def compare(
     alone: MinedAlone | None = None,
     stop: Stop | None = None,
 ) -> Comparison | None:
-    """Compare what a federation found with a reference and with what each member finds alone.
+    """Compare a federation's table with a reference and with what each member finds alone.
 
     Args:
-        simulation: What to compare.
-        reference: The table to compare with: the one that mining all data in one place gives, if left out.
-        alone: What the members find by themselves and the reference, if that is known already.
-        stop: Ends the comparing when it is asked to.
+        simulation: The simulation to compare.
+        reference: The table to compare with; by default, that of all data in one place.
+        alone: The result of `mine_alone`, if it is known already.
+        stop: If asked to stop, the comparison ends.
 
     Returns:
         The comparison; None if it was stopped.
+
+    Examples:
+        >>> from fedslim.data import builtin_members
+        >>> from fedslim.federated import compare, simulate
+        >>> compared = compare(simulate(dict(builtin_members("encounters"))))
+        >>> compared.fidelity.f1, compared.recovery.grr
+        (1.0, 1.0)
     """
     alone = alone or mine_alone(tuple(simulation.databases.values()), reference, stop=stop)
     if alone is None:

@@ -1,9 +1,9 @@
-"""A federation on a network, from its file to its results: the server's run, and a member's.
+"""Run a federation over a network, from its federation file to its results, as the server or as a member.
 
     outcome = await DeployedServer(file, identity, out).run()
     received = await DeployedMember(file, identity, name, member).run()
 
-What was reached survives a kill: both keep a journal in their folder, and go on where it ends.
+Both keep a journal in their run folder, and continue from its end after a kill.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SAY_EVERY = 5.0
-"""Seconds between two lines about how far the run is."""
+"""Seconds between two progress lines."""
 
 MIN_FAREWELL = 5.0
-"""Seconds after the end that members have at least to say that they have heard of it, however short the grace is."""
+"""Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 
 def patience(file: FederationFile) -> Patience:
-    """How long everybody waits, as the federation's file says."""
+    """Return the timeouts of a federation file."""
     waits = file.timeouts
     return Patience(
         answer=waits.answer,
@@ -80,7 +80,7 @@ class DeployedServer:
 
     @property
     def journal(self) -> Path:
-        """Where the journal is, while there is one."""
+        """The path of the journal; the file exists only while it is needed."""
         return self._out / SERVER_JOURNAL
 
     async def run(
@@ -94,14 +94,14 @@ class DeployedServer:
         """Serve until the run is over.
 
         Raises:
-            RunError: It could not be finished; the message names the member. The journal stays, to be resumed.
-            JournalError: There is a journal that is not this run's, or that cannot be continued.
+            RunError: The run could not be finished; the message names the member. The journal stays, for `resume`.
+            JournalError: There is a journal of another run, or one that cannot be resumed.
         """
         path = self.journal
         check_folder(path)
         reopened = self._reopen() if resume else None
         if reopened is None and path.exists():
-            msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
+            msg = f"{path}: this journal of another run is in the way; continue that run with --resume, or move it away"
             raise JournalError(msg)
         journal, header, records, _ = reopened or (None, {}, [], 0)
         run = bytes.fromhex(header["run"]) if header else os.urandom(16)
@@ -164,7 +164,7 @@ class DeployedServer:
         return served_by(session, outcome, account, lost, self.network.untold())
 
     def forget(self) -> None:
-        """Remove the journal: for when the results are saved."""
+        """Remove the journal, once the results are saved."""
         self.journal.unlink(missing_ok=True)
 
     @property
@@ -172,17 +172,17 @@ class DeployedServer:
         return self._identity.derived_key(SERVER_JOURNAL)
 
     def _reopen(self) -> Reopened | None:
-        """The journal to go on with; None if there is none, and the run is a new one."""
+        """Return the journal to resume; None if there is none, so that a new run begins."""
         path = self.journal
         found = _reopen(path, self._key)
         if found is None:
-            logger.info("%s: there is no journal to resume; this is a new run", path)
+            logger.info("%s: no journal to resume; starting a new run", path)
             return None
         wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
         for name, value in wanted.items():
             if found.header.get(name) != value:
                 found.journal.close()
-                msg = f"{path}: the journal is of another federation or version ({name} differs); it is not continued"
+                msg = f"{path}: the journal is of another federation or version ({name} differs); move it away"
                 raise JournalError(msg)
         return found
 
@@ -190,7 +190,7 @@ class DeployedServer:
         def begin(n_items: int) -> Journal:
             header = {"run": run.hex(), "items": n_items, "version": __version__, "protocol": m.PROTOCOL}
             session = self.session
-            assert session is not None  # noqa: S101  # it has just said that it began
+            assert session is not None  # noqa: S101  # it has just begun
             items = session.gathering
             named = {"ids": b"".join(items.ids).hex(), "labels": list(items.labels)}
             header |= named | {"digest": self._file.digest().hex()}
@@ -200,14 +200,14 @@ class DeployedServer:
 
 
 def _reopen(path: Path, key: bytes) -> Reopened | None:
-    """The journal at a path, if there is one; what is missing in it is logged."""
+    """Reopen the journal at a path, if there is one, and log whether it was damaged."""
     if not path.exists():
         return None
     found = Journal.reopen(path, key=key)
     if found is None:
-        logger.warning("%s: this journal was damaged from the beginning, and is %s.old now", path, path.name)
+        logger.warning("%s: the journal is damaged from the start; renamed it to %s.old", path, path.name)
     elif found.cut:
-        cut = "%s: its last %s bytes were damaged and were cut off; everybody goes back to where it ends"
+        cut = "%s: cut off %s damaged bytes at its end; all members go back to where the journal ends now"
         logger.warning(cut, path, found.cut)
     return found
 
@@ -216,12 +216,12 @@ def _reopen(path: Path, key: bytes) -> Reopened | None:
 
 
 class KeyTrust:
-    """Checks members' agreement keys, for one federation as its file has it: at the server, and at each member."""
+    """Checks members' agreement keys and roster signatures for one federation, at the server and at each member."""
 
     def __init__(self, file: FederationFile, trust: Callable[[], TrustStore]) -> None:
-        self._trust = trust  # as it is now: its revocation list may be replaced
+        self._trust = trust  # a function, because the revocation list may be replaced
         self._members = file.federation.members
-        # Whoever has another file speaks of another federation: nobody believes its keys.
+        # Includes the digest: a key signed for another federation file is not accepted.
         self._federation = bytes.fromhex(file.federation.id) + file.digest()
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
@@ -237,7 +237,7 @@ class KeyTrust:
 
 
 class MemberTrust(KeyTrust):
-    """The same at a member, which signs as well."""
+    """A `KeyTrust` that can also sign, for a member."""
 
     def __init__(self, file: FederationFile, identity: Identity) -> None:
         super().__init__(file, lambda: identity.trust)
@@ -260,7 +260,7 @@ class MemberTrust(KeyTrust):
 class DeployedMember:
     """Takes part in one run of a federation."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what a member brings
+    def __init__(  # noqa: PLR0913, PLR0917  # its parts
         self,
         file: FederationFile,
         identity: Identity,
@@ -270,7 +270,7 @@ class DeployedMember:
         out: Path,
         *,
         audit: AuditLog | None,
-        guard: Guard | None = None,  # without it (in tests) nothing is remembered of earlier runs
+        guard: Guard | None = None,  # without it (in tests) there is no ledger
     ) -> None:
         self._file, self._identity, self._out, self._audit, self._guard = file, identity, out, audit, guard
         file.check_member(identity.name)
@@ -287,8 +287,8 @@ class DeployedMember:
         """Take part until the run is over.
 
         Raises:
-            RunError: The server stayed away, or asked for what this member does not give.
-            LedgerError: The first answer must not leave.
+            RunError: The server could not be reached, ended the run, or asked for what this member does not give.
+            LedgerError: The ledger does not allow the first answer.
         """
         journal = self._journal()
         file = self._file
@@ -311,30 +311,30 @@ class DeployedMember:
         finally:
             journal.close()
             if not self.session.has_answered:
-                self.forget()  # nothing was answered: there is nothing to go on with
+                self.forget()  # nothing was answered, so there is nothing to resume
         path = self._out / MEMBER_JOURNAL
         ended_by_server = received.ending.startswith("ended by the server")
         if self._guard is not None:
             if received.table is not None and self.session.has_answered:
                 self._guard.finished()
             elif member.refused or not ended_by_server or not self.session.has_answered:
-                self._guard.refused()  # otherwise it can be resumed, and no other run can take its place
+                self._guard.refused()  # otherwise it can be resumed, which no other run can replace
         if not ended_by_server:
             return received
-        msg = f"{received.ending}. If the server resumes the run, so does this member by the same command"
+        msg = f"{received.ending}; if the server resumes the run, run the same command again to rejoin"
         if member.refused:
-            # The server is in another run, or does not want us: next time we come as if for the first time.
+            # The server is in another run or refuses this member: next time, join without the journal.
             if path.exists():
                 path.replace(path.with_name(path.name + ".old"))
             msg = received.ending
         raise RunError(msg)
 
     def forget(self) -> None:
-        """Remove the journal: for when the results are saved."""
+        """Remove the journal, once the results are saved."""
         (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
 
     def _journal(self) -> Journal:
-        """The journal of a run that this member was killed in, or a new one."""
+        """Reopen and replay the journal of an interrupted run, or create a new one."""
         path = self._out / MEMBER_JOURNAL
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
@@ -350,10 +350,10 @@ class DeployedMember:
             msg = f"{path}: the journal is of another federation, member or version; move it away"
             raise JournalError(msg)
         if records:
-            logger.info("coming back: %s messages of the run are played again", len(records))
+            logger.info("rejoining the run: replaying %s messages of its journal", len(records))
         self.session.replay(messages_in(records, str(path)))
         if self.session.received is not None:
-            logger.info("the run had ended; the server is not needed any more")
+            logger.info("the run had already ended; the result is in the journal")
         return journal
 
     def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
@@ -366,7 +366,7 @@ class DeployedMember:
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()
-                logger.info("%s rounds answered, %.1f MB sent", self.session.position, sent / 1e6)
+                logger.info("answered %s rounds, sent %.1f MB", self.session.position, sent / 1e6)
             if self._audit is not None:
                 run = self.session.run or None
                 self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer)

@@ -1,9 +1,9 @@
-"""One database dealt out to the members of an experiment, by the name of the scheme.
+"""Divide a database among the members of an experiment, by the name of a scheme.
 
     divide(db, "support-skew", members=10, min_dominant=3, seed=0)
 
-Schemes that give every member itemsets of its own need to know which there are. They take them from the table that all
-data in one place give, which is why this is not in the data room.
+The skewed schemes give each member dominant itemsets, which come from the code table of all data. That requires mining,
+so this module is not in `fedslim.data`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
 
 SKEWED = ("support-skew", "support-quantity-skew")
-"""The schemes that need the centralised table."""
+"""The schemes that need the code table of all data."""
 
 SCHEMES = ("iid", "dirichlet", "paper-sizes", *SKEWED)
 
 
-def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
+def divide(  # noqa: PLR0913  # keyword-only parameters of all schemes
     database: TransactionDatabase,
     scheme: str = "iid",
     *,
@@ -42,19 +42,28 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
     seed: int = 0,
     table: CodeTable | None = None,
 ) -> Partition:
-    """Deal the transactions out to members.
+    """Divide the transactions of a database among members.
 
     Args:
         database: All transactions.
-        scheme: One of `SCHEMES`; see `fedslim.data.partition` for what each does.
-        members: How many.
-        alpha: For `dirichlet` and `support-quantity-skew`: how uneven the sizes are, small for very uneven.
-        min_dominant: For the skewed ones: the least number of items of a member's dominant itemsets.
-        seed: Equal seeds, equal partitions.
-        table: For the skewed ones: the code table of all transactions. It is mined if left out.
+        scheme: One of `SCHEMES`; `fedslim.data.partition` describes them.
+        members: The number of members.
+        alpha: For `dirichlet` and `support-quantity-skew`: the smaller, the more uneven are the sizes.
+        min_dominant: For the skewed schemes: the minimum number of items in a dominant itemset.
+        seed: Equal seeds give equal partitions.
+        table: For the skewed schemes: the code table of all transactions, which is mined if not given.
+
+    Returns:
+        The partition, with a database for each member.
 
     Raises:
-        ParameterError: A parameter makes no sense, or the data have not enough transactions or itemsets for it.
+        ParameterError: A parameter is out of range, or the data have too few transactions or itemsets for it.
+
+    Examples:
+        >>> from fedslim.data import load
+        >>> from fedslim.federated import divide
+        >>> divide(load("encounters"), "iid", members=3).sizes
+        (1667, 1667, 1666)
     """
     if scheme not in SCHEMES:
         msg = f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}"
@@ -78,6 +87,6 @@ def divide(  # noqa: PLR0913  # the parameters of all schemes, all by keyword
 
 def _paper_sizes(database: TransactionDatabase, members: int, seed: int) -> Partition:
     if check_member_count(database, members) > len(PAPER_UNEVEN_SIZES):
-        msg = f"the paper has the sizes of {len(PAPER_UNEVEN_SIZES)} members, not of {members}; ask for fewer"
+        msg = f"members is {members}; the paper gives sizes for at most {len(PAPER_UNEVEN_SIZES)} members"
         raise ParameterError(msg)
     return replace(sized(database, PAPER_UNEVEN_SIZES[:members], seed=seed), scheme="paper-sizes")

@@ -1,4 +1,4 @@
-"""What a figure was measured on: the machine and the versions of what computes."""
+"""Describe where figures were measured: the machine, and the versions of Python and the computing packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")
 
 @cache
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that figures could depend on."""
+    """Return the versions of Python and of the packages that figures may depend on."""
     found = {"python": platform.python_version()}
     for name in COMPUTING:
         try:
@@ -26,7 +26,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory and system; nothing that names the machine or its owner."""
+    """Return processor, cores, memory and system; nothing that identifies the machine or its owner."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -2,7 +2,7 @@
 
 fed = FedSlim(variant="x").fit([rows_of_a, rows_of_b])
 fed.codetable_           # with variant "x" the same as that of Slim on all rows
-fed.communication_       # what the members and the server had to say for it
+fed.communication_       # bytes and rounds between the members and the server
 """
 
 from __future__ import annotations
@@ -28,32 +28,42 @@ if TYPE_CHECKING:
 
 
 class FedSlim(CodeTableEstimator):
-    """Find the itemsets that together describe the data of several members best, by a federation in this process.
+    """Find the itemsets that together best describe the data of several members, by a federation in this process.
 
-    Items, and where columns of numbers are cut, are those that all rows in one place would have: this class sees all
-    rows. Members on a network have to agree on both beforehand. `transform`, `score_samples` and all else that needs
-    a table take rows as `Slim` does.
+    This class sees all rows, so it determines the items and the bins of numeric columns from all of them; members on a
+    network have to agree on both beforehand. `transform`, `score_samples` and the other methods that use the table
+    take rows as `Slim` does.
 
     Args:
-        variant: "x" (exact: the table of all rows in one place), "sa" or "so" (the paper's, a table for each member).
-        max_time: stop after so many seconds with the best table so far.
-        max_rounds: stop after about so many rounds with the best table so far.
-        min_count: the smallest count to show, for "x": rarer items are merged, and no itemset is used less often.
-        min_members_with: how many members must have an itemset for it to be shown, for "x".
-        masking: whether sums are masked; leave them unmasked only to measure what masks cost.
-        seed: for keys and masks; the table does not depend on it.
+        variant: "x" (exact: the table of all rows in one place), "sa" or "so" (as in the paper, a table per member).
+        max_time: stop after this many seconds with the best table so far.
+        max_rounds: stop after about this many rounds with the best table so far.
+        min_count: the smallest count to publish, for "x": rarer items are merged, and no itemset is used less often.
+        min_members_with: how many members must have an itemset for it to be published, for "x".
+        masking: whether answers are masked; turn it off only to measure what masking costs.
+        seed: the seed for keys and masks; the table does not depend on it.
 
     Attributes:
         table_: the `CodeTable`.
-        encoding_: how the rows became items.
-        codetable_: the same as a DataFrame (a list of dictionaries where neither pandas nor polars is installed).
-        compression_: bits before and after, data and model apart, and both ratios.
+        encoding_: how the rows were converted to items.
+        codetable_: the table as a DataFrame, or as a list of dictionaries if neither pandas nor polars is installed.
+        compression_: bits before and after, for data and model, and both ratios.
         communication_: bytes by kind and direction, and rounds.
-        simulation_: the whole result.
-        converged_: whether the search came to its end by itself.
-        candidates_: how many candidates were tried.
-        n_iter_: how many itemsets were accepted.
-        n_members_: how many members there were.
+        simulation_: the full `Simulation`.
+        converged_: whether the search ended by itself.
+        candidates_: the number of candidates tried.
+        n_iter_: the number of itemsets accepted.
+        n_members_: the number of members.
+
+    Examples:
+        >>> from fedslim import FedSlim, Slim
+        >>> north = [["bread", "milk", "jam"], ["bread", "milk"]] * 8
+        >>> south = [["bread", "milk"], ["jam", "tea"]] * 8
+        >>> fed = FedSlim(variant="x").fit({"north": north, "south": south})
+        >>> fed.table_ == Slim().fit(north + south).table_
+        True
+        >>> fed.communication_.rounds > 0
+        True
     """
 
     simulation_: Simulation
@@ -80,9 +90,9 @@ class FedSlim(CodeTableEstimator):
         """Mine the members' transactions; Ctrl-C ends the search early and keeps the best table so far.
 
         Args:
-            X: The data of each member, in a list or by name. A member's data are whatever `Slim.fit` takes, of the same
-                kind for all.
-            y: Not used.
+            X: A list with the data of each member, or a mapping from member names to their data. A member's data can
+                be anything that `Slim.fit` takes, of the same kind for all members.
+            y: Ignored.
         """
         names, members = _members(X)
         databases, encoding = encode_together(members, names)
@@ -103,7 +113,7 @@ class FedSlim(CodeTableEstimator):
         return self
 
     def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> csr_array:  # noqa: ARG002, N803
-        """Fit, and cover the rows of all members, one member after the other."""
+        """Fit, then cover the rows of all members, one member after the other."""
         self.fit(X)
         return vstack([self.transform(database) for database in self.simulation_.databases.values()], format="csr")
 
@@ -115,13 +125,13 @@ class FedSlim(CodeTableEstimator):
 
 
 def _members(X: Any) -> tuple[list[str] | None, list[Any]]:  # noqa: N803  # scikit-learn's name
-    """The members' names, where they have any, and their data."""
+    """Return the members' names, if they have any, and their data."""
     if isinstance(X, Mapping):
         return list(X), list(X.values())
     if isinstance(X, (list, tuple)):
         return None, list(X)
     msg = (
-        f"the members' data came as {type(X).__name__}; give a list with the data of each member, "
-        "or a dictionary of them by name"
+        f"the members' data are of type {type(X).__name__}; give a list with the data of each member, "
+        "or a dictionary by member name"
     )
     raise DataError(msg)

@@ -1,12 +1,12 @@
-"""The folder of a run: one process at a time works in it, and a run that is finished there stays finished.
+"""The run folder: only one process at a time uses it, and a finished run stays finished.
 
     with RunFolder.held(out, "fedslim server") as folder:
         finished = folder.finished(who="server", federation=digest)
         if finished is None:
             ...                                                 # run, and save the results
-            folder.finish(Finished("server", digest, …))        # from here on, the same command only shows them
+            folder.finish(Finished("server", digest, …))        # now the same command only shows the results
 
-The lock is the system's, so that it ends with the process, however that ends.
+The lock belongs to the operating system, so it ends with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MAX_BYTES = 1 << 16
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What a folder says of the run that ended in it."""
+    """The run that ended in a folder."""
 
     who: str
-    """`server`, or the member."""
+    """`server`, or the name of the member."""
     federation: str
-    """The digest of the federation's file."""
+    """The digest of the federation file."""
     run: str
     ending: str
     itemsets: int
@@ -45,7 +45,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class RunFolder:
-    """A folder that this process holds."""
+    """A run folder that this process has locked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,17 +53,17 @@ class RunFolder:
     @classmethod
     @contextlib.contextmanager
     def held(cls, path: Path, program: str) -> Iterator[Self]:
-        """Hold a folder while this lasts.
+        """Lock a folder inside the `with` block.
 
         Raises:
-            ParameterError: Another process has it; the message says which.
-            WriteError: It cannot be locked.
+            ParameterError: Another process uses the folder; the message says which.
+            WriteError: The folder cannot be locked.
         """
         check_folder(path / LOCK)
         try:
             descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except OSError as error:
-            msg = f"{path}: the folder cannot be written ({error.strerror}); name another one with --out"
+            msg = f"{path}: the folder cannot be written ({error.strerror}); choose another one with --out"
             raise WriteError(msg) from error
         with os.fdopen(descriptor, "r+b", buffering=0) as file:
             try:
@@ -71,24 +71,25 @@ class RunFolder:
             except BlockingIOError as error:
                 holder = file.read(MAX_BYTES).decode("utf-8", "replace").strip() or "another process"
                 msg = (
-                    f"{path}: {holder} is working in this folder; wait for it, stop it, or name another folder "
+                    f"{path}: {holder} is working in this folder; wait for it, stop it, or choose another folder "
                     "with --out"
                 )
                 raise ParameterError(msg) from error
             except OSError as error:
-                msg = f"{path}: the folder cannot be locked ({error.strerror}); name one on a local disk with --out"
+                msg = f"{path}: the folder cannot be locked ({error.strerror}); choose one on a local disk with --out"
                 raise WriteError(msg) from error
-            with contextlib.suppress(OSError):  # the lock counts, not what the file says: the disk may be full
+            with contextlib.suppress(OSError):  # the disk may be full; only the lock matters
                 file.truncate(0)
                 file.write(f"{program} (process {os.getpid()} on {socket.gethostname()})\n".encode())
             yield cls(path)
 
     def finished(self, *, who: str, federation: str) -> Finished | None:
-        """The run that ended here, if one has.
+        """Return the run that ended here, if there is one.
 
         Raises:
-            ParameterError: It is another one's, or of another federation.
-            JournalError: Somebody else wrote it or may write it.
+            ParameterError: It is the run of another party or federation.
+            JournalError: The file belongs to another user, or others may write it.
+            DataError: The file is damaged.
         """
         path = self.path / FINISHED
         try:
@@ -98,23 +99,23 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            msg = f"{path}: cannot be read ({error}); move it away if the results beside it are not needed"
+            msg = f"{path}: this file cannot be read ({error}); if the results beside it are not needed, move it away"
             raise DataError(msg) from error
         if (found.who, found.federation) != (who, federation):
             msg = (
                 f"{self.path}: this folder has the result of another run (of {found.who}, {found.at}), or the "
-                "federation's file was changed since; name another folder with --out"
+                "federation file has changed since; choose another folder with --out"
             )
             raise ParameterError(msg)
         return found
 
     def finish(self, finished: Finished) -> None:
-        """Note that the run is over and its results are saved."""
+        """Record that the run is over and its results are saved."""
         write_whole(self.path / FINISHED, msgspec.json.encode(finished) + b"\n", private=True)
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file for this process, or raise BlockingIOError."""
+    """Lock a file for this process, or raise `BlockingIOError`."""
     try:
         import fcntl  # noqa: PLC0415  # not on Windows
     except ImportError:

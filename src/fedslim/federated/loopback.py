@@ -1,10 +1,10 @@
-"""A federation of real processes on this machine: a server and its members over mutual TLS, on loopback.
+"""Run a federation of real processes on this machine: a server and its members over mutual TLS.
 
     federation = Loopback.make(folder, partition, variant="x")
-    served = federation.run()                                    # starts everybody, waits, gives back what was found
-    process = federation.start_member("north")                   # or one by one
+    served = federation.run()                                    # starts all processes and waits for the result
+    process = federation.start_member("north")                   # or start them one by one
 
-For demonstrations and tests: all keys are in one folder and without passphrases, see `trust/demo_ca.py`.
+For demonstrations and tests: all keys are in one folder, without passphrases; see `trust/demo_ca.py`.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ HOST = "127.0.0.1"
 TRANSACTION, ITEM = "transaction", "item"
 MAX_SECONDS = 600.0
 NOTHING_LEFT_OUT = MappingProxyType({"min_count": 1, "min_members_with": 1})
-"""Limits with which x finds the table of all data in one place, to the last rare item."""
+"""Limits with which x finds the table of all data in one place, including the rarest items."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopbackResult:
-    """What the processes left in their folders."""
+    """The results in the processes' run folders."""
 
     table: CodeTable
-    """The server's, with the members' labels."""
+    """The server's table, with the members' labels."""
     told: Mapping[str, CodeTable]
-    """The members', where the variant tells them."""
+    """The members' tables, if the variant sends it to them."""
     record: RunRecord
     seconds: float
 
 
 @dataclass(slots=True)
 class Loopback:
-    """The files of a federation, and the processes that were started on them."""
+    """The files of a federation and its processes."""
 
     folder: Path
     databases: Mapping[str, TransactionDatabase]
     port: int
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     stdout: Path | None = None
-    """Where everybody's standard output goes; a file for each if left out."""
+    """The file for the standard output of all processes; by default, one file for each process."""
 
     @classmethod
     def make(
@@ -76,9 +76,9 @@ class Loopback:
         limits: Mapping[str, int] = NOTHING_LEFT_OUT,
         **timeouts: float,
     ) -> Loopback:
-        """Write everything that a federation needs: certificates, its file, a secret and vocabulary, each one's data.
+        """Write all files of a federation: certificates, federation file, secret, vocabulary, policies and data.
 
-        All members have the same vocabulary. `limits` are those of the file that a policy has as well.
+        All databases must have the same vocabulary. `limits` go into the federation file and the policies.
         """
         members = list(databases)
         make_demo_ca(folder / "trust", members, now=datetime.now(UTC))
@@ -110,19 +110,19 @@ class Loopback:
 
     @property
     def file(self) -> Path:
-        """The federation's file."""
+        """The path of the federation file."""
         return self.folder / "federation.toml"
 
     def out(self, who: str) -> Path:
-        """The folder of the server's or a member's results."""
+        """Return the run folder of the server or a member."""
         return self.folder / f"out-{who}"
 
     def start_server(self, *more: str) -> subprocess.Popen[bytes]:
-        """Start the server; what it says goes to `server.txt` and `server.err`."""
+        """Start the server; its output goes to `server.txt` and `server.err`."""
         return self._start("server", "server", *more)
 
     def start_member(self, name: str, *more: str) -> subprocess.Popen[bytes]:
-        """Start a member."""
+        """Start a member; its output goes to `<name>.txt` and `<name>.err`."""
         own = ("--name", name, "--data", str(self.folder / f"{name}.csv"))
         columns = ("--transaction-column", TRANSACTION, "--item-column", ITEM)
         shared = ("--secret", str(self.folder / "secret.txt"), "--vocabulary", str(self.folder / "vocabulary.json"))
@@ -132,21 +132,21 @@ class Loopback:
         given = [sys.executable, "-m", "fedslim", command, str(self.file), "--out", str(self.out(who)), *more]
         if "--identity" not in more:
             given += ["--identity", str(self.folder / "trust" / who)]
-        shown = self.folder / f"{who}.txt" if self.stdout is None else self.stdout
-        with shown.open("ab") as stdout, (self.folder / f"{who}.err").open("ab") as stderr:
+        output = self.folder / f"{who}.txt" if self.stdout is None else self.stdout
+        with output.open("ab") as stdout, (self.folder / f"{who}.err").open("ab") as stderr:
             process = subprocess.Popen(given, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)  # noqa: S603
         self.processes.append(process)
         return process
 
     def said(self, who: str) -> str:
-        """What the server or a member has said on stderr so far, in all its lives."""
+        """Return what the server or a member has written to stderr so far, including before restarts."""
         return (self.folder / f"{who}.err").read_text("utf-8")
 
     def run(self) -> LoopbackResult:
-        """Start everybody, wait for the end and give back what was found; nobody is left behind.
+        """Start all processes, wait for them and return the result; no process is left running.
 
         Raises:
-            RunError: Somebody failed; the message has its last words.
+            RunError: A process failed; the message has its last line of output.
         """
         began = time.monotonic()
         started = {"server": self.start_server(), **{name: self.start_member(name) for name in self.databases}}
@@ -158,7 +158,7 @@ class Loopback:
                         continue
                     del waiting[who]
                     if process.returncode:
-                        msg = f"{who} ended with {process.returncode}: {(self.said(who).splitlines() or [''])[-1]}"
+                        msg = f"{who} exited with {process.returncode}: {(self.said(who).splitlines() or [''])[-1]}"
                         raise RunError(msg)
                 if time.monotonic() - began > MAX_SECONDS:
                     msg = f"{', '.join(waiting)} did not end within {MAX_SECONDS:.0f} s"
@@ -169,20 +169,20 @@ class Loopback:
         return self.result(time.monotonic() - began)
 
     def result(self, seconds: float = 0.0) -> LoopbackResult:
-        """What is in the folders; items that somebody knows by number or id only get their labels back."""
+        """Return the results in the run folders, with labels in place of items' numbers and ids."""
         labels = next(iter(self.databases.values())).vocabulary
         names = {f"item {number}": label for number, label in enumerate(labels)}
         secret = ItemSecret.read(self.folder / "secret.txt")
         names |= {f"#{one.hex()}": label for one, label in zip(secret.ids_of(labels), labels, strict=True)}
         table = CodeTable.load(self.out("server") / "codetable.json").renamed(names)
         record = load_run(self.out("server"))
-        # In so a member has a table of its own, and is not told that of all.
+        # In so, members save tables of their own and do not receive the common one.
         saved = {} if record.variant == "so" else {name: self.out(name) / "codetable.json" for name in self.databases}
         told = {name: CodeTable.load(path).renamed(names) for name, path in saved.items() if path.exists()}
         return LoopbackResult(table, told, record, seconds)
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """Kill all processes that are still running."""
         for process in self.processes:
             with contextlib.suppress(OSError):
                 process.kill()
@@ -191,8 +191,8 @@ class Loopback:
 
 
 def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as line:
-        line.bind((HOST, 0))
-        port: int = line.getsockname()[1]
+    """Return a port that is not in use."""
+    with socket.socket() as sock:
+        sock.bind((HOST, 0))
+        port: int = sock.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""A run in a notebook: the essentials as a little HTML, without a script. A whole report is `fedslim report`."""
+"""Show a run in a notebook, as a short summary in HTML without scripts. For a full report, see `fedslim report`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def run_html(
     members: Sequence[tuple[str, int | None]],
     note: str = "",
 ) -> str:
-    """What a run found and cost; figures that it does not have are left out."""
-    told = {
+    """Return the results and costs of a run as HTML; missing figures are left out."""
+    shown = {
         "variant": variant,
         "members": f"{len(members):,}: "
         + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in members[:FEW]),
@@ -31,13 +31,13 @@ def run_html(
         "found by no member alone": _gap(figures),
     }
     if len(members) > FEW:
-        told["members"] = f"{told['members']}, …"
-    rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in told.items() if text)
+        shown["members"] = f"{shown['members']}, …"
+    rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in shown.items() if text)
     return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{as_html(note)}</p>' if note else ''}"
 
 
 FEW = 10
-"""Members that are named."""
+"""The maximum number of members to name."""
 
 
 def _describe(figures: Mapping[str, Any], name: str, how: Any) -> str:

@@ -1,12 +1,12 @@
-"""The record of a run: one JSON file with everything that a report, a table of results or a reader later needs.
+"""The run record: one JSON file with everything that reports and tables of results need.
 
     record = simulation_record(simulation, compared, data="chess", command="fedslim simulate chess")
     save_run(record, "run/run.json")
     record = load_run("run")              # a folder or the file itself
     record.code_table.top(5), record.figures["L_percent"], record.history[-1].bytes_total
 
-It holds what a run found and what it cost, and no transaction. A record of a real server has only what its server
-saw; a simulation knows more, and `kind` says which it is.
+It contains the results and costs of a run, and no transactions. The record of a real server has only what that server
+saw; a simulation knows more. `kind` tells them apart.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 FORMAT = "fedslim-run"
 VERSION = 2
 RUN = "run.json"
-"""The name of the file in a run's folder."""
+"""The name of the file in a run folder."""
 
 FAILED = ".failed.txt"
-"""What ends the name of a file that says why there is no record."""
+"""The suffix of a file that says why there is no record."""
 
 MAX_BYTES = 1 << 29
 
 SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with")
-"""What is chosen about a simulation."""
+"""The settings of a simulation."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Figure = int | float | bool | str | None
@@ -55,7 +55,7 @@ Labels = list[str]
 
 
 class HistoryStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the search stood after a round that changed the table. Seconds and bytes count from the start."""
+    """The state of the search after a round that changed the table. Seconds and bytes count from the start."""
 
     round: Count
     seconds: float
@@ -66,7 +66,7 @@ class HistoryStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KindTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The messages of one kind that went one way."""
+    """The traffic of one kind of message in one direction."""
 
     kind: str
     direction: Literal["up", "down"]
@@ -76,14 +76,14 @@ class KindTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AloneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a member finds by itself."""
+    """The result of a member that mines alone."""
 
     itemsets: Count
     L_percent: float
 
 
 class MemberRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member. `usages` are those of the table's itemsets there, where the variant shows them to the server."""
+    """A member. `usages` has its usage of each itemset of the table, if the variant shows it to the server."""
 
     name: str
     transactions: Count | None = None
@@ -92,16 +92,16 @@ class MemberRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Missed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An itemset that only the reference has."""
+    """An itemset that is in the reference only."""
 
     items: Labels
     usage: Count
 
 
 class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table beside a reference.
+    """The comparison of the table with a reference.
 
-    `usages[k]` is the usage in the reference of the table's itemset k, in cover order; None where it is extra.
+    `usages[k]` is the usage in the reference of the table's itemset k, in cover order; None if the reference lacks it.
     """
 
     reference: str
@@ -111,7 +111,7 @@ class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GapRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An itemset of the reference that no member finds alone, its support at each member, and whether it was found."""
+    """An itemset of the discovery gap, with its support at each member and whether the federation found it."""
 
     items: Labels
     usage: Count
@@ -120,7 +120,7 @@ class GapRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything about a run. `figures` are its numbers under their plain names, as `--json` prints them."""
+    """Everything about a run. `figures` has its numbers by name, as `--json` prints them."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -142,7 +142,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def code_table(self) -> CodeTable:
-        """The table that was found; read anew each time."""
+        """The code table of the run; decoded on each access."""
         return code_table_of(bytes(self.table), f"the table of {self.data}")
 
     def _repr_html_(self) -> str:
@@ -152,10 +152,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return run_html(self.variant, self.code_table, self.figures, members, self.command)
 
 
-# -- making one ------------------------------------------------------------------------------------------------------
+# -- making a record -------------------------------------------------------------------------------------------------
 
 
-def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keyword
+def simulation_record(  # noqa: PLR0913  # keyword-only
     simulation: Simulation,
     compared: Comparison | None,
     *,
@@ -166,28 +166,28 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
     figures: Mapping[str, Figure] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
-    """The record of a simulation.
+    """Return the record of a simulation.
 
     Args:
-        simulation: What was run.
-        compared: What it was compared with, if it was.
-        data: What the data are called.
-        command: What to type to run it again.
-        reference: What the table that it was compared with is called.
+        simulation: The simulation.
+        compared: Its comparison with a reference, if there is one.
+        data: The name of the data.
+        command: The command that runs it again.
+        reference: The name of the reference in `compared`.
         others: More tables to compare with, by the names of the systems that made them.
         figures: More figures for the record.
-        settings: More about what was run.
+        settings: More settings for the record.
     """
-    from fedslim.metrics import fidelity  # noqa: PLC0415  # a server's record needs none
+    from fedslim.metrics import fidelity  # noqa: PLC0415  # not needed for a server's record
 
-    told = simulation.as_dict()
-    chosen = {name: told.pop(name) for name in SETTINGS}
-    traffic = told.pop("by_kind")
+    found = simulation.as_dict()
+    chosen = {name: found.pop(name) for name in SETTINGS}
+    traffic = found.pop("by_kind")
     for name in ("variant", "sizes"):
-        del told[name]
+        del found[name]
     agreements = []
     if compared is not None:
-        told |= compared.as_dict()
+        found |= compared.as_dict()
         agreements.append(_agreement(reference, compared.fidelity.as_dict(), compared.reference, simulation.table))
     for name, table in (others or {}).items():
         agreements.append(_agreement(name, fidelity(table, simulation.table).as_dict(), table, simulation.table))
@@ -197,7 +197,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
         variant=simulation.variant,  # type: ignore[arg-type]
         command=command,
         settings={**chosen, **(settings or {})},
-        figures={**told, **(figures or {})},
+        figures={**found, **(figures or {})},
         history=msgspec.convert(list(simulation.history), list[HistoryStep]),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
         members=_members(simulation, compared),
@@ -208,7 +208,7 @@ def simulation_record(  # noqa: PLR0913  # what is known of a run, all by keywor
 
 
 def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> RunRecord:
-    """The same record, its table compared with more tables."""
+    """Return the record with comparisons to more tables."""
     from fedslim.metrics import fidelity  # noqa: PLC0415  # see simulation_record
 
     table = record.code_table
@@ -219,10 +219,10 @@ def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> R
 def served_record(
     served: Served, file: FederationFile, more: Mapping[str, Any] | None = None, *, command: str
 ) -> RunRecord:
-    """The record of a real server: what it was told, and no more."""
-    told = {**served.as_dict(file), **(more or {})}
-    traffic = told.pop("by_kind")
-    untold = told.pop("not_told")
+    """Return the record of a real server, with what that server saw."""
+    found = {**served.as_dict(file), **(more or {})}
+    traffic = found.pop("by_kind")
+    untold = found.pop("not_told")
     seen = served.outcome.member_usages or {}
     federation = file.federation
     return RunRecord(
@@ -240,7 +240,7 @@ def served_record(
             "min_members_with": file.settings().min_members_with,
             "not_told": untold,
         },
-        figures=told,
+        figures=found,
         history=msgspec.convert(list(served.history), list[HistoryStep]),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
         members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
@@ -249,7 +249,7 @@ def served_record(
 
 
 def _stamp(table: CodeTable) -> dict[str, Any]:
-    """What every record has, whoever makes it."""
+    """Return the fields that all records share."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {**versions(), "fedslim": __version__},
@@ -298,19 +298,19 @@ def _gap(compared: Comparison) -> list[GapRow]:
 
 
 def save_run(record: RunRecord, path: str | Path, *, private: bool = False) -> None:
-    """Write a record; the file appears whole or not at all, and is for its owner only if `private`.
+    """Write a record atomically; if `private`, only its owner can read the file.
 
     Raises:
-        WriteError: It cannot be written.
+        WriteError: The file cannot be written.
     """
     write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n", private=private)
 
 
 def load_run(path: str | Path) -> RunRecord:
-    """Read a record from its file or from the folder of a run.
+    """Read a record from its file or its run folder.
 
     Raises:
-        InputError: There is none, or it is not one of ours; the message names file and field.
+        InputError: The file is missing or not a valid record; the message names file and field.
     """
     path = Path(path)
     if path.is_dir():
@@ -318,7 +318,7 @@ def load_run(path: str | Path) -> RunRecord:
     try:
         data = FILES.read(path, MAX_BYTES)
     except OSError as error:
-        msg = f"{path}: the record of the run cannot be read: {error.strerror or error}; check the path"
+        msg = f"{path}: the run record cannot be read: {error.strerror or error}; check the path"
         raise InputError(msg) from error
     record = FILES.decode(data, path, RunRecord)
     _check(record, path)
@@ -330,17 +330,17 @@ NUMBERS = (
     *("bits_total", "bytes_total", "bytes_up", "bytes_down", "f1", "precision", "recall", "wr50", "wr100", "rho"),
     *("gap", "gap_recovered", "grr", "centralised_L_percent", "centralised_itemsets"),
 )
-"""Figures that are numbers wherever they are known."""
+"""Figures that must be numbers or null."""
 
 MAX_FIGURE = 1e18
-"""No figure is larger: not the bits nor the bytes of any run."""
+"""The largest valid figure; no run comes near it."""
 
 MAX_PERCENT = 1e6
-"""No table makes the data so much longer."""
+"""The largest valid L%."""
 
 
 def _check(record: RunRecord, path: Path) -> None:
-    """What a report relies on beyond the shape of the file."""
+    """Check what reports rely on beyond the schema."""
     for name, value in record.figures.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if name in NUMBERS and not (value is None or is_number):
@@ -350,18 +350,20 @@ def _check(record: RunRecord, path: Path) -> None:
     for agreement in record.agreements:
         for name, score in agreement.figures.items():
             _check_figure(path, f"agreements.{agreement.reference}.{name}", score)
-    dealt = record.settings.get("partition")
-    if dealt is not None and not (isinstance(dealt, dict) and isinstance(dealt.get("parameters", {}), dict)):
-        raise _bad(path, "settings.partition does not say how the data were dealt out")
+    partition = record.settings.get("partition")
+    if partition is not None and not (
+        isinstance(partition, dict) and isinstance(partition.get("parameters", {}), dict)
+    ):
+        raise _bad(path, "settings.partition does not describe a partition")
     if any(not 0 <= step.L_percent <= MAX_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
         raise _bad(path, "its history has a step with an impossible L_percent or time")
     _check_lengths(record, path)
 
 
 def _check_figure(path: Path, name: str, value: Any) -> None:
-    if not abs(value) <= MAX_FIGURE:  # nor is what is no number at all
+    if not abs(value) <= MAX_FIGURE:  # NaN fails too
         shown = f"{value!r:.40}" if isinstance(value, float) else "too large"
-        raise _bad(path, f"{name} is {shown}, which no run comes to")
+        raise _bad(path, f"{name} is {shown}, which is out of range")
 
 
 def _check_lengths(record: RunRecord, path: Path) -> None:
@@ -373,7 +375,8 @@ def _check_lengths(record: RunRecord, path: Path) -> None:
             )
     for agreement in record.agreements:
         if len(agreement.usages) != n:
-            raise _bad(path, f"agreement {agreement.reference!r} has not one usage for each itemset of the table")
+            found = len(agreement.usages)
+            raise _bad(path, f"agreement {agreement.reference!r} has {found} usages for the {n} itemsets of the table")
     for row in record.gap or ():
         if row.supports and len(row.supports) != len(record.members):
             raise _bad(
@@ -382,7 +385,7 @@ def _check_lengths(record: RunRecord, path: Path) -> None:
 
 
 def _bad(path: str | Path, why: str) -> InputError:
-    return InputError(f"{path} is not the record of a run that fedslim can use: {why}; make it again")
+    return InputError(f"{path} is not a valid run record: {why}; run it again")
 
 
 FILES = Format(FORMAT, VERSION, _bad)

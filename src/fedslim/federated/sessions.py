@@ -1,4 +1,4 @@
-"""Sessions of a federation as its file has it, whatever carries their messages."""
+"""Create the sessions of a federation from its federation file, for any transport."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_server_session(
     keys: KeyCheck | None,
     history: Callable[[], Iterable[Kept]] | None = None,  # see `ServerSession`
 ) -> ServerSession:
-    """The server's session of one run."""
+    """Return the server's session of one run."""
     return ServerSession(
         file.federation.members,
         file.settings(),
@@ -36,7 +36,7 @@ def make_server_session(
     )
 
 
-def make_member_session(  # noqa: PLR0913  # what a member brings
+def make_member_session(  # noqa: PLR0913  # keyword-only
     file: FederationFile,
     name: str,
     database: TransactionDatabase,
@@ -45,6 +45,6 @@ def make_member_session(  # noqa: PLR0913  # what a member brings
     vocabulary: Vocabulary | None,
     trust: RosterSigner,
 ) -> MemberSession:
-    """A member's session of one run."""
+    """Return a member's session of one run."""
     own = MemberInput(database, file.federation.members, file.settings(), secret, vocabulary, trust=trust)
     return MemberSession(name, own)

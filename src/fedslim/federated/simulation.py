@@ -1,10 +1,10 @@
-"""A federation in one process: the members of an experiment, the protocol between them, and what it cost.
+"""Simulate a federation in one process: the members, the protocol between them, and its costs.
 
     simulation = simulate({"north": db_a, "south": db_b}, variant="x")
     simulation.table, simulation.communication.bytes_total
 
-Every message is packed, sent and read as on a network, and masked as there. What is secret on a network is made from a
-seed here, so that equal seeds give equal bytes; the result does not depend on it.
+Messages are encoded, masked and decoded as on a network. Secrets are derived from a seed, so that equal seeds give
+equal bytes; the result does not depend on the seed.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     OnProgress = Callable[[Progress, Communication], None]
 
 UNMASKED = ("so",)
-"""The variants without masks: in these the server sees the counts of every member."""
+"""The variants without masks: the server sees the counts of every member."""
 
 MAX_TRANSACTIONS = 1 << 40
-"""What a run is for: more than any experiment has, so that nothing about the data is told by it."""
+"""The announced maximum: more than any experiment has, so that it reveals nothing about the data."""
 
 MAX_NAME_LENGTH = 200
 MAX_SEED = 2**63 - 1
@@ -58,7 +58,10 @@ MAX_SEED = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a federation found, how, and at what cost. `seconds` are those of the federation alone."""
+    """The result of a simulated federation: the code table, how the search ended, and its costs.
+
+    `seconds` is the time of the federation alone. `member_usages` is known only if the variant shows it to the server.
+    """
 
     variant: str
     masked: bool
@@ -72,7 +75,7 @@ class Simulation:
     max_time: float | None = None
     max_rounds: int | None = None
     min_members_with: int = 1
-    member_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)  # where the server sees them
+    member_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)
     history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     partition: Partition | None = field(default=None, repr=False)
 
@@ -88,11 +91,11 @@ class Simulation:
 
     @property
     def converged(self) -> bool:
-        """Whether the search came to its end by itself."""
+        """Whether the search ended by itself, not because of a limit or a stop."""
         return self.ending == "converged"
 
     def as_dict(self) -> dict[str, Any]:
-        """Every figure under its plain name, ready for JSON."""
+        """Return all figures by name, ready for JSON."""
         found = figures(
             self.table,
             self.communication,
@@ -110,7 +113,7 @@ class Simulation:
             "min_count": self.table.min_count,
             "min_members_with": self.min_members_with,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
-            "partition": self._dealt(),
+            "partition": self._partition(),
             **found,
         }
 
@@ -119,17 +122,17 @@ class Simulation:
 
         return run_html(self.variant, self.table, self.as_dict(), list(zip(self.members, self.sizes, strict=True)))
 
-    def _dealt(self) -> dict[str, Any] | None:
-        """How the data were dealt out, items by their labels; who has how many is in `sizes`."""
+    def _partition(self) -> dict[str, Any] | None:
+        """Describe the partition, with items by their labels; the sizes are in `sizes`."""
         if self.partition is None:
             return None
-        told = self.partition.as_dict()
+        described = self.partition.as_dict()
         labels = self.table.vocabulary
         dominant = [[[labels[item] for item in itemset] for itemset in hand] for hand in self.partition.dominant]
-        return {**{name: told[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
+        return {**{name: described[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
 
 
-def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
+def simulate(  # noqa: PLR0913  # keyword-only options of a run
     databases: Databases,
     *,
     variant: str = "x",
@@ -142,23 +145,34 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
 ) -> Simulation:
-    """Run a federation.
+    """Run a federation of several members and a server in this process.
 
     Args:
-        databases: A partition, databases by the names of their members, or databases alone, whose members are then
-            called member-1 and so on. All have the same vocabulary: `fedslim.data.encode_together` makes such.
-        variant: `x`, `sa` or `so`.
-        masking: Whether sums are masked. Leave them unmasked only to measure what masks cost. `so` has none.
-        max_time: Stop after so many seconds with the best table so far.
-        max_rounds: Stop after about so many rounds with the best table so far.
+        databases: A `Partition`, a mapping from member names to databases, or a list of databases, whose members are
+            then called member-1, member-2 and so on. All must have the same vocabulary; `fedslim.data.encode_together`
+            creates such databases.
+        variant: `x` (exact), `sa` or `so`.
+        masking: Whether answers are masked. Turn it off only to measure what masking costs. `so` never masks.
+        max_time: Stop after this many seconds with the best table so far.
+        max_rounds: Stop after about this many rounds with the best table so far.
         min_count: The smallest count to publish, for `x`: rarer items are merged, and no itemset is used less often.
         min_members_with: How many members must have an itemset for it to be published, for `x`.
-        seed: For keys and masks: equal seeds, equal bytes on the line.
-        stop: Ends the run before the next round when it is asked to, with the best table so far.
-        on_progress: Called now and then with where the search stands and what was said up to then.
+        seed: The seed for keys and masks: equal seeds give equal bytes.
+        stop: If asked to stop, the run ends before the next round with the best table so far.
+        on_progress: Called from time to time with the progress of the search and the traffic so far.
+
+    Returns:
+        The code table, the costs and the history of the run.
 
     Raises:
-        ParameterError: A parameter makes no sense.
+        ParameterError: A parameter is out of range, or the vocabularies differ.
+
+    Examples:
+        >>> from fedslim import simulate
+        >>> from fedslim.data import builtin_members
+        >>> simulation = simulate(dict(builtin_members("encounters")), variant="x")
+        >>> len(simulation.table), simulation.communication.rounds, simulation.ending
+        (135, 241, 'converged')
     """
     named = named_databases(databases)
     check_run(variant, masking, max_time, max_rounds, seed)
@@ -179,12 +193,12 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
     server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
     vocabulary = next(iter(named.values())).vocabulary
     secret = ItemSecret.from_random(entropy(32))
-    agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that numbers are those of one place
+    agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that items are numbered as in one place
     present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
-    account = Account(server)  # its clock is that of the history, and starts now
+    account = Account(server)  # starts the clock of the history
     federation = MemoryFederation(server, present, entropy=entropy, trace=account)
-    said = account.communication
-    outcome = federation.run(between=_between(server, stop.within(max_time), said, on_progress))
+    communication = account.communication
+    outcome = federation.run(between=_between(server, stop.within(max_time), communication, on_progress))
     seconds = account.seconds
     return Simulation(
         variant,
@@ -193,7 +207,7 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
         code_table(outcome.table, vocabulary),
         outcome.tally,
         outcome.ending,
-        said,
+        communication,
         seconds,
         seed,
         max_time,
@@ -207,9 +221,9 @@ def simulate(  # noqa: PLR0913  # what can be chosen about a run, all by keyword
 
 @cache
 def prepare(variant: str = "x") -> None:
-    """Compile what a run needs, or load it from the cache, so that no run is timed with it.
+    """Compile the kernels that a run needs, or load them from the cache, so that compiling is not part of its time.
 
-    Where the compiled kernels cannot be kept, they are compiled for this process only.
+    If the cache cannot be written, the kernels are compiled for this process only.
     """
     _check_variant(variant)
     try:
@@ -235,16 +249,16 @@ def _warm_up(variant: str) -> None:
         entropy=_entropy(0),
     ).run()
     if variant != "x":
-        with_room(no_pairs(1), FEW_PAIRS + 1)  # what only larger data come to
+        with_room(no_pairs(1), FEW_PAIRS + 1)  # compiles what only larger data use
 
 
-# -- what happens while it runs --------------------------------------------------------------------------------------
+# -- while it runs ---------------------------------------------------------------------------------------------------
 
 
 def _between(
-    server: ServerSession, stop: Stop, said: Communication, on_progress: OnProgress | None
+    server: ServerSession, stop: Stop, communication: Communication, on_progress: OnProgress | None
 ) -> Callable[[], None]:
-    """What is done after every round: look whether somebody wants it to end, and tell how it goes."""
+    """Return what is called after every round: it checks for a stop and reports progress."""
     report: Callable[[], None] | None = None
     due = 0.0
 
@@ -255,7 +269,7 @@ def _between(
         if on_progress is None or server.variant is None or (now := time.monotonic()) < due:
             return
         if report is None:
-            report = reporter(server.variant.search, 1, 1, stop, lambda progress: on_progress(progress, said))
+            report = reporter(server.variant.search, 1, 1, stop, lambda progress: on_progress(progress, communication))
         report()
         due = now + REPORT_EVERY
 
@@ -263,7 +277,7 @@ def _between(
 
 
 def _entropy(seed: int) -> Callable[[int], bytes]:
-    """Bytes that look random, the same for a seed. For experiments: whoever knows the seed knows all keys."""
+    """Return a generator of pseudorandom bytes. For simulations only: the seed reveals all keys."""
     numbers = count()
 
     def draw(length: int) -> bytes:
@@ -272,11 +286,11 @@ def _entropy(seed: int) -> Callable[[int], bytes]:
     return draw
 
 
-# -- what can be asked for -------------------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
-    """The databases by the names of their members, over one vocabulary; anything else raises `ParameterError`."""
+    """Return the databases by member name; raise `ParameterError` unless all have one vocabulary."""
     given = databases.parts if isinstance(databases, Partition) else databases
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _number(given)
     if not 1 <= len(named) <= MAX_MEMBERS:
@@ -284,19 +298,19 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
         raise ParameterError(msg)
     for name, database in named.items():
         if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
-            msg = f"a member is called {name!r:.60}; its name must be a text of 1 to {MAX_NAME_LENGTH} characters"
+            msg = f"the name of a member is {name!r:.60}; give a string of 1 to {MAX_NAME_LENGTH} characters"
             raise ParameterError(msg)
         if not isinstance(database, TransactionDatabase):
             msg = (
                 f"the data of {name} are of type {type(database).__name__}; give a TransactionDatabase for each member "
-                "(fedslim.data.encode_together makes them), or use FedSlim"
+                "(fedslim.data.encode_together creates them), or use FedSlim"
             )
             raise ParameterError(msg)
     first, *others = named.items()
     for name, database in others:
         if database.vocabulary != first[1].vocabulary:
             msg = (
-                f"{first[0]} and {name} have different vocabularies; make their databases together, with "
+                f"{first[0]} and {name} have different vocabularies; create their databases together with "
                 "fedslim.data.encode_together"
             )
             raise ParameterError(msg)
@@ -304,13 +318,13 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
 
 
 def _number(databases: Sequence[TransactionDatabase]) -> dict[str, TransactionDatabase]:
-    """Names that are in the order of the members when sorted as texts."""
+    """Name the databases so that the names sort in their order."""
     width = len(str(len(databases)))
     return {f"member-{number:0{width}}": database for number, database in enumerate(databases, 1)}
 
 
 def check_run(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
-    """Raise `ParameterError` unless a run can be asked for like this."""
+    """Raise `ParameterError` unless these options are valid."""
     _check_variant(variant)
     if not isinstance(masking, bool):
         msg = f"masking must be True or False, not {masking!r}"
@@ -328,13 +342,13 @@ def check_run(variant: object, masking: object, max_time: object, max_rounds: ob
 
 
 def check_smallest(variant: str, databases: int, min_count: object, min_members_with: object) -> None:
-    """Raise `ParameterError` unless such a variant with so many members can keep to these smallest counts."""
+    """Raise `ParameterError` unless the variant and the number of databases allow these smallest counts."""
     for name, value, most in (("min_count", min_count, MAX_COUNT), ("min_members_with", min_members_with, databases)):
         if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
             msg = f"{name} must be a whole number from 1 to {most}, not {value!r}"
             raise ParameterError(msg)
         if value != 1 and variant != "x":
-            msg = f"{name} is for x only; {variant} is as the paper has it, and knows no smallest count"
+            msg = f"{name} is for variant x only; {variant} follows the paper, which has no smallest count"
             raise ParameterError(msg)
 
 

@@ -70,6 +70,16 @@ class CodeTable:
     """A code table in cover order. `found` has (items, usage, support, entry) of each itemset, singletons apart.
 
     No count in it is below `min_count`; `other` says how many occurrences of items were merged for that (`release.py`).
+
+    Examples:
+        >>> from fedslim import CodeTable, Slim
+        >>> table = Slim().fit([["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8).table_
+        >>> best = table.top(1)[0]
+        >>> best.labels, best.usage, best.support
+        (('bread', 'jam', 'milk'), 8, 8)
+        >>> table.save("table.json")
+        >>> CodeTable.load("table.json") == table
+        True
     """
 
     vocabulary: tuple[str, ...]

@@ -78,6 +78,13 @@ def mine(
 
     The result does not depend on `threads`. When the time is up, or `stop` is asked for, it is the best table so far.
     The time that compiling the kernels takes does not count if `prepare` was called before `stop` was made.
+
+    Examples:
+        >>> from fedslim.data import load
+        >>> from fedslim.mdl import mine
+        >>> mined = mine(load("encounters"))
+        >>> len(mined.table), round(mined.table.compression.L_percent, 2), mined.converged
+        (135, 57.41, True)
     """
     _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads)
     plans = policies(Policy(pruning, order, max_itemset_size, min_support, min_count), effort)

@@ -41,6 +41,17 @@ class Slim(CodeTableEstimator):
         converged_: whether the search came to its end by itself.
         candidates_: how many candidates were tried.
         n_iter_: how many itemsets were accepted.
+
+    Examples:
+        >>> from fedslim import Slim
+        >>> rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
+        >>> slim = Slim().fit(rows)
+        >>> [(row.labels, row.usage) for row in slim.table_]
+        [(('bread', 'jam', 'milk'), 8), (('bread', 'milk'), 8), (('jam', 'tea'), 8)]
+        >>> round(slim.compression_.L_percent, 1)
+        44.9
+        >>> slim.score_samples([["bread", "milk"], ["bread", "tea"]]).round(1)
+        array([ 1.8, 10. ])
     """
 
     def __init__(

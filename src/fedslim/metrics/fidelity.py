@@ -42,6 +42,15 @@ def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
 
     ρ is computed over the usages of the matched itemsets (see `spearman`). It is 0 if nonempty tables share none. With
     few matched itemsets ρ means little, so check `matched` too.
+
+    Examples:
+        >>> from fedslim import Slim
+        >>> from fedslim.metrics import fidelity
+        >>> reference = Slim().fit([["bread", "milk"], ["jam", "tea"]] * 8).table_
+        >>> found = Slim().fit([["bread", "milk"], ["jam"], ["tea"]] * 8).table_
+        >>> agreement = fidelity(reference, found)
+        >>> agreement.precision, agreement.recall
+        (1.0, 0.5)
     """
     a, b = usages(reference), usages(found)
     matched = a.keys() & b.keys()
@@ -87,6 +96,11 @@ def spearman(x: Sequence[int], y: Sequence[int]) -> float:
 
     The result is always a number: equal rankings give 1, even with fewer than two values or if all are tied; if only
     one side is all tied, ρ is 0.
+
+    Examples:
+        >>> from fedslim.metrics import spearman
+        >>> spearman([1, 2, 3], [10, 30, 20])
+        0.5
     """
     if len(x) != len(y):
         msg = f"x has {len(x)} values and y has {len(y)}; give the same number of values"

@@ -1,1 +1,1 @@
-"""Server and members over a network or in one process: frames, connections, journals. It decides nothing."""
+"""Carry a run over a network or within one process: frames, connections, journals. All decisions are in `protocol`."""

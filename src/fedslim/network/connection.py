@@ -1,4 +1,4 @@
-"""Frames on an asyncio stream, each within a size and a time, and a heartbeat between them.
+"""Frames on an asyncio stream, each limited in size and time, with keepalives between them.
 
     reader, writer = await connect(host, port, context)
     connection = Connection(reader, writer, frame=60.0, beat=10.0)
@@ -6,9 +6,9 @@
     data = await connection.receive()
     await connection.close()
 
-Each side sends an empty frame every `beat` seconds. Whoever hears nothing at all for a few beats takes the connection
-for dead, whatever TCP says: a middlebox may acknowledge what it does not pass on, and packets may vanish one way only.
-Both sides do this, so a connection that is dead for one of them soon is for the other.
+Each side sends an empty frame every `beat` seconds. A side that receives nothing for a few beats gives the connection
+up, whatever TCP says: a middlebox may acknowledge what it does not pass on, and packets may be lost in one direction.
+Both sides do this, so if the connection is dead for one of them, it soon is for the other.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BEAT = bytes(framing.PREFIX_BYTES)
-"""A frame with nothing in it."""
+"""An empty frame."""
 
 MISSED_BEATS = 3
-"""Beats in which nothing was heard, after which a connection counts as dead."""
+"""Beats without received data after which a connection counts as dead."""
 
 PIECE = BUFFER = 1 << 16
 
 
 class Reader(asyncio.StreamReader):
-    """A stream that counts what arrives: the bytes of a long frame are signs of life as well."""
+    """A stream that counts the bytes that arrive: those of a long frame are signs of life too."""
 
     arrived = 0
 
@@ -48,12 +48,12 @@ class Reader(asyncio.StreamReader):
 
     @property
     def has_more(self) -> bool:
-        """Whether something has arrived that nobody has read yet; while there is too much of it, nothing can arrive."""
+        """Whether there are unread data; while the buffer is full of them, no more can arrive."""
         return bool(self._buffer)  # type: ignore[attr-defined]  # typeshed does not have it
 
 
 async def connect(host: str, port: int, context: ssl.SSLContext) -> tuple[Reader, StreamWriter]:
-    """As `asyncio.open_connection`."""
+    """Connect as `asyncio.open_connection` does, with a `Reader`."""
     loop = asyncio.get_running_loop()
     reader = Reader(limit=BUFFER)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -62,7 +62,7 @@ async def connect(host: str, port: int, context: ssl.SSLContext) -> tuple[Reader
 
 
 class Connection:
-    """Frames both ways between two peers that show each other that they are alive."""
+    """Sends and receives frames, and keepalives between them."""
 
     def __init__(self, reader: Reader, writer: StreamWriter, *, frame: float, beat: float) -> None:
         self.writer = writer
@@ -73,39 +73,39 @@ class Connection:
         self._heart = asyncio.create_task(self._show_life())
 
     async def receive(self, most: Callable[[], int] | None = None) -> bytes:
-        """The next frame: see `read_frame`."""
+        """Return the next frame: see `read_frame`."""
         with self._explained():
             return await read_frame(self._reader, within=self._within, most=most)
 
     async def send(self, data: bytes) -> None:
-        """Send a frame after those that are on their way: see `write_frame`."""
+        """Send a frame after those being sent: see `write_frame`."""
         async with self._sending:
             with self._explained():
                 await write_frame(self.writer, data, within=self._within)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """If it was we who gave the connection up, say why: it only looks closed."""
+        """Name silence as the reason if this side gave the connection up; it only looks closed."""
         try:
             yield
         except LineError as error:
             if self._silent:
-                msg = f"nothing was heard for {MISSED_BEATS * self._beat:g} s"
+                msg = f"nothing was received for {MISSED_BEATS * self._beat:g} s"
                 raise LineError(msg) from error
             raise
 
     def abort(self) -> None:
-        """Give the connection up, without a word."""
+        """Drop the connection without a TLS shutdown."""
         self._heart.cancel()
         self.writer.transport.abort()
 
     async def close(self) -> None:
-        """Close the connection, however it stands."""
+        """Close the connection, whatever its state."""
         self._heart.cancel()
         await hang_up(self.writer)
 
     async def _show_life(self) -> None:
-        # Beats are counted and not seconds: a process that was stopped or busy for long has not listened meanwhile.
+        # Counts beats, not seconds: a process that was suspended or busy could not receive meanwhile.
         missed, arrived = 0, -1
         while missed < MISSED_BEATS:
             await asyncio.sleep(self._beat)
@@ -119,13 +119,13 @@ class Connection:
 
 
 async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], int] | None = None) -> bytes:
-    """One frame, the prefix included. It may be long in coming; once it has begun it must end `within` seconds.
+    """Return the next frame with its prefix. Once a frame has begun, it must end within `within` seconds.
 
-    Empty ones, which are signs of life, are passed over. `most` says how long it may be at the moment when it begins.
+    Empty frames, the keepalives, are skipped. `most` is called when a frame begins and returns its maximum length.
 
     Raises:
-        LineError: The line was closed, or the frame did not end in time.
-        FrameError: It says that it is larger than allowed; nothing of it was read.
+        LineError: The connection was closed, or the frame did not end in time.
+        FrameError: The frame announces more bytes than allowed; none of them was read.
     """
     try:
         while True:
@@ -133,11 +133,11 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
             async with asyncio.timeout(within):
                 prefix = first + await reader.readexactly(framing.PREFIX_BYTES - 1)
                 if prefix == BEAT:
-                    await asyncio.sleep(0)  # whoever sends nothing else keeps nobody from being heard
+                    await asyncio.sleep(0)  # a flood of empty frames must not block other tasks
                     continue
                 length = framing.length_of(prefix)
                 if most is not None and length > (allowed := most()):
-                    msg = f"a frame says it has {length} bytes; at most {allowed} are allowed here"
+                    msg = f"a frame announces {length} bytes; at most {allowed} are allowed here"
                     raise FrameError(msg)
                 return prefix + await reader.readexactly(length)
     except (asyncio.IncompleteReadError, OSError) as error:
@@ -145,7 +145,7 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
 
 
 def _lost(error: asyncio.IncompleteReadError | OSError, too_slow: str) -> LineError | UntrustedError:
-    """What happened to a connection, in words that say where to look."""
+    """Say what happened to a connection, so that an operator knows where to look."""
     if is_refusal(error):
         return explain(error, "the peer")
     if isinstance(error, asyncio.IncompleteReadError):
@@ -153,16 +153,16 @@ def _lost(error: asyncio.IncompleteReadError | OSError, too_slow: str) -> LineEr
         return LineError(f"the connection was closed by the other side{where}")
     if isinstance(error, ConnectionResetError):
         return LineError("the connection was reset")
-    if isinstance(error, TimeoutError):  # ours has no number, the system's has
+    if isinstance(error, TimeoutError):  # only the system's has an errno
         return LineError(too_slow if error.errno is None else "the other side no longer acknowledges what is sent")
     return LineError(f"the connection broke ({error.strerror or error})")
 
 
 async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> None:
-    """Send one frame; a peer that does not take it in time is given up."""
+    """Send one frame; raise `LineError` if the peer does not take it in time."""
     try:
         async with asyncio.timeout(within):
-            # In pieces: asyncio encrypts at once, and keeps, whatever it is given in one.
+            # In pieces: asyncio encrypts and buffers each write as a whole.
             for at in range(0, len(data), PIECE):
                 writer.write(data if len(data) <= PIECE else memoryview(data)[at : at + PIECE])
                 await writer.drain()
@@ -171,9 +171,9 @@ async def write_frame(writer: StreamWriter, data: bytes, *, within: float) -> No
 
 
 def is_refusal(error: BaseException) -> TypeGuard[ssl.SSLError]:
-    """Whether TLS says no, rather than that the line is gone: trying again does not help.
+    """Tell whether TLS refused the peer, rather than lost the connection: then retrying does not help.
 
-    With TLS 1.3 a server says only after the handshake that it does not take our certificate.
+    With TLS 1.3 a server refuses a client's certificate only after the client's handshake is done.
     """
     gone = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
     ended = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
@@ -181,7 +181,7 @@ def is_refusal(error: BaseException) -> TypeGuard[ssl.SSLError]:
 
 
 async def hang_up(writer: StreamWriter) -> None:
-    """Close a line, however it stands."""
+    """Close a connection, whatever its state."""
     writer.close()
     try:
         async with asyncio.timeout(2):
@@ -191,20 +191,20 @@ async def hang_up(writer: StreamWriter) -> None:
 
 
 def _set_up(writer: StreamWriter, beat: float) -> None:
-    """Send small frames at once, and have the system notice where nothing is acknowledged, if it can."""
-    line: socket.socket | None = writer.get_extra_info("socket")
-    if line is None:
+    """Send small frames at once and, where the system can, limit the time without acknowledgements."""
+    sock: socket.socket | None = writer.get_extra_info("socket")
+    if sock is None:
         return
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if (number := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:  # not everywhere
-        line.setsockopt(socket.IPPROTO_TCP, number, max(1000, round(1000 * MISSED_BEATS * beat)))
+        sock.setsockopt(socket.IPPROTO_TCP, number, max(1000, round(1000 * MISSED_BEATS * beat)))
 
 
 def unreached_because(error: OSError, within: float) -> str:
-    """Why nobody was reached within so many seconds, in words that say what to look at."""
+    """Say why a connection attempt of at most `within` seconds failed, and what to check."""
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there; is the server running, and past its preparations?"
+        return "nothing is listening there; check that the server is running and has finished starting"
     if isinstance(error, TimeoutError):
-        return f"no answer within {within:g} s; is there a firewall between, or another machine at this address?"
-    # asyncio's error has no text where the other side hangs up during the handshake.
+        return f"no answer within {within:g} s; check the address, and that no firewall blocks the connection"
+    # asyncio's error has no text if the other side closes the connection during the handshake.
     return error.strerror or str(error) or "the other side closed the connection before it was set up"

@@ -1,9 +1,9 @@
-"""A whole federation in one process, message for message and byte for byte as on a network.
+"""Run a whole federation in one process, with the same messages and bytes as on a network.
 
     federation = MemoryFederation({"a": db_a, "b": db_b}, settings, …)
     outcome = federation.run()
 
-Every message is made into a frame and read back from its bytes on the other side, by the limits that hold on a network.
+Every message is encoded as a frame and decoded by its receiver, with the limits that apply on a network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FrameSent(NamedTuple):
-    """Trace: a frame crossed the line; `sent` and `plain` are its bytes after and before compression."""
+    """Trace: a frame was sent; `sent` and `plain` are its bytes after and before compression."""
 
     kind: str
     direction: Direction
@@ -40,7 +40,7 @@ class FrameSent(NamedTuple):
 
 
 class RoundPassed(NamedTuple):
-    """Trace: everybody who was asked has answered."""
+    """Trace: a round ended, because all members that were asked have answered."""
 
     number: int
     kind: str
@@ -50,7 +50,7 @@ Trace = FrameSent | RoundPassed
 
 
 class MemoryFederation:
-    """A server session and the sessions of all its members, joined by queues."""
+    """A server session and the sessions of all members, connected by queues."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class MemoryFederation:
         self._inbox: deque[tuple[str, bytes]] = deque()
 
     def run(self, between: Callable[[], None] | None = None) -> Outcome:
-        """Run to the end; `between` is called after every round.
+        """Run to the end and call `between` after every round.
 
         Raises:
-            RunError: A member could not go on.
+            RunError: A member could not continue.
         """
         for name, member in self.members.items():
             self._up(name, member.join(self._entropy(32)))
@@ -86,7 +86,7 @@ class MemoryFederation:
                 if between is not None and isinstance(output, RoundEnded):
                     between()
         if self._outcome is None:
-            reason = self._failed.reason if self._failed else f"nothing came from {self.server.waiting_for()}"
+            reason = self._failed.reason if self._failed else f"no answer from {', '.join(self.server.waiting_for())}"
             raise RunError(reason)
         return self._outcome
 

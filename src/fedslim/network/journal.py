@@ -1,27 +1,27 @@
-"""A journal: what a session received, in order, so that it can be brought back to where it was by receiving it again.
+"""A journal: the messages that a session received, in order; replaying them restores the session's state.
 
     journal = Journal.create(path, {"run": "…"}, key=key)
-    journal.append(data) …                                      # each before anything is done about it
-    reopened = Journal.reopen(path, key=key)                    # after a fault; goes on where it ended
+    journal.append(data) …                                      # each before the session acts on it
+    reopened = Journal.reopen(path, key=key)                    # after a fault; continues at its end
 
-Sessions do no input or output and make no random choices, so the same messages bring them to the same state: there is
-nothing else to save.
+Sessions do no I/O and make no random choices, so the same messages lead to the same state and nothing else has to be
+saved.
 
-The key is the party's own (`Identity.derived_key`). Each record carries its length and a keyed BLAKE2b MAC over the
-previous MAC, which stands for everything before it in its order, and its content. The first record has the header and
-a random id. So nobody without the key can forge, alter, reorder or drop records, or move one from another journal. Two
-things remain possible: to cut records off the end, and to put back a whole older journal of the same party.
+The key belongs to the party (`Identity.derived_key`). Each record has its length and a keyed BLAKE2b MAC over its
+content and the previous MAC, which covers all records before it. The first record contains the header and a random id.
+So without the key nobody can forge, alter, reorder or drop records, or move one from another journal. Two attacks
+remain: to cut records off the end, and to restore a whole older journal of the same party.
 
-From the first record that does not authenticate, the journal is cut off: a kill or a power cut leaves the end torn,
-filled with zeros, or garbled. The run then goes back to where the journal ends (`protocol/server.py`), so nothing but
-time is lost. Whoever alters a record gains no more than by cutting the file there.
+The journal is cut off at the first record that does not authenticate: a kill or a power cut leaves the end torn, filled
+with zeros, or garbled. The run then goes back to where the journal ends (`protocol/server.py`), so only time is lost.
+Altering a record achieves no more than cutting the file there.
 
-The header must authenticate; otherwise somebody else wrote the journal, and it is refused. It is also refused if
-somebody else may write the file, or replace it in its folder. A journal appears with its header, which is on the disk
-by then; one that is shorter is of no use, and is moved out of the way.
+A journal whose header does not authenticate was written by somebody else and is refused. It is also refused if others
+may write the file or replace it in its folder. A new journal appears in its folder only when its header is on the disk;
+a shorter one is useless and is moved away.
 
-Records reach the system at once, so that a killed process loses none, and the disk within a second (`SYNC_EVERY`).
-What must not be lost even with the power is forced to the disk (`sync`).
+Records reach the operating system at once, so a killed process loses none, and the disk within a second (`SYNC_EVERY`).
+`sync` forces them to the disk, for records that must survive a power cut.
 """
 
 from __future__ import annotations
@@ -45,67 +45,67 @@ if TYPE_CHECKING:
 
 KIND = b"fedslim journal "
 MAGIC = KIND + b"3\n"
-"""With the version of the format. 3: records are authenticated."""
+"""Includes the version of the format. 3: records are authenticated."""
 KEY_BYTES = MAC_BYTES = 32
 ID_BYTES = 16
 LENGTH_BYTES = 4
 HEAD_BYTES = LENGTH_BYTES + MAC_BYTES
 MAX_RECORD = 1 << 27
 SYNC_EVERY = 1.0
-"""Seconds after which what was written is also forced to the disk: only a dead machine can lose more."""
+"""Seconds after which written records are forced to the disk; only a crash of the machine can lose them before."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Chain:
-    """Where a journal stands: the MAC of its last record, which covers all of them in their order."""
+    """The state of a journal: the MAC of its last record, which covers all records in their order."""
 
     key: bytes
     last: bytes = bytes(MAC_BYTES)
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_BYTES:
-            msg = f"key: a journal needs {KEY_BYTES} bytes, not {len(self.key)}; derive them from the private key"
+            msg = f"key has {len(self.key)} bytes; a journal needs {KEY_BYTES}, derived from the party's private key"
             raise ParameterError(msg)
 
     def mac(self, record: bytes) -> bytes:
-        """The MAC of a record that comes next."""
+        """Return the MAC of the next record."""
         digest = blake2b(key=self.key, digest_size=MAC_BYTES, person=b"fedslim journal3")
         digest.update(self.last)
         digest.update(record)
         return digest.digest()
 
     def after(self, mac: bytes) -> _Chain:
-        """The chain with one more record, which has this MAC."""
+        """Return the chain after a record with this MAC."""
         return _Chain(self.key, mac)
 
 
 class Reopened(NamedTuple):
-    """A journal that goes on, and what was in it."""
+    """A reopened journal and its content."""
 
     journal: Journal
     header: dict[str, Any]
     records: list[bytes]
-    cut: int  # bytes that were damaged, and are gone
+    cut: int  # damaged bytes that were cut off
 
 
 class Journal:
-    """An open journal, to append to."""
+    """A journal that is open for appending."""
 
     def __init__(self, path: Path, file: IO[bytes], chain: _Chain) -> None:
         self.path = path
         self._file = file
         self._chain = chain
-        self._failure: str | None = None  # why nothing more is written
+        self._failure: str | None = None  # why writing has stopped
         self._synced = time.monotonic()
 
     @classmethod
     def create(cls, path: str | Path, header: Mapping[str, Any], *, key: bytes) -> Journal:
-        """Begin a journal; one that is there already is not overwritten: it may be needed."""
+        """Create a journal; an existing file is never overwritten, because it may be needed."""
         path = Path(path)
         chain = _Chain(key)
         check_folder(path)
         if os.path.lexists(path):
-            msg = f"{path}: there is a journal of another run; continue it with --resume, or move it away"
+            msg = f"{path}: this journal of another run is in the way; continue that run with --resume, or move it away"
             raise JournalError(msg)
         first = os.urandom(ID_BYTES) + json.dumps(header, sort_keys=True).encode()
         mac = chain.mac(first)
@@ -117,27 +117,27 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path, *, key: bytes) -> list[bytes]:
-        """The records of a journal that somebody is writing."""
+        """Return the records of a journal that is being written."""
         with Path(path).open("rb") as file:
             found = _read(Path(path), file, _Chain(key))
         return [] if found is None else found[1]
 
     @classmethod
     def reopen(cls, path: str | Path, *, key: bytes) -> Reopened | None:
-        """The journal, its header and its records; a damaged end is cut off.
+        """Open an existing journal, read its records and cut off a damaged end.
 
-        None if it has not even a header, and nothing happened after it was begun: it is moved away, as `….old`.
+        Return None if not even its header is complete, so nothing was recorded; it is then renamed to `….old`.
 
         Raises:
-            JournalError: It is not there, somebody else wrote it or may write it, it was altered, or it is of another
-                version. It is left as it is.
+            JournalError: It does not exist, was written or may be written by others, was altered, or has another
+                version. The file is not changed.
         """
         path = Path(path)
         chain = _Chain(key)
         try:
             file = path.open("r+b", buffering=0)
         except OSError as error:
-            msg = f"{path}: there is no journal to continue: {error.strerror}"
+            msg = f"{path}: the journal cannot be opened: {error.strerror}"
             raise JournalError(msg) from error
         try:
             check_owner(path, file)
@@ -157,11 +157,11 @@ class Journal:
         return Reopened(cls(path, file, chain), header, records, cut)
 
     def append(self, record: bytes) -> None:
-        """Write a record; when this returns, a killed process does not lose it.
+        """Write a record; once this returns, it survives the end of the process.
 
         Raises:
-            WriteError: The disk is full or gone; what was written before still counts. Nothing is written after that,
-                even where it would fit: there would be a record missing before it.
+            WriteError: The disk is full or broken. Earlier records stay valid; later ones are not written, even if
+                they would fit, because this one would be missing before them.
         """
         mac = self._chain.mac(record)
         self._write(_pack(mac, record))
@@ -170,16 +170,16 @@ class Journal:
             self.sync()
 
     def sync(self) -> None:
-        """Force what was written to the disk: when this returns, a power cut does not lose it.
+        """Force the records to the disk; once this returns, they survive a power cut.
 
         Raises:
-            WriteError: The disk says that it did not work.
+            WriteError: The disk reports an error.
         """
         self._synced = time.monotonic()
         try:
             _to_disk(self._file.fileno())
         except OSError as error:
-            self._failure = f"{self.path}: the journal does not reach the disk: {error.strerror}"
+            self._failure = f"{self.path}: the journal cannot be forced to the disk: {error.strerror}"
             raise WriteError(self._failure) from error
 
     def _write(self, data: bytes) -> None:
@@ -192,9 +192,9 @@ class Journal:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._failure = (
-                f"{self.path}: the journal cannot be written: {error.strerror}; what is there can be resumed"
+                f"{self.path}: the journal cannot be written: {error.strerror}; the run can be resumed from it later"
             )
-            with suppress(OSError):  # a part of a record is cut off when the journal is read, too
+            with suppress(OSError):  # reading would cut off a partial record as well
                 self._file.truncate(at)
                 self._file.seek(at)
             raise WriteError(self._failure) from error
@@ -202,7 +202,7 @@ class Journal:
     def close(self) -> None:
         """Force everything to the disk and close."""
         if not self._file.closed:
-            with suppress(OSError):  # whoever must know has called `sync`
+            with suppress(OSError):  # callers that must know use `sync`
                 _to_disk(self._file.fileno())
             self._file.close()
 
@@ -212,37 +212,37 @@ def _pack(mac: bytes, record: bytes) -> bytes:
 
 
 def _to_disk(descriptor: int) -> None:
-    force = getattr(os, "fdatasync", os.fsync)  # not every system has the former
+    force = getattr(os, "fdatasync", os.fsync)  # not every system has fdatasync
     force(descriptor)
 
 
-# -- who may write it -----------------------------------------------------------------------------------------------
+# -- permissions ----------------------------------------------------------------------------------------------------
 
 
 def check_folder(path: Path) -> None:
-    """Check that nobody else can put another file in the place of a journal.
+    """Check that others cannot replace a journal in its folder.
 
     Raises:
-        JournalError: Others may write to its folder; the message says how to keep them out.
+        JournalError: Others may write to its folder; the message says how to change that.
     """
     folder = Path(os.path.realpath(path)).parent
     try:
         mode = stat.S_IMODE(folder.stat().st_mode)
     except OSError:
-        return  # whoever opens the file then says so
+        return  # opening the file will report it
     if os.name == "posix" and mode & 0o022 and not mode & stat.S_ISVTX:
         msg = (
-            f"{path}: others may replace files in its folder (permissions {mode:03o}), so no journal is kept there; "
-            f"run `chmod go-w {folder}`, or name a folder of your own with --out"
+            f"{path}: others may replace files in its folder (permissions {mode:03o}), so it is not safe there; "
+            f"run `chmod go-w {folder}`, or choose another folder with --out"
         )
         raise JournalError(msg)
 
 
 def check_owner(path: Path, file: IO[bytes]) -> None:
-    """Check that nobody else wrote an open file, or may write it.
+    """Check that an open file belongs to this user and that others may not write it.
 
     Raises:
-        JournalError: Somebody may; the message says how to keep them out.
+        JournalError: It belongs to another user, or others may write it; the message says what to do.
     """
     if os.name != "posix":
         return
@@ -250,14 +250,14 @@ def check_owner(path: Path, file: IO[bytes]) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
         msg = (
-            f"{path}: it belongs to user {found.st_uid} and not to you (user {os.geteuid()}), so it is not "
-            "continued; run fedslim as that user, or move it away"
+            f"{path}: this file belongs to user {found.st_uid}, not to you (user {os.geteuid()}), so it is not "
+            "used; run fedslim as that user, or move it away"
         )
         raise JournalError(msg)
     if mode & 0o022:
         msg = (
-            f"{path}: others may change it (permissions {mode:03o}), so it is not continued; if nobody has, "
-            f"run `chmod 600 {path}`, otherwise move it away"
+            f"{path}: others may change this file (permissions {mode:03o}), so it is not used; if you trust its "
+            f"content, run `chmod 600 {path}`, otherwise move it away"
         )
         raise JournalError(msg)
 
@@ -266,7 +266,7 @@ def check_owner(path: Path, file: IO[bytes]) -> None:
 
 
 def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], list[bytes], int, _Chain] | None:
-    """The header, the records, where the last good one ends, and the chain up to it; None if there is no header."""
+    """Return the header, the records, where the last valid one ends, and the chain there; None without a header."""
     if not _has_begun(path, file):
         return None
     records: list[bytes] = []
@@ -279,33 +279,33 @@ def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], l
         if found is None:
             return None
         msg = (
-            f"{path}: this journal was not written by this party with its present key, or was altered; "
-            "it is not continued: move it away"
+            f"{path}: this journal was altered, or was not written by this party with its present key; "
+            "it cannot be resumed: move it away"
         )
         raise JournalError(msg)
-    header: dict[str, Any] = json.loads(records[0][ID_BYTES:])  # ours: it is authenticated
+    header: dict[str, Any] = json.loads(records[0][ID_BYTES:])  # trusted: it is authenticated
     return header, records[1:], end, chain
 
 
 def _has_begun(path: Path, file: IO[bytes]) -> bool:
-    """Whether there is more than the torn beginning of a journal, or the zeros of a file that never was on the disk."""
+    """Tell whether the file has a complete magic; False if it is torn, or zeros that never reached the disk."""
     found = file.read(len(MAGIC))
     if found == MAGIC:
         return True
     if not any(found) or MAGIC.startswith(found):
         return False
-    msg = f"{path}: this is no journal of ours; it is not continued"
+    msg = f"{path}: this is not a journal of fedslim, so it cannot be resumed; move it away"
     if found.startswith(KIND):
         theirs, ours = (text[len(KIND) :].decode("ascii", "replace").strip() for text in (found, MAGIC))
         msg = (
-            f"{path}: this is a journal of version {theirs}, and this fedslim writes {ours}; continue the run with "
-            "the fedslim that began it, or move the journal away"
+            f"{path}: this journal has format {theirs}, and this fedslim uses format {ours}; continue the run with "
+            "the version of fedslim that began it, or move the journal away"
         )
     raise JournalError(msg)
 
 
 def _next(file: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """The MAC and the content of what stands as the next record; None if it is not whole."""
+    """Return the MAC and the content of the next record, not yet verified; None if it is incomplete."""
     head = file.read(HEAD_BYTES)
     length = int.from_bytes(head[:LENGTH_BYTES], "big")
     if len(head) < HEAD_BYTES or not any(head) or length > MAX_RECORD:

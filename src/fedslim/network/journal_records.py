@@ -1,9 +1,9 @@
-"""What sessions keep of a run, as records of a journal: the server its rounds, a member what it was told.
+"""The records of a journal: the server keeps its rounds, a member keeps the messages it received.
 
-With each round go the figures of the run up to it, so that they are not lost with the process that counted them.
+Each round includes the costs of the run so far, so that they survive the process that counted them.
 
-Of masked answers the server keeps the sum, which is all it can read in them anyway: played back, one member has said
-the sum and the others nothing.
+Of masked answers the server keeps only the sum, which is all it can read anyway: in a replay, one member answers with
+the sum and the others with zeros.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from fedslim.errors import JournalError
-from fedslim.network.traffic import Direction  # noqa: TC001  # msgspec reads it when the program runs
+from fedslim.network.traffic import Direction  # noqa: TC001  # msgspec needs it at run time
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec reads it when the program runs
+from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec needs it at run time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Sum(NamedTuple):
-    """All messages of one kind in one direction."""
+    """The total of all messages of one kind in one direction."""
 
     kind: str
     direction: Direction
@@ -37,19 +37,19 @@ class Sum(NamedTuple):
 
 
 class Figures(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a run has cost its server so far, in all its lives."""
+    """The costs of a run so far, including those before a restart."""
 
     seconds: float = 0.0
     traffic: list[Sum] = []
 
     @property
     def sent(self) -> int:
-        """Bytes on the line, both ways."""
+        """Bytes sent in both directions."""
         return sum(one.sent for one in self.traffic)
 
 
 class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="round"):
-    """The replies of one round, how many seconds into the run it ended, whether the search was told to stop then."""
+    """The replies of one round, the time in seconds at which it ended, and why the search was to stop then, if so."""
 
     number: int
     elapsed: float
@@ -59,20 +59,20 @@ class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="heard"):
-    """A member has said that it was told the end."""
+    """A member has acknowledged the end of the run."""
 
     member: str
 
 
 class EpochRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="epoch"):
-    """A new roster, of this epoch, is about to be sent. Members may have been further before they had to go back."""
+    """A roster of a new epoch is about to be sent; `furthest` is the last round that any member had reached."""
 
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
     furthest: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="back"):
-    """Everybody goes back to this round: what was kept of it and of later ones is played again."""
+    """All members go back to this round: it and the later ones are repeated."""
 
     number: Annotated[int, msgspec.Meta(ge=0)]
 
@@ -88,7 +88,7 @@ NOTHING = Figures()
 
 
 def figures_of(seconds: float, communication: Communication) -> Figures:
-    """What a run has cost so far."""
+    """Return the costs of a run so far."""
     traffic = communication.traffic.items()
     return Figures(seconds, [Sum(*key, one.messages, one.sent, one.plain) for key, one in traffic])
 
@@ -100,7 +100,7 @@ def round_record(
     ending: Ending | None = None,
     figures: Figures = NOTHING,
 ) -> bytes:
-    """A round of the server's."""
+    """Encode a round of the server."""
     kept = dict(replies)
     if all(isinstance(reply, m.Masked) for reply in kept.values()):
         first, *others = kept
@@ -109,50 +109,50 @@ def round_record(
         for reply in kept.values():
             total += np.frombuffer(reply.words.data, "<u8")  # type: ignore[union-attr]
         vector = m.Vector(one.words.length, one.words.bits, total.astype("<u8").tobytes())
-        nothing = m.Vector(one.words.length, one.words.bits, b"")
+        zeros = m.Vector(one.words.length, one.words.bits, b"")
         kept = {first: msgspec.structs.replace(one, words=vector)}
-        kept |= {name: msgspec.structs.replace(one, words=nothing) for name in others}
+        kept |= {name: msgspec.structs.replace(one, words=zeros) for name in others}
     return _encoder.encode(RoundRecord(number, elapsed, kept, ending, figures))
 
 
 def heard_record(member: str) -> bytes:
-    """A member has heard the end."""
+    """Encode that a member has acknowledged the end of the run."""
     return _encoder.encode(HeardRecord(member))
 
 
 def epoch_record(number: int, furthest: int = 0) -> bytes:
-    """A new epoch begins, when members had been so far."""
+    """Encode the beginning of a new epoch."""
     return _encoder.encode(EpochRecord(number, furthest))
 
 
 def back_record(number: int) -> bytes:
-    """Everybody goes back to a round."""
+    """Encode that all members go back to a round."""
     return _encoder.encode(BackRecord(number))
 
 
 @dataclass(slots=True)
 class ServerRecords:
-    """What a server's journal has."""
+    """The content of a server's journal."""
 
     rounds: list[RoundRecord] = field(default_factory=list)
-    """In order; of those that were played again, the last time."""
+    """In order; of repeated rounds, the last repetition."""
     epoch: int = 0
-    """The last one; a journal begins in the first."""
+    """The last epoch."""
     furthest: int = 0
-    """How far members had been before they had to go back."""
+    """The last round that any member had reached before all went back."""
     endings: dict[int, Ending] = field(default_factory=dict)
-    """What was decided with which round, also where everybody went back and has not come there again."""
+    """The decisions to end the search, by round, also of rounds that were not reached again after going back."""
     retreats: int = 0
-    """How often everybody went back."""
+    """How often all members went back."""
     heard: set[str] = field(default_factory=set)
-    """Who had heard the end."""
+    """The members that acknowledged the end of the run."""
 
 
 def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
     """Read a server's journal.
 
     Raises:
-        JournalError: A record is not what it should be; the message names the journal.
+        JournalError: A record is damaged or out of place; the message names the journal.
     """
     found = ServerRecords()
     rounds = found.rounds
@@ -168,7 +168,7 @@ def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
             case RoundRecord() as kept:
                 if kept.number != len(rounds) or found.heard:
                     expected = "the end" if found.heard else f"round {len(rounds)}"
-                    msg = f"{name}: expected {expected}, found round {kept.number}; the journal is not continued"
+                    msg = f"{name}: expected {expected}, found round {kept.number}; the journal cannot be resumed"
                     raise JournalError(msg)
                 replies: Replies = {who: _whole(reply) for who, reply in kept.replies.items()}
                 rounds.append(msgspec.structs.replace(kept, replies=replies))
@@ -180,8 +180,8 @@ def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
 def _decode(record: bytes, number: int, name: str) -> Record:
     try:
         kept: Record = _kept.decode(record)
-    except ValueError as error:  # msgspec's, and texts that are none
-        msg = f"{name}: record {number} is no round of this version: {error}; the journal is not continued"
+    except ValueError as error:  # of msgspec, or invalid UTF-8
+        msg = f"{name}: record {number} is not a round of this version: {error}; the journal cannot be resumed"
         raise JournalError(msg) from error
     return kept
 
@@ -194,16 +194,16 @@ def _whole(reply: m.FromMember) -> m.FromMember:
 
 
 def told_record(message: m.FromServer) -> bytes:
-    """Something that a member was told."""
+    """Encode a message that a member received."""
     return _encoder.encode(message)
 
 
 def messages_in(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
-    """What a member was told, in order."""
+    """Yield the messages that a member received, in order."""
     for number, record in enumerate(records):
         try:
             message: m.FromServer = _told.decode(record)
-        except ValueError as error:  # msgspec's, and texts that are none
-            msg = f"{name}: record {number} is no message of this version: {error}; the journal is not continued"
+        except ValueError as error:  # of msgspec, or invalid UTF-8
+            msg = f"{name}: record {number} is not a message of this version: {error}; the journal cannot be resumed"
             raise JournalError(msg) from error
         yield message

@@ -1,12 +1,12 @@
-"""The open port: whoever connects is a stranger until TLS has said who it is, and there is room for so many only.
+"""Listen for TLS connections, with a limit on peers that have not shown a certificate yet ("strangers").
 
-    # `met` gets the reader and the writer of each connection, `refused` why a handshake failed
+    # `met` is called with the reader and writer of each connection, `refused` with the reason why a handshake failed
     async with Door(host, port, context, met, refused=print) as door:
         print(door.port)
 
-A stranger holds a place of the room until its handshake is done, and no longer than the handshake may take. When the
-room is full, whoever has been in it longest has to leave, after a second at least; others wait in the queue of the
-kernel. An honest handshake takes milliseconds, so hundreds of silent lines do not keep a member out.
+A peer is a stranger until its handshake is done, and for no longer than a handshake may take. When there are too many
+strangers, the oldest is dropped, but not within its first second; new connections wait in the kernel's queue. An
+honest handshake takes milliseconds, so hundreds of silent connections do not keep a member out.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from typing import Self
 
 MAX_STRANGERS = 128
-"""Lines whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""
+"""Connections whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""
 
 SWEEP_EVERY = 64
-"""Strangers that leave between two collections of garbage. A line that ends is a cycle with its buffer in it, and the
-collector counts objects, not bytes: beside a large heap of old objects it would leave a thousand lines lying about."""
+"""Strangers that leave between two garbage collections. A closed connection is a cycle that includes its buffer, and
+the collector counts objects, not bytes: with a large heap it would let a thousand of them pile up."""
 
 MIN_TIME = 1.0
-"""Seconds that a stranger has even if others are waiting."""
+"""Seconds that a stranger is given even if others are waiting."""
 
 BACKLOG = 512
 
 
 def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
-    """Handshakes that tell both sides why they fail: asyncio closes the socket before OpenSSL's alert has left."""
+    """Return a TLS class whose failed handshakes still send the alert: asyncio would close the socket before."""
 
     class Handshake(ssl.SSLObject):
         failure: ssl.SSLError | None = None
@@ -57,16 +57,16 @@ def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
             except ssl.SSLError as error:
                 self.failure = error
                 refused(str(explain(error, "somebody")))
-                # As if there was more to come: what waits to be sent is sent then, which is the alert.
+                # Pretend that more data are needed: asyncio then flushes the alert.
                 raise ssl.SSLWantReadError from error
 
     return Handshake
 
 
 class Door:
-    """Takes lines, shakes hands, and hands over those whose certificate is good."""
+    """Accepts connections, does the handshake, and passes on those with a valid certificate."""
 
-    def __init__(  # noqa: PLR0913  # what a door is made of
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         host: str,
         port: int,
@@ -84,17 +84,17 @@ class Door:
         self._met = met
         self._handshake = handshake
         self._most = strangers
-        self._before = before  # is called before each handshake
-        self._strangers: dict[asyncio.Task[None], float] = {}  # since when, the oldest first
+        self._before = before  # called before each handshake
+        self._strangers: dict[asyncio.Task[None], float] = {}  # with the time of arrival, the oldest first
         self._known: set[asyncio.Task[None]] = set()
-        self._left = 0  # strangers that went since the last collection
+        self._left = 0  # connections that ended since the last garbage collection
         self._sockets: list[socket.socket] = []
-        self._doormen: list[asyncio.Task[None]] = []
+        self._acceptors: list[asyncio.Task[None]] = []
         self.port = port
 
     @property
     def strangers(self) -> int:
-        """How many lines there are whose peer is not known."""
+        """The number of connections whose peer is not known yet."""
         return len(self._strangers)
 
     async def __aenter__(self) -> Self:
@@ -104,18 +104,18 @@ class Door:
             self._close()
             host, port = self._address
             msg = (
-                f"the server cannot listen on {host}:{port}: {error.strerror or error}; say where with "
-                "--host (an address of this machine, 0.0.0.0 for all) and --port"
+                f"the server cannot listen on {host}:{port}: {error.strerror or error}; choose another port with "
+                "--port, or another address of this machine with --host (0.0.0.0 for all)"
             )
             raise RunError(msg) from error
         except BaseException:
             self._close()
             raise
-        self._doormen = [asyncio.create_task(self._open(one)) for one in self._sockets]
+        self._acceptors = [asyncio.create_task(self._open(one)) for one in self._sockets]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [*self._doormen, *self._strangers, *self._known]
+        tasks = [*self._acceptors, *self._strangers, *self._known]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -127,7 +127,7 @@ class Door:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-            # All on one port, also where the system chooses it.
+            # The same port for all addresses, even if the system chose it for the first.
             place = (address[0], self.port or port, *address[2:])
             listening = socket.create_server(place, family=family, backlog=BACKLOG)
             listening.setblocking(False)
@@ -143,14 +143,14 @@ class Door:
         while True:
             await self._make_room()
             try:
-                line, _ = await loop.sock_accept(listening)
+                sock, _ = await loop.sock_accept(listening)
             except OSError:
-                # It has gone again, or there are no more files to be had: then others have to end first.
+                # The peer has left already, or no file descriptor is free until another connection ends.
                 await asyncio.sleep(0.05)
                 continue
-            task = asyncio.create_task(self._greet(line))
+            task = asyncio.create_task(self._greet(sock))
             self._strangers[task] = time.monotonic()
-            task.add_done_callback(lambda done, line=line: self._forget(done, line))  # type: ignore[misc]
+            task.add_done_callback(lambda done, sock=sock: self._forget(done, sock))  # type: ignore[misc]
 
     async def _make_room(self) -> None:
         while len(self._strangers) >= self._most:
@@ -161,21 +161,21 @@ class Door:
             else:
                 oldest.cancel()
                 await asyncio.wait([oldest])
-            await asyncio.sleep(0)  # for the callbacks that make the room
+            await asyncio.sleep(0)  # let `_forget` run
 
-    def _forget(self, task: asyncio.Task[None], line: socket.socket) -> None:
+    def _forget(self, task: asyncio.Task[None], sock: socket.socket) -> None:
         was_stranger = self._strangers.pop(task, None) is not None
         self._known.discard(task)
         if not task.cancelled():
-            task.exception()  # it has been looked at: what a stranger does is no news
+            task.exception()  # mark it as retrieved: asyncio would log it
         elif was_stranger:
-            line.close()  # the task may not even have begun
+            sock.close()  # the task may not even have begun
         self._left += 1
         if self._left >= SWEEP_EVERY:
             self._left = 0
-            asyncio.get_running_loop().call_soon(gc.collect)  # not before asyncio has let go of the line as well
+            asyncio.get_running_loop().call_soon(gc.collect)  # after asyncio has released the connection
 
-    async def _greet(self, line: socket.socket) -> None:
+    async def _greet(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         reader = Reader(limit=BUFFER)
         writers: list[StreamWriter] = []
@@ -185,29 +185,26 @@ class Door:
         try:
             try:
                 await loop.connect_accepted_socket(
-                    lambda: protocol, line, ssl=self._context, ssl_handshake_timeout=self._handshake
+                    lambda: protocol, sock, ssl=self._context, ssl_handshake_timeout=self._handshake
                 )
             except (OSError, TimeoutError) as error:  # an SSLError is an OSError
                 _forget_trace(error)
                 return
             await self._met(reader, writers[0])
         finally:
-            # Whoever is cancelled would leave the transport waiting for its peer, on a socket that is closed.
+            # If this task is cancelled, the transport would wait for its peer on a closed socket.
             for writer in writers:
                 writer.transport.abort()
 
     def introduce(self) -> None:
-        """The peer of the line that the present task is about is known: it holds no place of the room any more."""
+        """Note that the peer of the current task's connection is known: it is no longer a stranger."""
         task = asyncio.current_task()
         if task is not None and self._strangers.pop(task, None) is not None:
             self._known.add(task)
 
 
 def _forget_trace(error: BaseException | None) -> None:
-    """Let go of what the frames hold that an error came through: asyncio's line, in a cycle, with its large buffer.
-
-    The collector of garbage counts objects and not bytes, and would leave hundreds of them lying about.
-    """
+    """Drop the tracebacks of an error, which keep asyncio's connection and its large buffer alive in a cycle."""
     while error is not None:
         error.__traceback__ = None
         error = error.__context__

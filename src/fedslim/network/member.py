@@ -1,7 +1,7 @@
-"""A member on a network: it keeps a line to the server, moves frames between it and a session, and keeps the journal.
+"""A member on a network: it stays connected to the server, passes frames to and from a session, and writes a journal.
 
-A line that breaks is made again, with ever longer pauses, for as long as the member is patient. What the server says is
-written to the journal before the answer leaves, and what leaves the member is recorded before it is sent.
+A broken connection is made again, with growing pauses, until the grace is over. The member writes each message of the
+server to its journal before it answers, and each message of its own to the audit log before it sends it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 
 QUICK = 0.005
-"""Seconds. Whoever answered the last question within them answers the next one without a thread, which costs more."""
+"""Seconds. If the last answer took less, the next one is computed without a thread, which would cost more."""
 
 
 class NetworkMember:
     """Runs a member's session over TLS."""
 
-    def __init__(  # noqa: PLR0913  # what a member is made of
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         session: MemberSession,
         context: ssl.SSLContext,
@@ -65,40 +65,40 @@ class NetworkMember:
         self._leaving = leaving or (lambda _message, _frame: None)
         self._refusing = refusing or (lambda: None)
         self._took = QUICK  # seconds that the last question took
-        self._heard = False  # whether the server has said anything on this line
-        self.refused = False  # whether the server ended it by its first word: this member is not in the server's run
+        self._heard = False  # whether the server has sent anything on this connection
+        self.refused = False  # whether the server's first message was an abort: this member is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
         """Take part until the run is over.
 
         Raises:
-            RunError: The server stayed away, or asked for what this member does not give.
+            RunError: The server could not be reached, or asked for what this member does not give.
         """
         pause, since = FIRST_PAUSE, time.monotonic()
-        reached = True  # as far as anybody was told
+        reached = True  # until the log says otherwise
         while self.session.received is None:
             try:
                 async with asyncio.timeout(self._patience.connect):
                     reader, writer = await connect(host, port, self._context)
             except (OSError, TimeoutError) as error:
                 if is_refusal(error):
-                    # Waiting does not make a certificate better.
+                    # A certificate that was refused will be refused again.
                     raise explain(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
                     why = unreached_because(error, self._patience.connect)
                     msg = f"the server at {host}:{port} cannot be reached: {why}"
                     raise RunError(msg) from error
                 if reached:
-                    told = "the server at %s:%s cannot be reached; trying for %g s"
-                    logger.warning(told, host, port, self._patience.grace)
+                    unreached = "the server at %s:%s cannot be reached; retrying for %g s"
+                    logger.warning(unreached, host, port, self._patience.grace)
                     reached = False
-                # Not all at the same time: the server may have to take many back.
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # it decides nothing
+                # Not all at the same time: many members may have to reconnect.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # nothing secret
                 pause = min(2 * pause, MAX_PAUSE)
                 continue
             connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
             reached, self._heard = True, False
-            logger.info("connected to %s:%s", host, port)
+            logger.info("connected to the server at %s:%s", host, port)
             try:
                 await self._converse(connection)
             except LineError as error:
@@ -110,8 +110,8 @@ class NetworkMember:
             if self.session.received is None:
                 if time.monotonic() - since > self._patience.grace:
                     msg = (
-                        f"the server at {host}:{port} closes the line again and again; it may not take this member's "
-                        "certificate: ask whoever runs it whether it was revoked, or has ended"
+                        f"the server at {host}:{port} keeps closing the connection; it may not accept this member's "
+                        "certificate: ask its operator whether the certificate was revoked or has expired"
                     )
                     raise RunError(msg)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
@@ -119,7 +119,7 @@ class NetworkMember:
         return self.session.received
 
     async def _converse(self, connection: Connection) -> None:
-        """Talk until the line breaks or the run is over."""
+        """Answer the server until the connection breaks or the run is over."""
         await self._send(connection, self.session.join(self._entropy(32)))
         while self.session.received is None:
             data = await connection.receive()
@@ -127,30 +127,30 @@ class NetworkMember:
                 message = framing.from_server(data[framing.PREFIX_BYTES :])
                 self.refused = isinstance(message, m.Abort) and not self._heard
                 self._heard = True
-                kept = _counts(message, self.session.position)
+                kept = _is_kept(message, self.session.position)
                 reply = await self._answer(message)
-                # What was refused is not kept: it would be believed when the journal is played again. Nothing has left
-                # yet, so a process that is killed here is where it was before the message.
+                # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a
+                # process that is killed here continues from before the message.
                 if kept and self._journal is not None:
                     self._journal.append(told_record(message))
                     if self.session.is_closing(message):
                         self._journal.sync()  # the server may be gone when the power comes back
             except WriteError:
-                raise  # our disk is full: we are away, as if killed, and may come back once there is room
+                raise  # the disk is full: end as if killed, to continue once there is room
             except FedslimError as error:
-                self._refusing()  # first: the server may be waiting for nothing but this refusal
+                self._refusing()  # first: the refusal may be all that the server wants to learn
                 await self._send(connection, farewell(error))
                 raise
             if reply is not None:
                 await self._send(connection, reply)
             elif isinstance(message, m.Finish):
-                with contextlib.suppress(LineError):  # the server does not know then; we do
+                with contextlib.suppress(LineError):  # this member has the result, whether the server knows or not
                     await self._send(connection, m.Heard())
 
     async def _answer(self, message: m.FromServer) -> m.FromMember | None:
-        """The reply. Counting can take a while, and the line must be looked after meanwhile."""
+        """Return the reply. Counting can take long, and the connection needs its keepalives meanwhile."""
         began = time.monotonic()
-        new_roster = isinstance(message, (m.Roster, m.RosterUpdate))  # which may mean to go back a long way
+        new_roster = isinstance(message, (m.Roster, m.RosterUpdate))  # may go back many rounds
         if self._took < QUICK and not new_roster:
             reply = self.session.receive(message)
         else:
@@ -164,8 +164,8 @@ class NetworkMember:
         await connection.send(frame.data)
 
 
-def _counts(message: m.FromServer, position: int) -> bool:
-    """Whether the message is kept: not a question that comes again, nor that there is no result."""
+def _is_kept(message: m.FromServer, position: int) -> bool:
+    """Tell whether a message goes into the journal: all but repeated questions and aborts."""
     if isinstance(message, m.Abort):
         return False
     return isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed, m.Finish)) or message.round >= position

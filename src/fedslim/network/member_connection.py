@@ -1,4 +1,4 @@
-"""A member's connection at the server: what waits to be sent on it, and how often the member makes new ones."""
+"""A member's connection at the server: its outbox, and a limit on how often the member reconnects."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 16
-"""Frames that wait to be sent to one member. Nobody is asked two things at once: more means that it does not read."""
+"""Frames that may wait to be sent to a member. It is never asked two questions at once: more means it does not read."""
 
 SUSPICIOUS = 2
-"""New connections of a member whose old one had not ended, after which there may be two of it."""
+"""Connections replaced while still open, after which two processes may be using one member's certificate."""
 
 MAX_RETURNS, RETURNS_WITHIN = 20, 10.0
-"""So many connections of one member are taken in so many seconds; what comes on top is closed, and may try again."""
+"""A member may connect `MAX_RETURNS` times in `RETURNS_WITHIN` seconds; further connections are closed."""
 
 
 @dataclass(slots=True)
 class MemberConnection:
-    """A member's connection, with what is still to be sent on it."""
+    """A member's connection and the frames that wait to be sent on it."""
 
     name: str
     connection: Connection
     outbox: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MAX_WAITING))
 
     async def send_all(self) -> None:
-        """Send whatever is put into the outbox, until the connection breaks or the task is cancelled."""
+        """Send the frames of the outbox until the connection breaks or the task is cancelled."""
         with contextlib.suppress(LineError, UntrustedError, asyncio.CancelledError):
             while True:
                 await self.connection.send(await self.outbox.get())
         self.connection.abort()
 
     async def refuse(self, reason: str) -> None:
-        """Say why, so that whoever runs the member knows; a member that misbehaves may not even listen."""
+        """Send the reason for a refusal, for the member's operator; a misbehaving member may not even read it."""
         with contextlib.suppress(LineError, UntrustedError, TimeoutError):
             async with asyncio.timeout(HANDSHAKE):
                 await self.connection.send(framing.to_bytes(m.Abort(reason[:2000])).data)
 
 
 class Returns:
-    """Limits how often a member may connect: each connection costs everybody a new roster."""
+    """Limits how often a member may connect: each new connection costs all members a new roster."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._times: dict[str, deque[float]] = {}  # when each member made its last connections
-        self._in_round: Counter[str] = Counter()  # how often it did since the last round ended
-        self._replaced: Counter[str] = Counter()  # how often it had a new one before the old one had ended
+        self._times: dict[str, deque[float]] = {}  # when each member last connected
+        self._in_round: Counter[str] = Counter()  # how often since the last round ended
+        self._replaced: Counter[str] = Counter()  # how often while its old connection was still open
 
     def admit(self, name: str) -> bool:
-        """Whether a member may have a new connection now; if so, it is counted."""
+        """Tell whether a member may connect now; if so, count the connection."""
         now = time.monotonic()
         times = self._times.setdefault(name, deque(maxlen=self._most))
         if len(times) == self._most and now - times[0] < RETURNS_WITHIN:
@@ -72,18 +72,18 @@ class Returns:
         return True
 
     def replace(self, name: str) -> None:
-        """A member has a new connection, and the old one had not ended."""
+        """Count and log that a member connected while its old connection was still open."""
         self._replaced[name] += 1
         times = self._replaced[name]
-        if times.bit_count() == 1:  # once, twice, four times …: two processes would fill the log
-            hint = "" if times <= SUSPICIOUS else "; do two processes use its certificate?"
-            told = "a new connection" if times == 1 else f"a new connection ({times} times now)"
-            logger.warning("%s has %s, and the old one had not ended%s", name, told, hint)
+        if times.bit_count() == 1:  # 1, 2, 4 … times: two processes would fill the log
+            hint = "" if times <= SUSPICIOUS else "; check whether two processes use its certificate"
+            so_far = "" if times == 1 else f" ({times} times so far)"
+            logger.warning("%s connected again while its old connection was open%s%s", name, so_far, hint)
 
     def end_round(self) -> None:
-        """Count from here on."""
+        """Count the connections of the next round."""
         self._in_round.clear()
 
     def most_frequent(self) -> tuple[str, int] | None:
-        """The member that returned most often since the last round ended, and how often it did."""
+        """Return the member that connected most often since the last round ended, and how often."""
         return next(iter(self._in_round.most_common(1)), None)

@@ -1,4 +1,4 @@
-"""Refused connections, logged as a count: strangers cannot fill a log.
+"""Log refused connections as counts, so that strangers cannot fill the log.
 
 refused = RefusedConnections()
 refused.add("it does not speak TLS at all")      # for each refused connection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SUMMARY_EVERY = 60.0
-"""Seconds between two records about refused connections, at least."""
+"""Minimum seconds between two log records about refused connections."""
 
 
 class RefusedConnections:
@@ -32,7 +32,7 @@ class RefusedConnections:
         self._latest = ""
 
     def add(self, why: str) -> None:
-        """A connection was refused."""
+        """Log or count a refused connection."""
         if self._count or not self._is_due():
             self._count, self._latest = self._count + 1, why
             return
@@ -40,12 +40,12 @@ class RefusedConnections:
         logger.warning("refused a connection: %s", why)
 
     def summarise(self) -> None:
-        """Log how many were refused in the last minute, if it is over."""
+        """Log how many connections were refused in the last minute, if a minute has passed."""
         if self._is_due():
             self._log_count(" in the last minute")
 
     def finish(self) -> None:
-        """Log how many were refused and not logged yet: nothing more is to come."""
+        """Log the refused connections that were counted but not logged yet."""
         self._log_count("")
 
     def _is_due(self) -> bool:

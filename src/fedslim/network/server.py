@@ -1,7 +1,7 @@
-"""The server on a network: it moves frames between members' lines and a session, and keeps the session's journal.
+"""The server on a network: it passes frames between members' connections and a session, and writes the journal.
 
-It decides nothing about the run: who may say what is the session's business, who somebody is that of the certificates.
-Everything is bounded: the lines that are not known yet, the size and the time of a frame, the wait for a member.
+It makes no decisions about the run: the session decides which messages are allowed, the certificates who a peer is.
+Everything is bounded: the number of strangers, the size and duration of a frame, the wait for a member.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PARTING = 30.0
-"""Seconds at most for members to take leave of a run that has no result; one that has is waited with for longer."""
+"""Maximum seconds to wait for members to disconnect if there is no result; with a result the server waits longer."""
 
 SAY_AFTER = 2.0
-"""Seconds after which it is said for whom the end waits."""
+"""Seconds after which the log names the members whose acknowledgement is missing."""
 
 
 class NetworkServer:
     """Runs a session over TLS."""
 
-    def __init__(  # noqa: PLR0913  # what a server is made of
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         session: ServerSession,
         context: ssl.SSLContext,
@@ -78,20 +78,20 @@ class NetworkServer:
         self._begin_journal = begin_journal
         self._trace = trace
         self._refusals = RefusedConnections()
-        self._lines: dict[str, MemberConnection] = {}
+        self._connections: dict[str, MemberConnection] = {}
         self.communication = communication or Communication()
-        self._began = time.monotonic() - seconds  # with those of earlier lives
-        self._since = time.monotonic()  # when the session last went on
-        self._round_since: float | None = None  # when the last round ended, or there was something to begin with
+        self._began = time.monotonic() - seconds  # includes the time before a restart
+        self._since = time.monotonic()  # of the session's last progress
+        self._round_since: float | None = None  # when the last round ended, or the first one began
         self._returns = Returns(returns)
         self._max_strangers = strangers
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
         self._door: Door | None = None
         self._over: asyncio.Future[Outcome] | None = None
-        self._stopping = self._hurry = False  # whether to end, and to wait for nobody any more
-        self._broken = False  # whether the run was broken off: nothing is said or heard any more
-        self._told: set[str] = set()  # whom the end was sent to
-        self._heard = set(heard)  # who has said that it was told the result
+        self._stopping = self._hurry = False  # whether to end the run, and whether to stop waiting for members
+        self._broken = False  # whether the run was broken off: nothing is sent or handled any more
+        self._told: set[str] = set()  # members to which the end was sent
+        self._heard = set(heard)  # members that acknowledged the result
         self.port = 0
         self.listening = asyncio.Event()
 
@@ -99,7 +99,7 @@ class NetworkServer:
         """Serve until the run is over.
 
         Raises:
-            RunError: A member could not go on, or stayed away; what had been reached is in `session.best()`.
+            RunError: A member could not continue or stayed away; `session.best()` has the best result so far.
         """
         self._over = asyncio.get_running_loop().create_future()
         if self.session.gathered:
@@ -115,7 +115,7 @@ class NetworkServer:
             before=None if self._listed is None else self._listed.look,
         )
         watch = asyncio.create_task(self._watch())
-        if self.session.outcome is not None:  # it was killed when all was said but the end
+        if self.session.outcome is not None:  # it was killed before all members had the result
             self._over.set_result(self.session.outcome)
         try:
             async with self._door:
@@ -123,7 +123,7 @@ class NetworkServer:
                 self.listening.set()
                 members = ", ".join(self.session.members)
                 logger.info("listening on %s:%s; waiting for %s", host, self.port, members)
-                await asyncio.wait([self._over])  # whoever is cancelled here says no farewell: it can be resumed
+                await asyncio.wait([self._over])  # if cancelled, members are not told: the run can be resumed
                 if not self._broken:
                     await self._say_farewell()
                 return self._over.result()
@@ -132,14 +132,15 @@ class NetworkServer:
             self._refusals.finish()
 
     def status(self) -> dict[str, Any]:
-        """How the run is, for the operator; members get what `status.for_members` leaves of it."""
+        """Return the status of the run for the operator; members get `status.for_members` of it."""
         session = self.session
         return {
             **status.of_session(session),
             "members": {
-                name: {"here": name in self._lines, "state": session.state_of(name).value} for name in session.members
+                name: {"here": name in self._connections, "state": session.state_of(name).value}
+                for name in session.members
             },
-            "members_here": len(self._lines),
+            "members_here": len(self._connections),
             "members_awaited": len(session.waiting_for()),
             "bytes_up": self.communication.bytes_up,
             "bytes_down": self.communication.bytes_down,
@@ -147,20 +148,20 @@ class NetworkServer:
         }
 
     def untold(self) -> tuple[str, ...]:
-        """Who has not said that it heard the result, or was not even told that there is none."""
+        """Return the members that have not acknowledged the result, or were not told that there is none."""
         knows = self._told if self.session.outcome is None else self._heard
         return tuple(name for name in self.session.members if name not in knows)
 
-    # -- lines --------------------------------------------------------------------------------------------------
+    # -- connections --------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the run before the next round, with the best so far; at once if there is none to come."""
+        """End the run before the next round with the best result so far; at once if no further round can begin."""
         again, self._stopping = self._stopping, True
         self._hurry = again or self.session.over
         self.session.stop()
-        missing = [name for name in self.session.members if name not in self._lines]
+        missing = [name for name in self.session.members if name not in self._connections]
         if missing:
-            self._act(self.session.lose(missing[0], f"stopped while {', '.join(map(repr, missing))} was not here"))
+            self._act(self.session.lose(missing[0], f"stopped while waiting for {', '.join(map(repr, missing))}"))
         elif again:
             self._break_off(RunError("stopped at once"))
 
@@ -172,7 +173,7 @@ class NetworkServer:
             await hang_up(writer)
             return
         if name not in self.session.members:
-            self._refusals.add(f"{name!r} has a certificate, and is not a member of this federation")
+            self._refusals.add(f"{name!r} has a valid certificate, but is not a member of this federation")
             with contextlib.suppress(LineError, UntrustedError):
                 refusal = framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation"))
                 await write_frame(writer, refusal.data, within=HANDSHAKE)
@@ -184,85 +185,85 @@ class NetworkServer:
             await hang_up(writer)
             return
         if not self._returns.admit(name):
-            self._refusals.add(f"{name!r} comes back too often")
+            self._refusals.add(f"{name!r} reconnects too often")
             await hang_up(writer)
             return
         assert self._door is not None  # noqa: S101
         self._door.introduce()
         patience = self._patience
-        line = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
-        self._replace(self._lines.get(name), line)
-        sender = asyncio.create_task(line.send_all())
+        member = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
+        self._replace(self._connections.get(name), member)
+        sender = asyncio.create_task(member.send_all())
         why = "its connection ended"
         try:
-            why = await self._listen(line)
+            why = await self._listen(member)
         finally:
             sender.cancel()
-            self._drop(line, why)
-            await line.connection.close()
+            self._drop(member, why)
+            await member.connection.close()
 
     def _replace(self, old: MemberConnection | None, new: MemberConnection) -> None:
-        """A member is here; perhaps before the end of its old connection was noticed."""
+        """Use a member's new connection; the end of its old one may not have been noticed yet."""
         name = new.name
         if old is None:
-            self._lines[name] = new
-            logger.info("%s is here", name)
+            self._connections[name] = new
+            logger.info("%s connected", name)
             return
         self._returns.replace(name)
-        self._lines[name] = new
+        self._connections[name] = new
         self._act(self.session.disconnect(name))
         old.connection.abort()
 
-    async def _listen(self, line: MemberConnection) -> str:
-        """Take in what a member says, for as long as this is its line; why it is not any more."""
+    async def _listen(self, member: MemberConnection) -> str:
+        """Handle a member's messages as long as this is its connection; return why it no longer is."""
 
         def most() -> int:
-            return framing.packed_at_most(self.session.max_bytes(line.name))
+            return framing.packed_at_most(self.session.max_bytes(member.name))
 
-        while self._lines.get(line.name) is line:
+        while self._connections.get(member.name) is member:
             try:
-                data = await line.connection.receive(most)
-                if self._lines.get(line.name) is not line:
-                    break  # it has a new line, and speaks there
+                data = await member.connection.receive(most)
+                if self._connections.get(member.name) is not member:
+                    break  # it uses a newer connection
                 message = framing.from_member(
-                    memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(line.name)
+                    memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(member.name)
                 )
-                self._account(type(message).__name__, "up", line.name, data)
-                self._act(self.session.receive(line.name, message, time.monotonic()))
+                self._account(type(message).__name__, "up", member.name, data)
+                self._act(self.session.receive(member.name, message, time.monotonic()))
                 if isinstance(message, m.Heard):
-                    self._note(line.name)
+                    self._note(member.name)
             except (LineError, UntrustedError) as error:
                 return str(error)
             except ProtocolError as error:
-                # Whoever says what it may not say is not listened to any longer; it may come back and behave.
-                logger.warning("%s: %s", line.name, error)
-                await line.refuse(str(error))
-                return "it said what it may not say"
+                # Close this connection; the member may reconnect and behave.
+                logger.warning("%s: %s", member.name, error)
+                await member.refuse(str(error))
+                return "it violated the protocol"
             except FedslimError as error:
-                # The journal cannot be written, or the like: what was kept so far can be resumed.
+                # For example, the journal cannot be written: what was kept so far can be resumed.
                 self._break_off(error)
-                return "the server stops"
+                return "the server is stopping"
             except Exception as error:
-                # Nobody can say what the session is worth now: better an end than a run that hangs.
-                self._break_off(RunError(f"what member {line.name!r} sent could not be dealt with: {error!r}"))
+                # The session may be inconsistent now: better an end than a run that hangs.
+                self._break_off(RunError(f"a message of member {member.name!r} could not be handled: {error!r}"))
                 raise
-        return "it has another connection"
+        return "it uses another connection"
 
     def _break_off(self, error: FedslimError) -> None:
-        """End here, as if killed. Who comes back meets a server that resumes, never one whose journal stands still."""
+        """End as if killed: members may only reconnect to a resumed server, not to one that writes no journal."""
         assert self._over is not None  # noqa: S101
         if not self._over.done():
             self._broken = True
             self._over.set_exception(error)
 
-    def _drop(self, line: MemberConnection, why: str) -> None:
-        if self._lines.get(line.name) is line:
-            del self._lines[line.name]
+    def _drop(self, member: MemberConnection, why: str) -> None:
+        if self._connections.get(member.name) is member:
+            del self._connections[member.name]
             if not self.session.over:
-                logger.warning("%s is away: %s", line.name, why)
-            self._act(self.session.disconnect(line.name))
+                logger.warning("%s disconnected: %s", member.name, why)
+            self._act(self.session.disconnect(member.name))
 
-    # -- what the session says ----------------------------------------------------------------------------------
+    # -- outputs of the session ---------------------------------------------------------------------------------
 
     def _act(self, outputs: list[ServerOutput]) -> None:
         if self._broken:
@@ -274,35 +275,36 @@ class NetworkServer:
                 case Send(to, message):
                     self._send(to, message)
                 case Began(_, items):
-                    logger.info("everybody is here")
+                    logger.info("all members are connected")
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
                         self._keep(NewEpoch(self.session.gathering.epoch))
                 case Resumed(number):
-                    logger.info("everybody is back; round %s is asked again", number)
+                    logger.info("all members are connected again; repeating round %s", number)
                 case Waiting():
                     self._since = time.monotonic()
                 case Ended() | Failed():
                     self._end(output)
 
     def _note(self, name: str) -> None:
-        """A member has the result: it is not waited for, not even by a server that was killed meanwhile."""
+        """Note that a member has the result: the server does not wait for it, not even after a restart."""
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
             if self._journal is not None:
                 self._journal.append(heard_record(name))
 
     def _keep(self, ended: NewEpoch | RoundEnded | WentBack) -> None:
-        """Write a round, that a new epoch begins or that all go back down, before anything follows from it."""
+        """Write an event to the journal before the server acts on it."""
         if isinstance(ended, WentBack):
-            logger.warning("%s has lost its last records: everybody goes back to round %s", ended.member, ended.number)
+            lost = "%s has lost its last journal records; all members go back to round %s"
+            logger.warning(lost, ended.member, ended.number)
         if not isinstance(ended, RoundEnded):
             if self._journal is not None:
                 went_back = isinstance(ended, WentBack)
                 number = ended.number
                 record = back_record(number) if went_back else epoch_record(number, self.session.positions.furthest)
                 self._journal.append(record)
-                self._journal.sync()  # whoever comes back must know how far members had been
+                self._journal.sync()  # a resumed server must know how far members had been
             return
         self._round_since = time.monotonic()
         self._returns.end_round()
@@ -312,7 +314,7 @@ class NetworkServer:
             elapsed = self.session.elapsed(now)
             self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
             if ended.ending is not None or self.session.outcome is not None:
-                # Members remember what they were asked at the end, and may be gone after it.
+                # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()
         self.communication.end_round()
         if self._trace is not None:
@@ -324,13 +326,13 @@ class NetworkServer:
             self._round_since = self._since
         frame = framing.to_bytes(message)
         for name in to:
-            if (line := self._lines.get(name)) is not None:
-                if line.outbox.full():
-                    line.connection.abort()  # it does not read; it is away as soon as that is noticed
+            if (member := self._connections.get(name)) is not None:
+                if member.outbox.full():
+                    member.connection.abort()  # it does not read; `_listen` will notice
                     continue
                 if isinstance(message, (m.Finish, m.Abort)):
                     self._told.add(name)
-                line.outbox.put_nowait(frame.data)
+                member.outbox.put_nowait(frame.data)
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
 
     def _end(self, output: Ended | Failed) -> None:
@@ -349,14 +351,14 @@ class NetworkServer:
             self._trace(FrameSent(kind, direction, name, sent, plain, data))
 
     def close_journal(self) -> None:
-        """Force what was kept to the disk."""
+        """Force the journal to the disk and close it."""
         if self._journal is not None:
             self._journal.close()
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """End the run if a member stays away, or is there and does not answer."""
+        """End the run if a member stays away, or is connected and does not answer."""
         pause = min(1.0, max(0.05, self._patience.grace / 4))
         while True:
             before = time.monotonic()
@@ -366,8 +368,8 @@ class NetworkServer:
             self._refusals.summarise()
             waiting = self.session.waiting_for()
             passed = time.monotonic() - self._since
-            # Whoever has a line and does not join is away like one who has none.
-            away = [n for n in waiting if n not in self._lines or self.session.state_of(n) is MemberState.AWAY]
+            # A member that is connected but does not join counts as away.
+            away = [n for n in waiting if n not in self._connections or self.session.state_of(n) is MemberState.AWAY]
             if self._round_since is not None and self._fruitless():
                 continue
             if self.session.gathered and away and passed > self._patience.grace:
@@ -377,7 +379,7 @@ class NetworkServer:
                 self._act(self.session.lose(silent, f"member {silent!r} has not answered for {passed:.0f} s"))
 
     def _leave_out(self, seconds: float) -> None:
-        """Wait for nobody while this process was stopped, or too busy to listen: whoever came then was not heard."""
+        """Do not count time in which this process was suspended or too busy to hear members."""
         if seconds > 0:
             now = time.monotonic()
             self._since = min(now, self._since + seconds)
@@ -385,47 +387,48 @@ class NetworkServer:
                 self._round_since = min(now, self._round_since + seconds)
 
     def _cut_revoked(self) -> None:
-        """Hang up on members whose certificates a new list has: a line that is there is no better than a new one."""
+        """Disconnect members whose certificates a new list revokes: open connections get no exemption."""
         if self._listed is None:
             return
         self._listed.look()
         if self._listed.trust.number == self._list:
             return
         self._list = self._listed.trust.number
-        for line in list(self._lines.values()):
+        for member in list(self._connections.values()):
             try:
-                self._listed.check(line.connection.writer.get_extra_info("ssl_object"))
+                self._listed.check(member.connection.writer.get_extra_info("ssl_object"))
             except UntrustedError as error:
-                logger.warning("refused %r: %s", line.name, error)
-                self._drop(line, "its line was cut")
-                line.connection.abort()
+                logger.warning("refused %r: %s", member.name, error)
+                self._drop(member, "its certificate is no longer accepted")
+                member.connection.abort()
 
     def _fruitless(self) -> bool:
-        """End the run if a member that comes and goes keeps a round from ending."""
+        """End the run if a member that keeps reconnecting prevents a round from ending; tell whether it did."""
         assert self._round_since is not None  # noqa: S101
         passed = time.monotonic() - self._round_since
         often = self._returns.most_frequent()
         if self.session.over or often is None or passed <= self._patience.answer + self._patience.grace:
             return False
         name, times = often
-        reason = f"no round has ended for {passed:.0f} s; member {name!r} came back {times} times meanwhile"
+        reason = f"no round has ended for {passed:.0f} s, while member {name!r} reconnected {times} times"
         self._act(self.session.lose(name, reason))
         return True
 
     async def _say_farewell(self) -> None:
-        """See that everybody hears the result: whoever is killed just then may come back for it, as at any time."""
+        """Wait until all members have the result: one that is killed now may reconnect for it, as at any other time."""
         result = self.session.outcome is not None
         began = time.monotonic()
         patience = self._patience.farewell if result else min(self._patience.farewell, PARTING)
-        said = False
+        logged = False
         while (passed := time.monotonic() - began) < patience and not self._hurry:
-            # Those who are away wait for a result; that there is none they find out themselves.
-            if not self.untold() if result else not self._lines:
+            # Disconnected members come back for a result; without one, there is nothing to tell them.
+            if not self.untold() if result else not self._connections:
                 return
-            if result and passed > SAY_AFTER and not said:
-                said = True
+            if result and passed > SAY_AFTER and not logged:
+                logged = True
                 names = ", ".join(self.untold())
-                logger.info("waiting for %s to hear the end, for %g s at most", names, patience)
+                logger.info("waiting up to %g s for %s to acknowledge the end of the run", patience, names)
             await asyncio.sleep(0.02)
         if result and (untold := self.untold()):
-            logger.warning("%s may not know that the run has ended: nothing was heard of it", ", ".join(untold))
+            missing = ", ".join(untold)
+            logger.warning("no acknowledgement from %s: they may not know that the run has ended", missing)

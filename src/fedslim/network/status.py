@@ -1,11 +1,11 @@
-"""How a running server is: asked by a member over TLS, or on a local port by whoever watches the machine.
+"""Report the status of a running server: to members over TLS, and on a local HTTP port for monitoring.
 
     text = await ask(context, host, port)           # what `fedslim status` shows
     async with watched(host, port, server.status):  # /health, /status and /metrics, for Prometheus
 
-A member asks on a connection of its own, under another name of the application protocol (ALPN), so that it is not taken
-for taking part. Nothing but what is in `NetworkServer.status` is told: who is here, how far the run is, what it costs.
-`for_members` decides what members get of it.
+A member asks on a separate connection with another ALPN protocol, so that the server does not take it for joining. The
+report is `NetworkServer.status`: the connected members, the progress of the run, its costs. `for_members` reduces it to
+what members may know.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ WITHIN = 5.0
 
 
 def of_session(session: ServerSession) -> dict[str, Any]:
-    """What any server may tell of a run, whatever carries it."""
+    """Return the part of a status that all servers share, over whichever transport."""
     search = None if session.variant is None else session.variant.search
-    known = session.variant is not None and session.variant.supports  # before that there is no table
+    known = session.variant is not None and session.variant.supports  # before, there is no table
     return {
         "variant": session.settings.variant,
         "waiting_for": list(session.waiting_for()),
@@ -51,23 +51,23 @@ def of_session(session: ServerSession) -> dict[str, Any]:
 
 
 def for_members(status: dict[str, Any]) -> dict[str, Any]:
-    """What members may know of a status: L% is a function of sums that only the server has, so it is rounded."""
+    """Return what members may know of a status: L% is rounded, because it depends on sums that only the server has."""
     percent = status["L_percent"]
     return status | {"L_percent": None if percent is None else round(percent)}
 
 
 async def tell(writer: StreamWriter, status: dict[str, Any]) -> None:
-    """Answer a member that asks."""
+    """Send the status to a member that asked for it."""
     data = json.dumps(for_members(status)).encode()
     await write_frame(writer, len(data).to_bytes(PREFIX_BYTES, "big") + data, within=WITHIN)
 
 
 async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
-    """Ask a running server how it is.
+    """Ask a running server for its status.
 
     Raises:
-        RunError: There is none, or it does not answer.
-        UntrustedError: It is not who it should be, or does not take our certificate.
+        RunError: There is no server, or it does not answer.
+        UntrustedError: The server's certificate is not trusted, or the server refuses this party's.
     """
     context.set_alpn_protocols([ASKING])
     where = f"the server at {host}:{port}"
@@ -77,7 +77,7 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
             try:
                 length = int.from_bytes(await reader.readexactly(PREFIX_BYTES), "big")
                 if length > MAX_STATUS:
-                    msg = f"{where} answers with {length} bytes, which is no status"
+                    msg = f"{where} answered with {length} bytes, which is too long for a status"
                     raise RunError(msg)
                 status = json.loads(await reader.readexactly(length))
             finally:
@@ -86,17 +86,17 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
         raise explain(error, where) from error
     except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
         why = unreached_because(error, WITHIN) if isinstance(error, OSError) else f"{error or type(error).__name__}"
-        msg = f"{where} does not say how it is: {why}"
+        msg = f"{where} did not report its status: {why}"
         raise RunError(msg) from error
     if not isinstance(status, dict):
-        msg = f"{where} says something that is no status"
+        msg = f"{where} answered with something other than a status"
         raise RunError(msg)
     return status
 
 
 @asynccontextmanager
 async def serve_status(host: str, port: int | None, status: Status) -> AsyncIterator[int]:
-    """Answer HTTP on a local port while this lasts; without a port, do nothing."""
+    """Serve /health, /status and /metrics over HTTP inside the `with` block; without a port, do nothing."""
     if port is None:
         yield 0
         return
@@ -127,7 +127,7 @@ def _response(request: bytes, status: Status) -> bytes:
         b"/metrics": lambda: ("text/plain; version=0.0.4", prometheus(status())),
     }
     if method != b"GET" or path not in pages:
-        body, kind, line = "there are /health, /status and /metrics\n", "text/plain", "404 Not Found"
+        body, kind, line = "not found; try /health, /status or /metrics\n", "text/plain", "404 Not Found"
     else:
         (kind, body), line = pages[path](), "200 OK"
     data = body.encode()
@@ -136,16 +136,16 @@ def _response(request: bytes, status: Status) -> bytes:
 
 
 def prometheus(status: dict[str, Any]) -> str:
-    """The figures of a status in the format that Prometheus reads."""
+    """Return the figures of a status in Prometheus' text format."""
     figures = {
-        "rounds": ("counter", "Rounds that were begun."),
-        "itemsets": ("gauge", "Itemsets in the table now."),
-        "L_percent": ("gauge", "Compression now, in percent of single items only."),
-        "bytes_up": ("counter", "Bytes from members."),
-        "bytes_down": ("counter", "Bytes to members."),
-        "seconds": ("gauge", "Seconds since the server was started."),
-        "members_here": ("gauge", "Members that are connected."),
-        "members_awaited": ("gauge", "Members that everybody waits for."),
+        "rounds": ("counter", "Rounds started."),
+        "itemsets": ("gauge", "Itemsets in the code table."),
+        "L_percent": ("gauge", "Description length in percent of that with single items only."),
+        "bytes_up": ("counter", "Bytes received from members."),
+        "bytes_down": ("counter", "Bytes sent to members."),
+        "seconds": ("gauge", "Seconds that the server has run, over all restarts."),
+        "members_here": ("gauge", "Connected members."),
+        "members_awaited": ("gauge", "Members that the run is waiting for."),
     }
     lines = []
     for name, (kind, text) in figures.items():

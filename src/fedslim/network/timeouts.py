@@ -12,10 +12,10 @@ HANDSHAKE = 10.0
 class Patience:
     """How long a server or member waits, in seconds."""
 
-    answer: float = 3600.0  # for an answer of a member that is there
-    grace: float = 600.0  # for a member, or the server, that is away
-    frame: float = 60.0  # for a frame that has begun to come, or to go
-    farewell: float = 5.0  # after the end, for everybody to say that it has heard the result
-    connect: float = HANDSHAKE  # for a connection, each time it is tried
-    keepalive: float = 10.0  # between two signs of life
-    handshake: float = HANDSHAKE  # for a stranger to show its certificate
+    answer: float = 3600.0  # for the answer of a connected member
+    grace: float = 600.0  # for a disconnected member, or for the server
+    frame: float = 60.0  # for the rest of a frame that has begun
+    farewell: float = 5.0  # after the end, for all members to acknowledge the result
+    connect: float = HANDSHAKE  # for each attempt to connect
+    keepalive: float = 10.0  # between two keepalives
+    handshake: float = HANDSHAKE  # for a new peer to show its certificate

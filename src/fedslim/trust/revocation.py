@@ -1,9 +1,9 @@
-"""A revocation list that may be replaced while a server runs: it is read again when its file has changed.
+"""Reload the revocation list of a running server when its file changes.
 
 listed = RevocationWatch(identity, context)
-listed.look()                # before each handshake; costs one look at the file's date
+listed.look()                # before each handshake; costs one `stat` call
 listed.trust                 # with the newest list
-listed.check(connection)     # raises UntrustedError if it is not good any more
+listed.check(connection)     # raises UntrustedError if the peer's certificate is no longer valid
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ logger = logging.getLogger(__name__)
 
 
 class RevocationWatch:
-    """The list in an identity's folder, for a TLS context in use."""
+    """Keeps a TLS context up to date with the revocation list in an identity's folder."""
 
     def __init__(self, identity: Identity, context: ssl.SSLContext) -> None:
         self.trust: TrustStore = identity.trust
         self._path = identity.files.revocations
         self._context = context
-        self._seen: tuple[int, ...] | None = None  # the file as it was read last; it may be newer than the identity
+        self._seen: tuple[int, ...] | None = None  # the file's stamp when last read; it may be newer than the identity
 
     def look(self) -> None:
-        """Take a list that is new; one that is not usable is logged once, and the one known before stays."""
+        """Load the list if its file has changed; if the new list is unusable, log that once and keep the old one."""
         try:
             found = self._path.stat()
         except OSError:
-            return  # it is being replaced, or gone: what is known still counts
+            return  # it is being replaced, or was removed: the known list stays
         stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
         if stamp == self._seen:
             return
@@ -51,19 +51,19 @@ class RevocationWatch:
         try:
             newer = self.trust.renewed(read_public(self._path, MAX_LIST), self._path)
         except FedslimError as error:
-            logger.warning("the new revocation list is not used, and list %s stays: %s", self.trust.number, error)
+            logger.warning("ignored the new revocation list and kept list %s: %s", self.trust.number, error)
             return
         if newer.number > self.trust.number:
             refresh(self._context, newer)
             self.trust = newer
-            logger.info("revocation list %s counts from now on", newer.number)
+            logger.info("now using revocation list %s", newer.number)
 
     def check(self, connection: TlsPeer) -> None:
-        """Check a member's certificate on a line that was made earlier, with what is known now.
+        """Check the member's certificate of an open connection against the newest list.
 
         Raises:
-            UntrustedError: It was revoked meanwhile, or has expired.
+            UntrustedError: The certificate was revoked or has expired since the connection was made.
         """
-        shown = connection.getpeercert(binary_form=True)
-        assert isinstance(shown, bytes)  # noqa: S101  # there is no line without one
-        self.trust.check(x509.load_der_x509_certificate(shown), Role.MEMBER, datetime.now(UTC))
+        certificate = connection.getpeercert(binary_form=True)
+        assert isinstance(certificate, bytes)  # noqa: S101  # the handshake requires one
+        self.trust.check(x509.load_der_x509_certificate(certificate), Role.MEMBER, datetime.now(UTC))
