@@ -119,7 +119,7 @@ def test_lines_that_break_are_made_again(federate, calm):
 
 
 def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
-    federation = federate(grace=1.5)
+    federation = federate(grace=5.0)
     federation.start()
     federation.until_round(20)
     federation.kill("west")

@@ -180,7 +180,7 @@ def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
 def _decode(record: bytes, number: int, name: str) -> Record:
     try:
         kept: Record = _kept.decode(record)
-    except ValueError as error:  # of msgspec, or invalid UTF-8
+    except (ValueError, msgspec.MsgspecError) as error:
         msg = f"{name}: record {number} is not a round of this version: {error}; the journal cannot be resumed"
         raise JournalError(msg) from error
     return kept
@@ -203,7 +203,7 @@ def messages_in(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
     for number, record in enumerate(records):
         try:
             message: m.FromServer = _told.decode(record)
-        except ValueError as error:  # of msgspec, or invalid UTF-8
+        except (ValueError, msgspec.MsgspecError) as error:
             msg = f"{name}: record {number} is not a message of this version: {error}; the journal cannot be resumed"
             raise JournalError(msg) from error
         yield message

@@ -2,6 +2,7 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
+import contextlib
 import gc
 import signal
 import time
@@ -283,7 +284,8 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) 
                 task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, on_signal)
+            with contextlib.suppress(NotImplementedError):  # on Windows: Ctrl-C then cancels the run
+                loop.add_signal_handler(number, on_signal)
         return await run
 
     try:
