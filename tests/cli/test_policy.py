@@ -43,8 +43,8 @@ def test_show_says_what_holds_and_what_is_not_the_default(fedslim, tmp_path):
     assert f'ledger.file              "{tmp_path / "certificates" / "ledger.json"}"\n' in told
     write_policy("certificates/policy.toml", policy_min_members=5, results_table="none")
     told = fedslim("policy", "show").out
-    assert "policy.min_members       5 (by default 3)\n" in told
-    assert 'results.table            "none" (by default "labels")\n' in told
+    assert "policy.min_members       5 (default: 3)\n" in told
+    assert 'results.table            "none" (default: "labels")\n' in told
     record = json.loads(fedslim("policy", "show", "--json").out)
     assert record["file"] == "certificates/policy.toml"
     assert record["keys"]["policy.min_members"] == {"value": 5, "default": 3}

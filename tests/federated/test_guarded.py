@@ -241,7 +241,7 @@ def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(dat
     assert {one for one in told if not one.startswith("#")} == {one for row in databases["north"] for one in row}
     assert all(re.fullmatch("#[0-9a-f]{32}", label) for label in CodeTable.load(saved["south"]).vocabulary)
     assert not saved["west"].exists()
-    assert "not saved: this member's policy has results.table = none" in federation.said("west")
+    assert "not saved, as results.table = none" in federation.said("west")
     assert not any(label in (tmp_path / "west.txt").read_text() for label in labels)
     for name in MEMBERS:
         [found] = AnswerLedger(tmp_path / "trust" / name / "ledger.json").entries().answers
