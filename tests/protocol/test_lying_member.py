@@ -463,7 +463,7 @@ def test_without_an_agreed_vocabulary_every_item_is_named():
 
 
 def test_more_items_than_possible_end_the_run(monkeypatch):
-    monkeypatch.setattr(gathering.m, "MAX_ITEMS", 7)
+    monkeypatch.setattr(gathering, "MAX_ITEMS", 7)
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))
