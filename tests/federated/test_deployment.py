@@ -212,7 +212,7 @@ def small_disk(monkeypatch):
     return begin
 
 
-FULL = "No space left on device; what is there can be resumed"
+FULL = "No space left on device; the run can be resumed"
 
 
 @pytest.mark.parametrize("room", [20_000, 60_000])
@@ -457,7 +457,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases
 
     port = 0
     asyncio.run(asyncio.wait_for(act(), 60))
-    unused = [record for record in logged.records if "the new revocation list is not used" in record.getMessage()]
+    unused = [record for record in logged.records if "ignored the new revocation list" in record.getMessage()]
     assert [record.levelname for record in unused] == ["WARNING"]
     number = trial.authority.trust.number
     assert f"now using revocation list {number}" in logged.messages

@@ -45,7 +45,7 @@ def test_whoever_loses_its_last_records_makes_everybody_go_back(federate, calm, 
     journal.write_bytes(DAMAGE[damage](whole))
     federation.again(who)
     ends_as_if_nothing_had_happened(federation, calm)
-    assert f"{journal}: its last" in federation.said(who) or damage == "many records lost"
+    assert f"{journal}: cut off" in federation.said(who) or damage == "many records lost"
     # No member was blamed, and none had to give up its journal.
     assert not list(federation.files.folder.glob("out-*/*.old"))
 

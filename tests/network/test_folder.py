@@ -202,8 +202,8 @@ def test_two_processes_of_one_member_are_noticed_before_the_run_and_in_it(federa
     federation.serve()
     federation.join("north")
     twin = federation.files.start_member("north", "--out", str(tmp_path / "twin"))
-    federation.until(lambda: "do two processes use its certificate?" in federation.said("server"))
+    federation.until(lambda: "check whether two processes use its certificate" in federation.said("server"))
     twin.send_signal(signal.SIGKILL)
     twin.wait(PATIENCE)
-    told = [line for line in federation.said("server").splitlines() if "north has a new connection" in line]
+    told = [line for line in federation.said("server").splitlines() if "north connected again" in line]
     assert len(told) <= 5

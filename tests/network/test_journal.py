@@ -167,7 +167,7 @@ def test_records_cannot_be_moved_between_journals_of_one_party(tmp_path):
     goes_on_after(one, MAGIC + b"".join([*mine[:3], theirs[3]]), [b"first", b"second"])
 
 
-NOT_OURS = "this journal was not written by this party with its present key, or was altered; .*: move it away"
+NOT_OURS = "this journal was altered, or was not written by this party with its present key; .*: move it away"
 
 
 def test_a_journal_of_another_key_is_refused(tmp_path):
@@ -262,7 +262,7 @@ def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
 def test_a_journal_of_somebody_else_is_refused(tmp_path):
     path = written(tmp_path / "run.journal", b"first")
     os.chown(path, 12345, -1)
-    assert refused(path, "it belongs to user 12345 and not to you")
+    assert refused(path, "this file belongs to user 12345, not to you")
 
 
 @posix
