@@ -24,5 +24,5 @@ def hospitals():
 
 @pytest.fixture(scope="session")
 def native(hospitals):
-    """What our own transport finds, by variant."""
+    """The results over fedslim's own transport, by variant."""
     return {variant: simulate(hospitals, variant=variant) for variant in VARIANTS}

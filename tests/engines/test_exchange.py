@@ -1,4 +1,4 @@
-"""The server's session over calls: the same result as over lines, and a clear end whatever becomes of a site."""
+"""The server's session over calls: the same result as over connections, and a clear end whatever happens to a site."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fedslim.protocol import messages as m
 from fedslim.safeguards.ledger import AnswerLedger
 
 MAX_CALLS = 5_000
-"""Many times what a run takes."""
+"""Much longer than a run takes."""
 
 
 class Sites:
-    """An engine in one process: it calls the members, unless a test has something else in mind."""
+    """An engine in one process: it calls the members, unless a test overrides it."""
 
     def __init__(self, folder, sites, variant="x", **chosen):
         given = {"timeouts.grace": 0, **{k.replace("_", ".", 1): v for k, v in chosen.items()}}
@@ -67,7 +67,7 @@ class Sites:
 
 
 def after(rounds, then):
-    """Behave for so many calls; then do something else."""
+    """Behave for a number of calls, then do something else."""
     seen = []
 
     def meddle(frame, answer):
@@ -138,7 +138,7 @@ def test_a_site_that_cannot_write_its_ledger_answers_nothing(tmp_path, hospitals
 
 @pytest.mark.parametrize(("rounds", "counted"), [(0, False), (1, True), (5, False)])
 def test_a_site_that_is_sent_away_when_it_was_ready_comes_back_later(tmp_path, hospitals, rounds, counted):
-    """Not one that no roster was shown to, nor one that has answered: there the server learns nothing by that."""
+    """Not a member without a roster, nor one that has answered: from these the server learns nothing that way."""
     sites = Sites(tmp_path, hospitals)
     give_up = framing.to_bytes(m.Abort("I give up")).data
     sites.meddle["south"] = after(rounds, lambda *_: give_up)
@@ -162,7 +162,7 @@ def test_a_site_keeps_of_the_table_what_its_policy_says(tmp_path, hospitals, kep
 
 
 def test_sites_that_all_refuse_end_the_run(tmp_path, hospitals):
-    """Each is told how it ended, and none answers that: nobody would have the last word."""
+    """Each member is told how the run ended and does not reply, or the exchange would never stop."""
     sites = Sites(tmp_path, hospitals)
     for name in sites.members:
         path = tmp_path / "sites" / name / "policy.toml"
@@ -269,7 +269,7 @@ def test_a_site_that_says_what_it_may_not_say_ends_the_run(tmp_path, hospitals, 
 
 
 def test_a_frame_is_no_longer_than_what_it_may_say_even_if_little_is_in_it(tmp_path, hospitals):
-    """Nothing in 200,000 blocks of zlib unpacks to nothing, and is a megabyte to receive and to keep."""
+    """200,000 empty zlib blocks decompress to nothing, but are a megabyte to receive and keep."""
 
     def stuffed(frame):
         packed = frame[framing.PREFIX_BYTES :]

@@ -1,4 +1,4 @@
-"""The job: what an admin reads, and what a site must allow for it."""
+"""The NVFlare job: its files, and the classes that a site must allow for it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_site_allows_our_classes_beside_those_that_it_allows_already(tmp_path)
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"class_allow_list": 5}'])
 def test_a_file_that_is_not_nvflares_is_left_alone(tmp_path, content):
     (tmp_path / "resources.json").write_text(content, "utf-8")
-    with pytest.raises(DataError, match="NVFlare's file of resources"):
+    with pytest.raises(DataError, match="not a resources file of NVFlare"):
         allow(tmp_path, AT_SITE)
     assert (tmp_path / "resources.json").read_text("utf-8") == content
 

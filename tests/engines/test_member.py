@@ -27,7 +27,7 @@ from fedslim.trust import Statement
 
 @pytest.fixture
 def place(tmp_path, hospitals):
-    """A site's folder with everything in it, of which a test changes what it wants."""
+    """A complete folder of a site, which tests can change."""
 
     class Place:
         folder = tmp_path
@@ -37,7 +37,7 @@ def place(tmp_path, hospitals):
         federation = prepare_folder(tmp_path, hospitals, "x", {})
 
         def change(self, **keys):
-            """Change keys of the site's file or of its policy, in whichever they are."""
+            """Change keys in the site's file or its policy."""
             for key, value in keys.items():
                 found = 0
                 for path in (self.file, self.policy):
@@ -74,7 +74,7 @@ def test_a_site_joins_and_its_log_says_so(place):
         ({"min_members": "4"}, "policy.min_members is 4, but federation.members has 3"),
         ({"min_count": "5"}, "policy.min_count is 5, but limits.min_count is 1"),
         ({"min_count": "5", "min_members": "4"}, "has 3; policy.min_count is 5"),
-        ({"name": '"south"'}, "NVFlare calls this site 'north', and its own file 'south'"),
+        ({"name": '"south"'}, "NVFlare calls this site 'north', but its own file says 'south'"),
     ],
 )
 def test_what_a_site_does_not_allow_it_refuses_and_the_server_is_told_why(place, keys, refusal):
@@ -125,7 +125,7 @@ def test_nothing_is_answered_before_the_site_was_asked_to_join(place):
     member.close()
     assert isinstance(said, m.Abort)
     assert "before it asked this site to join" in said.reason
-    assert end == b""  # that it is over needs no answer: the server would answer that
+    assert end == b""  # an abort needs no answer: the server would answer it again
 
 
 @pytest.mark.parametrize("frame", [b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5hello", WORKING])
@@ -159,7 +159,7 @@ def test_a_file_of_an_older_release_says_where_its_permissions_go(tmp_path):
 
 
 def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
-    """Also in the same job: a server could otherwise try one roster after the other, and learn from each refusal."""
+    """Also within a job: otherwise a server could try one roster after another and learn from each refusal."""
     member = place.member()
     join = framing.from_member(member.answer(JOIN)[4:])
     assert isinstance(join, m.Join)
@@ -177,7 +177,7 @@ def test_a_site_that_refused_the_server_joins_again_only_after_a_wait(place):
 
 
 def test_what_a_site_warns_of_stays_with_it(place, logged):
-    """NVFlare's logs go to the server, and how many transactions a site has is nobody's business."""
+    """NVFlare's logs go to the server, which must not learn how many transactions a site has."""
     ledger = AnswerLedger(place.policy.parent / "ledger.json")
     ledger.record(place.federation, Snapshot("ab" * 32, 123), bytes(16), now=datetime.now(UTC))
     assert isinstance(place.joined(), m.Join)
@@ -207,7 +207,7 @@ def certificate(name, issuer, key, signer, *, days=30):
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
-    """Startup kits like those of NVFlare's provisioning; that of west is out of date."""
+    """Startup kits as NVFlare provisions them; that of west has expired."""
     folder = tmp_path_factory.mktemp("kits")
     keys = {name: rsa.generate_private_key(65537, 2048) for name in ("root", "north", "south", "west", "server")}
     root = certificate("project", "project", keys["root"], keys["root"])
@@ -247,7 +247,7 @@ def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
     with pytest.raises(UntrustedError, match="belongs to 'south'"):
         north.check("north", b"key", south.certificate, south.sign(b"key"))
     own = certificate("north", "project", rsa.generate_private_key(65537, 2048), rsa.generate_private_key(65537, 2048))
-    with pytest.raises(UntrustedError, match="not one of this NVFlare project's root CA"):
+    with pytest.raises(UntrustedError, match="not issued by this NVFlare project's root CA"):
         south.check("north", b"key", own.public_bytes(Encoding.DER), b"")
     with pytest.raises(UntrustedError, match="'server' is not a member"):
         south.check("server", b"key", north.certificate, north.sign(b"key"))
@@ -256,7 +256,7 @@ def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
 
 
 def test_a_signature_on_something_else_that_the_key_signs_is_no_use(trusts, kits, place):
-    """NVFlare signs with the same key what its server sends: a statement of ours among it must not count."""
+    """NVFlare signs what its server sends with the same key; a statement of fedslim signed that way must be refused."""
     north, south = trusts["north"], trusts["south"]
     federation = bytes.fromhex(place.federation.federation.id) + place.federation.digest()
     key = load_pem_private_key((kits / "north" / "client.key").read_bytes(), None)
@@ -277,12 +277,12 @@ def test_a_signature_on_something_else_that_the_key_signs_is_no_use(trusts, kits
 def test_members_with_different_files_do_not_believe_each_other(trusts, kits, tmp_path, hospitals):
     other = prepare_folder(tmp_path / "other", hospitals, "sa", {})
     stranger = KitTrust.load(kits / "north", other, "north")
-    with pytest.raises(UntrustedError, match="different files"):
+    with pytest.raises(UntrustedError, match="different federation files"):
         trusts["south"].check("north", b"key", stranger.certificate, stranger.sign(b"key"))
 
 
 def test_a_kit_that_is_out_of_date_or_incomplete_is_no_use(kits, place, tmp_path):
-    with pytest.raises(CertificateError, match="not in time"):
+    with pytest.raises(CertificateError, match="has expired"):
         KitTrust.load(kits / "west", place.federation, "west")
     with pytest.raises(DataError, match=r"rootCA.pem"):
         KitTrust.load(tmp_path, place.federation, "north")

@@ -1,4 +1,4 @@
-"""NVFlare's simulator: the same tables as over our own transport, and an end that names the site."""
+"""NVFlare's simulator: the same tables as over fedslim's own transport, and errors that name the site."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _process_of(site, folder):
 
 
 class Call:
-    """NVFlare's facade, as far as our file uses it: calls to members that a test plays."""
+    """A stand-in for NVFlare's facade, with calls to members that a test provides."""
 
     def __init__(self, caller="server", members=None):
         self.caller, self.members, self.is_aborted, self.called = caller, members or {}, False, []

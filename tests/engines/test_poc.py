@@ -1,4 +1,4 @@
-"""NVFlare's proof-of-concept deployment: real processes, certificates of its provisioning, jobs that are submitted."""
+"""NVFlare's proof-of-concept deployment: real processes, provisioned certificates, submitted jobs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ builders:
 
 
 class Deployment:
-    """A server and three sites of NVFlare's on this machine."""
+    """An NVFlare server and three sites on this machine."""
 
     def __init__(self, folder, sites):
         self.folder, self.sites = folder, sites
@@ -76,7 +76,7 @@ class Deployment:
         return self.kits / name / "local"
 
     def give(self, name, database):
-        """Data for a site."""
+        """Write the data of a site."""
         write_fimi(database, self.local(name) / "data.dat")
 
     def nvflare(self, *arguments, check=True):
@@ -93,7 +93,7 @@ class Deployment:
         return done.stdout + done.stderr
 
     def allow(self, name, **keys):
-        """Change keys of a site's file or of its policy, in whichever they are."""
+        """Change keys in a site's file or its policy."""
         for path in (self.local(name) / "fedslim-site.toml", self.local(name) / "policy.toml"):
             text = path.read_text("utf-8")
             for key, value in keys.items():
@@ -101,7 +101,7 @@ class Deployment:
             path.write_text(text, "utf-8")
 
     def submit(self, variant, **chosen):
-        """Agree on a federation, and submit its job."""
+        """Write a federation file and submit its job."""
         given = {
             "items.vocabulary_digest": self.agreed.digest.hex(),
             "limits.min_count": 1,
@@ -119,7 +119,7 @@ class Deployment:
         return re.search(r"job_id: (\S+)", said)[1]
 
     def begun(self, variant):
-        """A job that has found something."""
+        """Submit a job and wait until it has found an itemset."""
         job = self.submit(variant)
         status = self.kits / "server" / job / "fedslim" / "status.json"
         deadline = time.monotonic() + 120
@@ -131,7 +131,7 @@ class Deployment:
         pytest.fail(f"job {job} has found nothing in two minutes")
 
     def fedslim(self, *arguments):
-        """A command of ours, in a process of its own: NVFlare keeps its sessions for as long as one lives."""
+        """Run a fedslim command in a separate process: NVFlare keeps sessions open as long as the process lives."""
         done = subprocess.run(
             [sys.executable, "-m", "fedslim", *arguments], env=self.env, capture_output=True, text=True, check=False
         )
@@ -139,7 +139,7 @@ class Deployment:
         return done.stdout
 
     def results(self, job, *, check=True):
-        """What the job came to: the folder that its admin downloads."""
+        """Return the folder of results that the admin downloads."""
         said = self.nvflare("job", "wait", job, "--startup-kit", str(self.admin), check=check)
         out = self.folder / "results"
         self.nvflare("job", "download", job, "-o", str(out), "--startup-kit", str(self.admin))
@@ -151,7 +151,7 @@ class Deployment:
         return [int(line.split()[0]) for line in mine if all(word in line for word in words)]
 
     def close(self):
-        """End what was started here, and nothing else: all of it names our folder."""
+        """Kill only the processes started here, which have this folder in their arguments."""
         self.nvflare("poc", "stop", check=False)
         for process in self.processes():
             with contextlib.suppress(ProcessLookupError):
@@ -170,7 +170,7 @@ def deployed(tmp_path_factory, hospitals):
 
 @pytest.fixture
 def long_run(deployed, hospitals):
-    """A job that has found something, and has minutes to go: on data in which there is much to find."""
+    """A job that has found an itemset and will run for minutes, on data with many itemsets."""
     items = len(deployed.numbers)
     rows = [[str(int(label) % items) for label in row] for row in generate("accidents-like", transactions=3000)]
     for k, name in enumerate(deployed.sites):

@@ -1,4 +1,4 @@
-"""What the tests of whole federations share."""
+"""Fixtures for tests of whole federations."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def databases():
 
 @pytest.fixture(scope="session")
 def simulation(databases):
-    """What they find together."""
+    """Their result in a federation."""
     return simulate(databases)

@@ -1,4 +1,4 @@
-"""A federation over TLS, from its file to its results, in one process; and keys that a lying server puts in between."""
+"""A federation over TLS in one process, from its file to its results; and keys that a malicious server replaces."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def identity(trial, name):
 
 
 async def listening(file, trial, folder, *, resume=False, port=0):
-    """A server in a folder, once it listens, and its run as a task."""
+    """Start a server as a task; return it once it listens."""
     folder.mkdir(exist_ok=True)
     server = DeployedServer(file, trial.server, folder)
     serving = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=port))
@@ -77,7 +77,7 @@ async def listening(file, trial, folder, *, resume=False, port=0):
 
 
 def taking_part(file, trial, databases, folder, port, *, vocabulary=None, audit=None):
-    """The run of the member that a folder is named after, as a task."""
+    """Start the member that a folder is named after, as a task."""
     folder.mkdir(exist_ok=True)
     mine = (identity(trial, folder.name), databases[folder.name], SECRET, vocabulary, folder)
     member = DeployedMember(file, *mine, audit=audit)
@@ -85,7 +85,7 @@ def taking_part(file, trial, databases, folder, port, *, vocabulary=None, audit=
 
 
 async def played(file, trial, databases, out, *, members=MEMBERS, vocabulary=None, audits=()):
-    """Server and members, each as a task; what the server has, and what each member received."""
+    """Run server and members as tasks; return the server's result and what each member received."""
     server, serving = await listening(file, trial, out / "server")
     running = [
         taking_part(
@@ -126,7 +126,7 @@ def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, databas
     kept = load_run(tmp_path / "saved")
     assert (kept.kind, kept.variant, kept.code_table) == ("server", variant, served.table)
     assert [own.name for own in kept.members] == list(file.federation.members)
-    # What each member uses is what a server of so sees, and no other; how much it has, nobody tells it.
+    # Only a server of so sees the members' usages; no server learns how many transactions a member has.
     assert {own.usages is None for own in kept.members} == {variant != "so"}
     assert {own.transactions for own in kept.members} == {None}
     assert [msgspec.structs.asdict(step) for step in kept.history] == list(served.history)
@@ -161,7 +161,7 @@ def test_a_member_that_is_away_for_too_long_is_named_and_the_best_so_far_is_kept
 
 
 async def broken_off(file, trial, databases, out, *, at):
-    """A run whose server is ended after each of these numbers of rounds, and resumed; what the last one has."""
+    """Run a server that is stopped and resumed after each of these numbers of rounds; return the last result."""
     port, tasks, earlier = 0, [], []
     for number in (*at, None):
         server, serving = await listening(file, trial, out / "server", resume=bool(earlier), port=port)
@@ -180,7 +180,7 @@ async def broken_off(file, trial, databases, out, *, at):
 
 
 class SmallDisk:
-    """A file on a disk with little room: what is too large does not fit, and what is small enough still does."""
+    """A file on an almost full disk: large writes fail, small ones still succeed."""
 
     def __init__(self, file, room):
         self._file, self._room = file, room
@@ -196,7 +196,7 @@ class SmallDisk:
 
 @pytest.fixture
 def small_disk(monkeypatch):
-    """Have journals of a name stand on a disk with little room, until told that there is room again."""
+    """Put journals of a name on an almost full disk, until there is room again."""
 
     def begin(name, room):
         create = Journal.create.__func__
@@ -212,7 +212,7 @@ def small_disk(monkeypatch):
     return begin
 
 
-FULL = "No space left on device; what is there can be resumed"
+FULL = "No space left on device; the run can be resumed"
 
 
 @pytest.mark.parametrize("room", [20_000, 60_000])
@@ -271,8 +271,7 @@ def test_figures_go_on_after_a_resume(file, trial, databases, tmp_path):
     for figure in ("seconds", "bytes_total"):
         values = [row[figure] for row in served.history]
         assert values == sorted(values)
-    # Rounds that were asked again, and members that joined again, come on top; what no round was written down
-    # after is not known any more.
+    # Repeated rounds and joins come on top; costs after the last recorded round are lost.
     c = served.communication
     assert c.bytes_total > calm.communication.bytes_total
     assert {kind for kind, _ in c.traffic} == {kind for kind, _ in calm.communication.traffic}
@@ -296,7 +295,7 @@ def test_a_journal_of_another_run_is_not_overwritten(file, trial, tmp_path):
 
 
 def test_a_server_does_not_begin_where_others_could_replace_its_journal(file, trial, tmp_path):
-    """It says so before anybody comes, not after hours of work that cannot be resumed."""
+    """It reports that before members join, not after hours of work that cannot be resumed."""
     tmp_path.chmod(0o777)
     server = DeployedServer(file, trial.server, tmp_path)
     for resume in (False, True):
@@ -327,7 +326,7 @@ def member_of(file, trial, databases, out, name, *, killed=False):
             raise Killed
         return receive(message)
 
-    if killed:  # with the end on its line: it has come, and was not looked at
+    if killed:  # when the end has arrived on its connection but was not handled
         member.session.receive = die
     return member
 
@@ -343,7 +342,7 @@ async def served_to(file, trial, out, *, resume=False, port=0):
 
 
 async def all_but_west_hear(file, trial, databases, out, port):
-    """Everybody takes part, and west is killed with the end on its line; what the others received."""
+    """Run all members and kill west when the end has arrived there; return what the others received."""
     members = [member_of(file, trial, databases, out, name, killed=name == "west") for name in MEMBERS]
     told = await asyncio.gather(*(one.run(host="localhost", port=port) for one in members), return_exceptions=True)
     assert isinstance(told[MEMBERS.index("west")], Killed)
@@ -435,7 +434,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases
         while "north connected" not in logged.messages:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         good = crl.read_bytes()
-        for number in range(2):  # what is no list is said once, and the old one stays
+        for number in range(2):  # an unusable list is logged once, and the old one stays
             crl.write_bytes(b"no list")
             os.utime(crl, ns=(1, 1))
             south = asyncio.create_task(
@@ -458,7 +457,7 @@ def test_a_revocation_counts_for_new_lines_of_a_server_that_runs(file, databases
 
     port = 0
     asyncio.run(asyncio.wait_for(act(), 60))
-    unused = [record for record in logged.records if "the new revocation list is not used" in record.getMessage()]
+    unused = [record for record in logged.records if "ignored the new revocation list" in record.getMessage()]
     assert [record.levelname for record in unused] == ["WARNING"]
     number = trial.authority.trust.number
     assert f"now using revocation list {number}" in logged.messages
@@ -482,7 +481,7 @@ def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, databases,
         install_list(trial.folder / "server", (trial.folder / "ca" / "crl.pem").read_bytes())
         with pytest.raises(UntrustedError, match="it says that our certificate was revoked"):
             await west
-        assert list(server.network._connections) == ["north"]  # nobody else is disturbed
+        assert list(server.network._connections) == ["north"]  # other members are not affected
         for task in (north, serving):
             assert not task.done()
             task.cancel()
@@ -494,7 +493,7 @@ def test_a_line_that_is_there_is_cut_when_its_member_is_revoked(file, databases,
 
 
 def test_a_key_of_a_revoked_member_is_not_passed_on(file, databases, tmp_path):
-    """Its line may have been there before the list."""
+    """Its connection may be older than the list."""
     trial = make_demo_ca(tmp_path / "own", MEMBERS, now=datetime.now(UTC))
     trust = trial.server.trust
     session = ServerSession(MEMBERS, file.settings(), run=bytes(16), keys=KeyTrust(file, lambda: trust))
@@ -529,7 +528,7 @@ def roster(file, joins):
 
 
 def confirmed(file, sessions, joins, lies=None):
-    """Everybody confirms an honest roster, north one with lies in it; what north makes of the signatures."""
+    """Have all confirm an honest roster but north, which gets a forged one; return how north judges the signatures."""
     honest = roster(file, joins)
     signatures = [
         sessions[name].receive(roster(file, joins | (lies or {})) if name == "north" else honest).signature

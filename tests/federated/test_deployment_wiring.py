@@ -1,4 +1,4 @@
-"""What `DeployedServer` and `DeployedMember` hand to the parts that they are made of."""
+"""What `DeployedServer` and `DeployedMember` pass to their parts."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def member_of(file, trial, databases, folder, name="north", data=None):
 
 
 def at_once(run):
-    """Run what must not even begin; were it to begin, it would wait for others."""
+    """Run something that must fail at once; if it began, it would wait for others."""
     return asyncio.run(asyncio.wait_for(run, 10))
 
 
 @asynccontextmanager
 async def serving(file, trial, folder, *, resume=False):
-    """A server that listens; it is broken off at the end."""
+    """Provide a listening server; cancel it at the end."""
     folder.mkdir(exist_ok=True)
     server = DeployedServer(file, trial.server, folder)
     task = asyncio.create_task(server.run(resume=resume, host="127.0.0.1", port=0))
@@ -88,7 +88,7 @@ def test_keys_are_checked_by_the_list_of_today_not_by_that_of_the_start(file, tr
 
 
 def test_the_time_that_a_run_has_taken_goes_on_after_a_resume(file, trial, databases, tmp_path):
-    """`max_time` is measured from there: a server that is killed again and again must not go on for ever."""
+    """`max_time` depends on it: a server that is killed again and again must not run forever."""
     hours = 3600.0
 
     async def main():
@@ -131,7 +131,7 @@ def test_a_member_plays_no_journal_of_another_federation_or_member(file, trial, 
         newer = member_of(file, trial, databases, folder).run(host="localhost", port=1)
         with pytest.raises(JournalError, match=r"member\.journal"):
             at_once(newer)
-    member_of(file, trial, databases, folder)._journal().close()  # it was left as it was, and is this one's
+    member_of(file, trial, databases, folder)._journal().close()  # it was not changed, and belongs to this member
 
 
 def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_path):

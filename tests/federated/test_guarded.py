@@ -1,4 +1,4 @@
-"""A member's policy, ledger and wait in real runs: nothing leaves before it is written down."""
+"""A member's policy, ledger and waiting time in real runs: nothing is sent before it is recorded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def file(tmp_path):
 
 
 class Run:
-    """A server and its members in one process; a member has its ledger in its folder."""
+    """A server and its members in one process; each member has a ledger in its folder."""
 
     def __init__(self, file, trial, databases, folder):
         self.file, self.trial, self.databases, self.folder = file, trial, databases, folder
@@ -134,7 +134,7 @@ def test_a_member_that_cannot_write_its_ledger_answers_nothing(run):
 
 
 def refusing(member):
-    """A member that takes the server's roster for a lie."""
+    """A member that refuses the server's roster."""
 
     def refuse(message):
         if isinstance(message, m.Roster):
@@ -163,7 +163,7 @@ def test_a_member_that_refuses_writes_that_down_before_the_server_hears_of_it(ru
     ended = asyncio.run(run.play(member, run.member("south"), run.member("west")))
     assert isinstance(ended[0], ProtocolError)
     assert (m.Abort, 1) in seen
-    # The others had agreed to the roster and were sent away before the first question: they come back later, too.
+    # The others had confirmed the roster when the run ended before the first question: they wait as well.
     assert all(isinstance(error, RunError) for error in ended[1:])
     assert [run.member(name)._guard.refusals.count for name in MEMBERS] == [1, 1, 1]
 
@@ -178,7 +178,7 @@ def test_after_a_refusal_a_member_waits_and_a_run_that_ends_well_is_a_new_beginn
 
 
 def test_a_run_that_was_answered_and_breaks_off_is_no_refusal(run):
-    """It can be resumed, and no other run can take its place: the members must be there when the server is."""
+    """The run can be resumed, so members must be able to rejoin as soon as the server is back."""
     run.impatient()
     members = [run.member(name) for name in MEMBERS]
     receive = members[0].session.receive
@@ -211,10 +211,10 @@ def test_the_wait_can_be_broken_off(databases, tmp_path):
         assert process.wait(PATIENCE) == 130
     finally:
         federation.close()
-    assert "the server at" not in federation.said("north")  # nobody listens there, which it did not find out
+    assert "the server at" not in federation.said("north")  # it did not even try to connect
 
 
-# -- what a member keeps ----------------------------------------------------------------------------------------------
+# -- results at a member ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -237,7 +237,7 @@ def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(dat
         federation.close()
     assert result.table == simulate(databases).table
     labels = result.table.vocabulary
-    told = CodeTable.load(saved["north"]).vocabulary  # what north does not have itself, it knows by its id
+    told = CodeTable.load(saved["north"]).vocabulary  # north knows items that it does not have only by their ids
     assert {one for one in told if not one.startswith("#")} == {one for row in databases["north"] for one in row}
     assert all(re.fullmatch("#[0-9a-f]{32}", label) for label in CodeTable.load(saved["south"]).vocabulary)
     assert not saved["west"].exists()

@@ -56,14 +56,14 @@ print(sorted({name for name, _ in compiled() - before}))
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_nothing_is_left_to_compile_when_the_clock_starts(variant, public_data):
-    """In a process of its own: in this one other tests have compiled what they needed."""
+    """In a separate process: in this one, other tests have compiled kernels already."""
     command = [sys.executable, "-c", COMPILED_AFTER_PREPARING, variant, str(public_data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_the_history_ends_with_the_run(monkeypatch):
-    """Both by one clock, which does not count how long it takes to get the members ready."""
+    """Both use one clock, which does not count the time to prepare the members."""
     real = room.MemberInput
 
     def slow(*given):
@@ -135,7 +135,7 @@ def test_one_member_alone_finds_what_mining_finds(variant):
 
 
 def check(table: CodeTable, path):
-    """The file format has its own idea of what a code table is."""
+    """The file format checks what a valid code table is."""
     table.save(path)
     assert CodeTable.load(path) == table
 
@@ -172,7 +172,7 @@ def test_whoever_asks_for_the_end_gets_the_best_so_far(databases, variant, tmp_p
     check(short.table, tmp_path / "table.json")
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_figure_has_its_plain_name(simulation):
@@ -216,7 +216,7 @@ def test_progress_comes_with_what_was_said(databases):
     assert seen == sorted(seen, key=lambda row: row[1:])
 
 
-# -- what can be asked for -------------------------------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_sums_are_masked_unless_somebody_says_otherwise():
 
 
 def test_the_history_tells_no_exact_bits_where_counts_are_withheld():
-    """They are a function of the counts, which could be found by trying."""
+    """They depend on the counts, which could be found by trial and error."""
     databases = iid(load("encounters").take(range(300)), 3, seed=0)
     for least in (1, 5):
         steps = simulate(databases, min_count=least, max_rounds=40).history

@@ -18,7 +18,7 @@ def databases():
 
 @pytest.fixture(scope="session")
 def calm(databases):
-    """What the same members find in one process."""
+    """The result of the same members in one process."""
     found = {}
     for variant in ("x", "sa", "so"):
         prepare(variant)

@@ -1,4 +1,4 @@
-"""What the tests of the network share: a federation over TLS on this machine, with members that do as a test wants.
+"""Helpers for network tests: a federation over TLS on this machine, with members that a test controls.
 
 As a program it is a server in a process of its own, which says at its end how much memory it took:
 
@@ -84,7 +84,7 @@ class Loopback:
         return code_table(outcome.table, self.database.vocabulary)
 
     async def line(self, name, port):
-        """A line of a member's own making."""
+        """Open a connection as a member."""
         return await asyncio.open_connection("127.0.0.1", port, ssl=self.contexts[name])
 
     def run(self, name, port, **chosen):
@@ -93,7 +93,7 @@ class Loopback:
 
 @asynccontextmanager
 async def serving(server):
-    """The port and the task of a server that is up."""
+    """Start a server; yield its port and its task."""
     task = asyncio.create_task(server.run("127.0.0.1", 0))
     while not server.port and not task.done():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -105,7 +105,7 @@ async def serving(server):
 
 
 async def heard(reader, within=5.0):
-    """What the server says next, or None where it hangs up."""
+    """Return the server's next message, or None if it closes the connection."""
     try:
         async with asyncio.timeout(within):
             data = await read_frame(reader, within=within)
@@ -121,7 +121,7 @@ async def say(writer, *messages):
 
 
 async def said(loopback, name, port, data, *, listen=2.0):
-    """Connect as a member and send bytes; the reason that the server gives for hanging up, if it does."""
+    """Connect as a member and send bytes; return the server's reason for closing the connection, if it does."""
     try:
         reader, writer = await loopback.line(name, port)
     except OSError:
@@ -139,7 +139,7 @@ async def said(loopback, name, port, data, *, listen=2.0):
 
 
 class Lines(logging.Handler):
-    """The texts that were logged last, in a process without pytest."""
+    """Collects the last log lines, in a process without pytest."""
 
     def __init__(self):
         super().__init__()
@@ -150,19 +150,19 @@ class Lines(logging.Handler):
 
 
 def peak():
-    """The largest resident size of this process so far, in bytes."""
+    """Return the peak resident size of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def files():
-    """How many files this process has open, where one can know."""
+    """Return the number of open files of this process, where the system tells."""
     place = Path("/proc/self/fd")
     return len(list(place.iterdir())) if place.is_dir() else 0
 
 
 @asynccontextmanager
 async def process(loopback, *, returns=UNLIMITED, grace=BRISK.grace):
-    """A server in a process of its own: its port, and a function that waits for its end and returns what it says."""
+    """Start a server in a separate process; yield its port and a function that waits for its end and its report."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, __file__, str(loopback.folder), str(returns), str(grace), *loopback.members]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
@@ -185,7 +185,7 @@ async def _serve(folder, returns, grace, members):
     file = FederationFile.read(Path(folder) / "federation.toml")
     session = ServerSession(members, file.settings(), run=os.urandom(16), keys=KeyTrust(file, lambda: identity.trust))
     context = server_context(identity, now=datetime.now(UTC))
-    lines = Lines()  # what it said last: why a run ended that should not have
+    lines = Lines()  # its last log lines, in case the run ends unexpectedly
     logging.getLogger("fedslim").addHandler(lines)
     logging.getLogger("fedslim").setLevel(logging.INFO)
     patience = replace(BRISK, answer=600.0, grace=grace)

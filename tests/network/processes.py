@@ -1,4 +1,4 @@
-"""What tests with real processes share: a federation whose members go through a relay that can do them harm."""
+"""Helpers for tests with real processes: a federation whose members connect through a relay that can disturb them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fedslim.network.journal import HEAD_BYTES, MAGIC
 
 MEMBERS = ("north", "south", "west")
 GRACE = 20.0
-SLOWLY = 0.005  # seconds that the relay takes for what the server says: a run then takes a second or two
+SLOWLY = 0.005  # seconds by which the relay delays the server's messages: a run then takes a second or two
 CRAWLING = 0.4
 WHOLE = 1 << 16
-PATIENCE = 90.0  # of the tests, on a machine that does other things as well
+PATIENCE = 90.0  # of the tests, on a busy machine
 
 
 class Relay:
-    """Between members and server: it takes its time, and can cut, throttle, split and mute every line."""
+    """Relays between members and server; it can delay, cut, throttle, split and mute every connection."""
 
     def __init__(self, port, target, delay=SLOWLY):
         self.target, self.delay = target, delay
-        self.piece, self.pause = WHOLE, 0.0  # bytes that it passes on at a time, and seconds after each such piece
+        self.piece, self.pause = WHOLE, 0.0  # bytes to pass on at a time, and seconds to wait after each piece
         self.lines, self._threads = [], []
         self._ways = []  # (from, to the member or not) of what it passes on
-        self._mute = set()  # of these, everything is acknowledged and nothing is passed on
+        self._mute = set()  # data of these are acknowledged and not passed on
         self._listener = socket.create_server((HOST, port))
         self._start(self._accept)
 
@@ -61,11 +61,11 @@ class Relay:
                         target.sendall(data[at : at + self.piece])
                         time.sleep(self.pause)
         shut(source)
-        if source not in self._mute:  # otherwise not even that it ended is passed on
+        if source not in self._mute:  # otherwise its end is not passed on either
             shut(target)
 
     def mute(self, *, up=True, down=True):
-        """From now on pass nothing on that comes on the lines that are there, without a word; new ones work."""
+        """Silently stop passing on data of the open connections; new ones work."""
         self._mute.update(source for source, is_down in self._ways if (down if is_down else up))
 
     def cut(self):
@@ -73,7 +73,7 @@ class Relay:
             shut(line)
 
     def ports(self):
-        """The ports of the lines that there are, at the members' and at the relay's side."""
+        """Return the ports of the open connections, at the members' and at the relay's side."""
         lines = list(self.lines)
         return {line.getpeername()[1] for line in lines[::2]} | {line.getsockname()[1] for line in lines[1::2]}
 
@@ -92,7 +92,7 @@ def shut(line):
 
 
 class Federation:
-    """A federation whose members go through a relay, and what tests want of it."""
+    """A federation whose members connect through a relay."""
 
     def __init__(self, folder, databases, variant="x", grace=GRACE, delay=SLOWLY, **timeouts):
         self.files = Loopback.make(folder, databases, variant=variant, grace=grace, **timeouts)
@@ -118,14 +118,14 @@ class Federation:
         return process.wait(PATIENCE)
 
     def again(self, who):
-        """Start somebody again that was killed; the server goes on with its journal if there is one."""
+        """Restart a killed party; the server resumes its journal if there is one."""
         if who != "server":
             self.join(who)
         else:
             self.serve(*(["--resume"] if self.journal("server").exists() else []))
 
     def ends(self, *who):
-        """The exit codes, in order."""
+        """Wait for all processes and return their exit codes in order."""
         return [self.running[each].wait(PATIENCE) for each in who or self.running]
 
     def said(self, who):
@@ -135,7 +135,7 @@ class Federation:
         return self.files.out(who) / f"{'server' if who == 'server' else 'member'}.journal"
 
     def records(self, who):
-        """How many records there are in somebody's journal, the header apart."""
+        """Return the number of records in a party's journal, without the header."""
         try:
             data = self.journal(who).read_bytes()
         except OSError:
@@ -157,7 +157,7 @@ class Federation:
 
     @contextlib.contextmanager
     def taken_port(self):
-        """Somebody else has the server's port."""
+        """Occupy the server's port."""
         with socket.create_server((HOST, self.port)):
             yield
 

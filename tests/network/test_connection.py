@@ -1,4 +1,4 @@
-"""Why a connection ended, as it is told."""
+"""The reasons that are given for the end of a connection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_connection_that_has_ended_did_not_take_too_long(error, told):
 
 
 class Full(Ended):
-    """A writer that nobody reads from."""
+    """A writer whose peer does not read."""
 
     async def drain(self):
         await asyncio.sleep(60.0)

@@ -1,4 +1,4 @@
-"""Disks that are full, and disks that lose the last that was written: real processes."""
+"""Full disks, and disks that lose the last writes: real processes."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_whoever_loses_its_last_records_makes_everybody_go_back(federate, calm, 
     journal.write_bytes(DAMAGE[damage](whole))
     federation.again(who)
     ends_as_if_nothing_had_happened(federation, calm)
-    assert f"{journal}: its last" in federation.said(who) or damage == "many records lost"
-    # Nobody was blamed, and nobody had to give its journal up.
+    assert f"{journal}: cut off" in federation.said(who) or damage == "many records lost"
+    # No member was blamed, and none had to give up its journal.
     assert not list(federation.files.folder.glob("out-*/*.old"))
 
 
@@ -68,7 +68,7 @@ def test_both_may_lose_records_at_once(federate, calm, who):
 
 @pytest.mark.slow
 def test_a_journal_without_a_header_is_no_obstacle(federate, calm):
-    """As a full disk left it in older versions: there is nothing in it to go on with."""
+    """As older versions left it on a full disk: there is nothing to resume."""
     federation = federate(delay=0.0)
     for who in ("server", "north"):
         federation.files.out(who).mkdir(mode=0o700)
@@ -83,7 +83,7 @@ def test_a_journal_without_a_header_is_no_obstacle(federate, calm):
 
 @contextlib.contextmanager
 def small_disk(folder, size="256k"):
-    """A file system of its own in this folder; a function that fills it, and one that makes room again."""
+    """Mount a file system in this folder; return a function that fills it and one that makes room again."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root on Linux can make a small disk")
     folder.mkdir(mode=0o700)
@@ -124,7 +124,7 @@ def test_a_disk_that_is_full_from_the_beginning(federate, calm, who):
 @pytest.mark.parametrize("leave", [0, 12 << 10], ids=["no room", "room for the journal but not for the result"])
 @pytest.mark.parametrize("who", ["server", pytest.param("north", marks=pytest.mark.slow)])
 def test_a_disk_that_is_full_at_the_end(federate, calm, who, leave):
-    """What cannot be saved is not called saved; once there is room, the same command saves it."""
+    """Results are not reported as saved if they are not; once there is room, the same command saves them."""
     federation = federate(grace=60.0)
     rounds = calm["x"].communication.rounds
     with small_disk(federation.files.out(who), "4m") as (fill, make_room):

@@ -1,4 +1,4 @@
-"""A run's folder has one process at a time, and one run: real processes."""
+"""A run folder is used by one process at a time, for one run: real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedslim.federated.loopback import HOST, free_port
 
 
 def contents(folder):
-    """What is in a folder, but for what only its holder writes."""
+    """Return the content of a folder, without the files that only the holder of its lock writes."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in {LOCK, "audit.jsonl"}}
 
 
@@ -39,7 +39,7 @@ def test_the_second_comer_is_told_who_holds_a_folder(tmp_path):
 
 
 def test_a_second_process_is_told_at_once(federate):
-    """Before it reads anything, whatever it was told to do."""
+    """Before it reads anything, whatever the command."""
     federation = federate()
     federation.serve()
     federation.join("north")
@@ -58,7 +58,7 @@ def test_a_second_server_does_not_touch_the_folder_of_the_first(federate, calm, 
     federation = federate()
     federation.start()
     federation.until_round(10)
-    federation.relay.delay = CRAWLING  # until the second one has come and gone
+    federation.relay.delay = CRAWLING  # until the second process has ended
     first = federation.running["server"]
     more = ("--resume", "--port", str(federation.port if port == "the same port" else free_port()))
     before = federation.journal("server").stat().st_ino
@@ -76,7 +76,7 @@ def test_a_second_process_of_a_member_does_not_touch_the_folder_of_the_first(fed
     federation = federate()
     federation.start()
     federation.until_round(10)
-    federation.relay.delay = CRAWLING  # until the second one has come and gone
+    federation.relay.delay = CRAWLING  # until the second process has ended
     first = federation.running["north"]
     assert federation.files.start_member("north").wait(PATIENCE) == 2
     assert f"(process {first.pid} on " in federation.said("north")
@@ -141,12 +141,12 @@ def finished(databases, calm, tmp_path_factory):
 
 
 def test_a_finished_run_stays_finished(finished):
-    """The same commands, and those of the shipped units, show the result and end well; nobody waits for anybody."""
+    """The same commands, and those of the shipped units, show the result and exit with 0, without waiting."""
     for who, start in (("server", finished.files.start_server), ("north", finished.files.start_member)):
         out = finished.files.out(who)
         before = contents(out)
         shown = (finished.files.folder / f"{who}.txt").read_bytes()
-        finished.journal(who).write_bytes(b"what is left of it")  # killed after the end was noted, and before that went
+        finished.journal(who).write_bytes(b"remains")  # killed before the journal was removed
         assert start("--resume" if who == "server" else who).wait(PATIENCE) == 0
         assert (finished.files.folder / f"{who}.txt").read_bytes() == shown + shown
         assert contents(out) == before
@@ -183,7 +183,7 @@ def test_a_note_that_cannot_be_read_is_named(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")  # noqa: PTH110
 def test_a_result_that_is_saved_counts_where_nobody_can_take_the_output(federate, calm):
-    """Otherwise the unit would start it again."""
+    """Otherwise the systemd unit would restart it."""
     federation = federate(delay=0.0)
     federation.files.stdout = Path("/dev/full")
     federation.start()
@@ -193,17 +193,17 @@ def test_a_result_that_is_saved_counts_where_nobody_can_take_the_output(federate
         assert (federation.files.out(who) / FINISHED).exists()
 
 
-# -- two of one member ------------------------------------------------------------------------------------------------
+# -- two processes of one member --------------------------------------------------------------------------------------
 
 
 def test_two_processes_of_one_member_are_noticed_before_the_run_and_in_it(federate, tmp_path):
-    """With folders of their own: the log says what may be wrong, in a few lines."""
+    """In separate folders: the log names the likely cause, in a few lines."""
     federation = federate(grace=30.0)
     federation.serve()
     federation.join("north")
     twin = federation.files.start_member("north", "--out", str(tmp_path / "twin"))
-    federation.until(lambda: "do two processes use its certificate?" in federation.said("server"))
+    federation.until(lambda: "check whether two processes use its certificate" in federation.said("server"))
     twin.send_signal(signal.SIGKILL)
     twin.wait(PATIENCE)
-    told = [line for line in federation.said("server").splitlines() if "north has a new connection" in line]
+    told = [line for line in federation.said("server").splitlines() if "north connected again" in line]
     assert len(told) <= 5

@@ -1,4 +1,4 @@
-"""What must survive a power cut is forced to the disk: after it is written, and before anybody sees it."""
+"""Files that must survive a power cut are forced to the disk after they are written and before they are visible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = bytes(range(32))
 
 @pytest.fixture
 def steps(monkeypatch):
-    """What happened to files, in order: how many bytes there were when one was forced, and what was moved where."""
+    """Record what happens to files: their size when forced to the disk, and where they are moved."""
     seen = []
 
     def spy(where, name, note):
@@ -53,7 +53,7 @@ def test_the_book_of_a_ca_is_forced_before_it_takes_its_place(tmp_path, steps):
     at = steps.index(("moved", "ledger.json"))
     assert steps[at - 1] == ("forced", (authority.folder / "ledger.json").stat().st_size)
     assert steps[at + 1] == ("forced", "names")
-    assert at < steps.index(("moved", "crl.pem"))  # a certificate that is not in the book could not be revoked
+    assert at < steps.index(("moved", "crl.pem"))  # an unregistered certificate could not be revoked
 
 
 def test_a_journal_is_forced_now_and_then_and_at_its_end(tmp_path, steps, monkeypatch):
@@ -61,7 +61,7 @@ def test_a_journal_is_forced_now_and_then_and_at_its_end(tmp_path, steps, monkey
     journal = Journal.create(path, {"run": "1"}, key=KEY)
     steps.clear()
     journal.append(b"soon after")
-    assert steps == []  # each would cost a round more than its answer
+    assert steps == []  # each would take longer than the answer of a round
     monkeypatch.setattr(room, "SYNC_EVERY", 0.0)
     journal.append(b"later")
     assert steps == [("forced", path.stat().st_size)]

@@ -1,4 +1,4 @@
-"""Hostile bytes on the open port, and from a member with a good certificate: others go on, or the run ends cleanly."""
+"""Hostile bytes from strangers and from a member with a valid certificate: the run continues, or ends cleanly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fedslim.secagg import AgreementKey
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20
 MAX_GROWTH = 128 * MB
-"""What the memory of a small federation's server may grow by, whatever comes: docs/explanation/threat-model.md."""
+"""The maximum growth of a small federation's server, whatever it receives: docs/explanation/threat-model.md."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def within(seconds, work):
 
 
 async def in_turns(jobs, width):
-    """All the jobs, so many at a time."""
+    """Run all jobs, with a limit on how many at a time."""
     jobs = iter(jobs)
 
     async def worker():
@@ -65,7 +65,7 @@ async def in_turns(jobs, width):
 
 
 def hello():
-    """The first bytes of a TLS member."""
+    """Return the first bytes of a TLS client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     line = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
@@ -75,7 +75,7 @@ def hello():
 
 
 def mutated(rng, data):
-    """The data with some bytes changed, cut, doubled or put in."""
+    """Return the data with some bytes changed, removed, repeated or inserted."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 8])):
         at = rng.randrange(len(data) or 1)
@@ -92,7 +92,7 @@ def mutated(rng, data):
 
 
 def garbage(rng, greeting):  # noqa: PLR0911
-    """What a stranger may send."""
+    """Return something that a stranger may send."""
     match rng.randrange(8):
         case 0:
             return b""
@@ -123,7 +123,7 @@ async def stranger(port, data, *, listen):
 
 @pytest.mark.parametrize("inputs", [6000, pytest.param(60_000, marks=pytest.mark.slow)])
 def test_a_run_among_strangers(loopback, expected, inputs):
-    """Random bytes, broken TLS, HTTP, lines that close at once: the run does not notice, and memory is bounded."""
+    """Random bytes, broken TLS, HTTP, connections that close at once: the run continues, and memory is bounded."""
     rng = random.Random(1)
     greeting = hello()
 
@@ -144,7 +144,7 @@ def test_a_run_among_strangers(loopback, expected, inputs):
 
 
 def test_silent_lines_do_not_keep_members_out(loopback, expected, monkeypatch):
-    """Hundreds of lines that never say anything: so many are held, not longer than a handshake, and the run goes on."""
+    """Hundreds of silent connections: their number and duration are limited, and the run continues."""
     monkeypatch.setattr(door, "MIN_TIME", 0.1)
 
     async def main():
@@ -159,7 +159,7 @@ def test_silent_lines_do_not_keep_members_out(loopback, expected, monkeypatch):
             while not task.done():
                 most = max(most, server._door.strangers)
                 await asyncio.sleep(0.01)
-            # They stood in the queue of the kernel before us.
+            # They were ahead in the kernel's queue.
             assert time.monotonic() - began < 30
             assert most <= 16
             received = await asyncio.gather(*runs)
@@ -203,7 +203,7 @@ def test_a_certificate_of_nobody_in_the_federation_gets_a_reason(loopback):
 
 @pytest.fixture(scope="module")
 def corpus(loopback):
-    """Frames of the members of a real run, but for the ends of it."""
+    """The members' frames of a real run, without its end."""
     frames = []
 
     async def main():
@@ -245,14 +245,14 @@ def fuzzed(rng, corpus, bombs):
             return rng.randbytes(rng.randint(1, 2000))
         case 3:  # a good frame at the wrong time
             return data
-        case 4 | 5:  # well packed
+        case 4 | 5:  # compressed correctly
             return packed(mutated(rng, zlib.decompress(data[4:])) or b"\xc0")
         case _:
             return mutated(rng, data)
 
 
 async def answers_badly(loopback, port, spoil, *, within=2.0):
-    """Take part as one should until there is a question, and answer it badly."""
+    """Take part correctly until the first question, then answer it badly."""
     session = loopback.session(BAD)
     reader, writer = await loopback.line(BAD, port)
     try:
@@ -280,7 +280,7 @@ async def answers_badly(loopback, port, spoil, *, within=2.0):
     [(500, 80, 2), *(pytest.param(12_000, 600, seed, marks=pytest.mark.slow) for seed in (2, 3, 5))],
 )
 def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus, inputs, answers, seed):
-    """Whatever it sends, the others wait; in the end an honest member takes its place, and the table is right.
+    """Whatever it sends, the others wait; when an honest member takes its place, the table is right.
 
     They wait for the grace, which is longer here than it takes: see the next test for when it is not.
     """
@@ -323,7 +323,7 @@ def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus
 
 
 def test_whoever_says_nothing_but_garbage_has_stayed_away(loopback, corpus):
-    """It is not a member's line that counts, but that it joins: the run ends in its name, and the others hear of it."""
+    """Being connected is not enough, a member must join: the run ends and names it, and the others are told."""
     rng = random.Random(4)
     late = [data for data in corpus if not isinstance(framing.from_member(data[4:]), m.Join)]
 
@@ -342,7 +342,7 @@ def test_whoever_says_nothing_but_garbage_has_stayed_away(loopback, corpus):
 
 
 def spoilt(loopback, roster, how):
-    """A Join that is well formed, and that no honest member would take."""
+    """Return a well-formed Join that no honest member would accept."""
     session = loopback.session(BAD)
     join, trust = session.join(os.urandom(32)), loopback.input_of(BAD).trust
     key = AgreementKey.from_random(os.urandom(32)).public
@@ -364,11 +364,11 @@ def spoilt(loopback, roster, how):
 
 
 def test_a_key_that_others_would_refuse_is_refused_at_the_door(loopback, expected):
-    """Passed on, it made honest members give up, and the run ended in their name."""
+    """When it was passed on, honest members gave up and were blamed for the end of the run."""
     whys = {
-        "signature": "the signature of 's2' is not on this agreement key",
+        "signature": "the signature of 's2' does not match this agreement key",
         "none": "is none",
-        "key": "the signature of 's2' is not on this agreement key",
+        "key": "the signature of 's2' does not match this agreement key",
         "certificate": "is that of 's0'",
         "weak": "not a usable X25519 public key",
         "twin": "joins with the key of 's0'",
@@ -423,7 +423,7 @@ def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, i
 
 @pytest.mark.parametrize("times", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected, times):
-    """It may say so before anybody has joined; what it said is forgotten when it goes."""
+    """It may do so before others have joined; its message is forgotten when it disconnects."""
     join = loopback.session(BAD, agreed=False).join(bytes(32))
     many = [os.urandom(ID_BYTES * MAX_ITEMS), bytes(ID_BYTES * MAX_ITEMS)]
     frames = [framing.to_bytes(msgspec.structs.replace(join, ids=ids, items=MAX_ITEMS)).data for ids in many]
@@ -446,7 +446,7 @@ def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected,
         (HUGE[0], "4294967295 bytes"),
         (HUGE[2], "at most"),
         (bomb(200 * MB), "larger than allowed"),
-        (HUGE[3] * 20_000 + framing.to_bytes(m.Confirm(0, b"")).data, "sent Confirm"),  # signs of life, and then that
+        (HUGE[3] * 20_000 + framing.to_bytes(m.Confirm(0, b"")).data, "sent Confirm"),  # keepalives, then a message
         (packed(b"\xdd\xff\xff\xff\xff"), "no message we know"),
         (framing.to_bytes(m.Confirm(0, b"")).data, "sent Confirm"),
     ],
@@ -505,7 +505,7 @@ def test_a_frame_may_be_as_long_as_what_was_asked_for_and_no_longer(loopback):
 
 
 def test_whoever_does_not_read_is_given_up(loopback):
-    """A member that names a million items and does not read the roster of all of them; the run ends, and names it."""
+    """A member sends a million items and does not read the roster with all of them; the run ends and names it."""
 
     async def main():
         server = loopback.server(patience=Patience(answer=30.0, grace=1.0, frame=1.0, farewell=0.5))
@@ -545,10 +545,10 @@ def test_whoever_joins_and_is_never_ready_is_named(loopback):
 
 
 def test_whoever_comes_and_goes_is_named(loopback):
-    """Each time it comes back everybody begins the round anew; that must not go on for ever."""
+    """Each time it reconnects, all members repeat the round; that must not go on forever."""
 
     async def main():
-        # The others have a roster to check for each time, and may be behind when they are told.
+        # The others have a roster to check each time, and may be behind when the run ends.
         server = loopback.server(patience=Patience(answer=2.0, grace=3.0, farewell=10.0), returns=UNLIMITED)
         async with serving(server) as (port, task):
             runs = [loopback.run(name, port) for name in GOOD]
@@ -557,7 +557,7 @@ def test_whoever_comes_and_goes_is_named(loopback):
                 await said(loopback, BAD, port, framing.to_bytes(session.join(os.urandom(32))).data)
             with pytest.raises(RunError, match=f"member '{BAD}' reconnected"):
                 await task
-            ends = await asyncio.gather(*runs, return_exceptions=True)  # who was just coming back finds nobody
+            ends = await asyncio.gather(*runs, return_exceptions=True)  # one that is reconnecting finds no server
             assert all(isinstance(end, RunError | Received) for end in ends)
 
     within(90, main())
@@ -565,7 +565,7 @@ def test_whoever_comes_and_goes_is_named(loopback):
 
 @pytest.mark.parametrize("lines", [400, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, lines):
-    """Old ones are closed when a new one comes, and too many are not taken at all; the run then goes on."""
+    """A new connection replaces the old one, and too many are refused; the run then continues."""
     monkeypatch.setattr(member_connection, "RETURNS_WITHIN", 2.0)
 
     async def main():
@@ -595,7 +595,7 @@ def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, li
 
 
 def test_nobody_makes_the_epochs_run_out(loopback):
-    """A member that says it was in the last epoch there can be would end the run for everybody."""
+    """Otherwise a member that claims to be in the last possible epoch could end the run for all."""
     session = ServerSession(loopback.members, loopback.settings(), run=bytes(16))
     join = loopback.session(BAD).join(bytes(32))
     with pytest.raises(Exception, match="there was none after"):

@@ -1,4 +1,4 @@
-"""A federation in one process: what is counted, how it ends, and what a member that fails says."""
+"""A federation in one process: accounting, endings, and what a failing member sends."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_names_of_members_decide_nothing(named, variant):
 
 
 def check_end(federation, outcome, named, variant, tmp_path):
-    """A table that files take, that does not make things worse, and that members were told where they may be."""
+    """Check that the table is valid, no worse than the standard one, and known to members if the variant allows."""
     table = table_of(outcome, named)
     table.save(tmp_path / "table.json")
     assert type(table).load(tmp_path / "table.json") == table
@@ -149,7 +149,7 @@ def test_any_number_of_rounds_is_enough_for_a_table(named, variant, tmp_path):
 @pytest.mark.parametrize("seconds", [0.5, 4.5, 33.0])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_out_of_time_is_the_best_so_far(named, variant, seconds, tmp_path):
-    """By a clock that is a second further whenever it is looked at."""
+    """With a clock that advances by a second at each look."""
     ticks = count()
     federation, outcome, _ = recorded(named, variant, max_time=seconds, clock=lambda: float(next(ticks)))
     assert outcome.ending == "out of time"
@@ -199,11 +199,11 @@ def test_the_hospitals_may_be_stopped_at_any_round(variant, tmp_path):
         check_end(federation, outcome, named, variant, tmp_path)
 
 
-# -- a member that cannot go on --------------------------------------------------------------------------------------
+# -- a failing member ------------------------------------------------------------------------------------------------
 
 
 def failing(inputs, variant="x", server=None, named=None):
-    """What was recorded of a run in which a member fails, and the error that it is for the member."""
+    """Run until a member fails; return the trace and the member's error."""
     seen = Recorder()
     named = named or databases(FIGURE)
     federation = MemoryFederation(server or server_for(named, variant), inputs, entropy=entropy_of(0), trace=seen)
@@ -213,7 +213,7 @@ def failing(inputs, variant="x", server=None, named=None):
 
 
 def test_a_member_whose_data_do_not_fit_the_vocabulary_says_nothing_at_all():
-    """The agreed vocabulary lacks an item of the second member: it finds out before it joins."""
+    """The agreed vocabulary lacks an item of the second member, which notices before it joins."""
     named = databases(FIGURE)
     inputs = inputs_of(named)
     odd = TransactionDatabase.from_transactions([["a", "rare-disease"]])
@@ -236,7 +236,7 @@ def test_a_members_own_error_stays_with_it(monkeypatch):
 
 
 def test_a_count_that_does_not_fit_is_wrong_in_the_sum_and_refused_by_nobody(monkeypatch):
-    """The server of a run that is for 10 transactions asks members with more: their counts wrap around."""
+    """A run for at most 10 transactions has members with more: their counts wrap around."""
     monkeypatch.setattr("fedslim.protocol.member.MemberInput.__post_init__", lambda _: None)
     named = databases(FIGURE)
     seen = Recorder()
@@ -257,7 +257,7 @@ def test_what_a_member_says_of_the_servers_messages_is_told():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_no_refusal_of_a_question_says_what_a_member_has(variant):
-    """Reasons that are sent have no labels and no counts of the member in them, but what the server said itself."""
+    """Reasons that are sent contain no labels or counts of the member, only what the server sent itself."""
     bad = {
         "x": [
             m.Ask(1, 0, [m.RemoveElement(77)], [m.WantRows([0], b"\x08")]),
@@ -279,7 +279,7 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
             line.members["c1"].receive(message)
         said = str(refused.value)
         digits = set("".join(c if c.isdigit() else " " for c in said).split())
-        assert digits <= {"77", "78", "79", "5", "6"}  # what was asked, and how many elements everybody knows
+        assert digits <= {"77", "78", "79", "5", "6"}  # from the question, and the number of elements, which all know
 
 
 def test_a_run_of_which_nothing_comes_says_who_is_missing():

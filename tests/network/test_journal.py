@@ -52,7 +52,7 @@ def records_in(path):
 
 
 def parts_of(path):
-    """The bytes of each record, with its head."""
+    """Return the bytes of each record with its head."""
     data, at, parts = path.read_bytes(), len(MAGIC), []
     while at < len(data):
         end = at + HEAD_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
@@ -62,7 +62,7 @@ def parts_of(path):
 
 
 def refused(path, why):
-    """The journal is refused with this sentence, and left as it is."""
+    """Tell whether the journal is refused with this message, and not changed."""
     before = path.read_bytes()
     with pytest.raises(JournalError, match=re.escape(str(path)) + ": " + why):
         reopened(path)
@@ -71,7 +71,7 @@ def refused(path, why):
 
 
 def goes_on_after(path, data, expected):
-    """The journal is cut to the expected records, and can be continued."""
+    """Check that the journal is cut to the expected records and can be continued."""
     path.write_bytes(data)
     assert Journal.read(path, key=KEY) == expected
     assert path.read_bytes() == data
@@ -136,7 +136,7 @@ def test_a_garbled_end_is_cut_off(tmp_path):
 
 
 def test_damage_before_the_end_costs_what_follows_it(tmp_path):
-    """A disk may have written a later page before an earlier one, when the power went."""
+    """When the power failed, a disk may have written a later page before an earlier one."""
     path = written(tmp_path / "run.journal", b"first", b"second", b"third")
     data = bytearray(path.read_bytes())
     data[data.index(b"second")] ^= 1
@@ -144,7 +144,7 @@ def test_damage_before_the_end_costs_what_follows_it(tmp_path):
 
 
 def test_records_cannot_be_dropped_reordered_or_repeated(tmp_path):
-    """What is not in its place is not believed, nor what comes after it."""
+    """A misplaced record is not accepted, nor are those after it."""
     path = written(tmp_path / "run.journal", b"first", b"second", b"third", b"fourth")
     head, first, second, third, fourth = parts_of(path)
     for forged, left in (
@@ -159,7 +159,7 @@ def test_records_cannot_be_dropped_reordered_or_repeated(tmp_path):
 
 
 def test_records_cannot_be_moved_between_journals_of_one_party(tmp_path):
-    """Not even where both say the same: each has an id of its own."""
+    """Not even if both have the same content: each has its own id."""
     one, other = (written(tmp_path / name, b"first", b"second", b"third") for name in ("one", "other"))
     mine, theirs = parts_of(one), parts_of(other)
     goes_on_after(one, MAGIC + b"".join([mine[0], theirs[1], *mine[2:]]), [])
@@ -167,7 +167,7 @@ def test_records_cannot_be_moved_between_journals_of_one_party(tmp_path):
     goes_on_after(one, MAGIC + b"".join([*mine[:3], theirs[3]]), [b"first", b"second"])
 
 
-NOT_OURS = "this journal was not written by this party with its present key, or was altered; .*: move it away"
+NOT_OURS = "this journal was altered, or was not written by this party with its present key; .*: move it away"
 
 
 def test_a_journal_of_another_key_is_refused(tmp_path):
@@ -227,7 +227,7 @@ def test_there_must_be_something_to_continue(tmp_path):
 
 
 def test_a_journal_without_its_header_is_moved_away(tmp_path):
-    """Older versions left one when the disk was full, and a disk may lie; nothing has followed from it."""
+    """Older versions left one on a full disk, and a disk may lie; nothing was recorded in it."""
     path = tmp_path / "torn"
     torn = written(path).read_bytes()
     for data in (b"", torn[:5], torn[: len(MAGIC)], torn[:-1], bytes(1000), MAGIC + bytes(1000)):
@@ -237,7 +237,7 @@ def test_a_journal_without_its_header_is_moved_away(tmp_path):
         assert not path.exists()
 
 
-# -- who may write it -------------------------------------------------------------------------------------------------
+# -- permissions ------------------------------------------------------------------------------------------------------
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 
@@ -253,7 +253,7 @@ def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
     path.chmod(mode)
     told = rf"others may change this file \(permissions {mode:03o}\), .* run `chmod 600 {re.escape(str(path))}`"
     assert refused(path, told)
-    path.chmod(0o644)  # others may read it: that is its owner's business
+    path.chmod(0o644)  # others may read it
     assert records_in(path) == [b"first"]
 
 
@@ -262,7 +262,7 @@ def test_a_journal_that_others_may_change_is_refused(tmp_path, mode):
 def test_a_journal_of_somebody_else_is_refused(tmp_path):
     path = written(tmp_path / "run.journal", b"first")
     os.chown(path, 12345, -1)
-    assert refused(path, "it belongs to user 12345 and not to you")
+    assert refused(path, "this file belongs to user 12345, not to you")
 
 
 @posix
@@ -277,7 +277,7 @@ def test_a_folder_in_which_others_may_replace_a_journal_is_refused(tmp_path, mod
     with pytest.raises(JournalError, match=told):
         Journal.create(folder / "another", HEADER, key=KEY)
     assert not (folder / "another").exists()
-    folder.chmod(mode | stat.S_ISVTX)  # as /tmp: nobody can replace what is another's
+    folder.chmod(mode | stat.S_ISVTX)  # like /tmp: users cannot replace files of others
     assert records_in(path) == [b"first"]
 
 
@@ -295,7 +295,7 @@ def test_the_folder_that_counts_is_that_of_the_file_not_of_a_link(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of this kind on Windows")
 def test_a_disk_that_is_full_when_a_journal_is_begun_leaves_nothing(tmp_path):
-    """In a process of its own, in which no file can have more than a few bytes."""
+    """In a separate process with a small limit on file sizes."""
     program = """if True:
         import resource, signal, sys
         from pathlib import Path
@@ -316,7 +316,7 @@ def test_a_disk_that_is_full_when_a_journal_is_begun_leaves_nothing(tmp_path):
 
 
 def test_a_journal_is_on_the_disk_when_it_says_so(tmp_path, monkeypatch):
-    """With its header when it is begun, at once where it is asked to, and otherwise after a while."""
+    """With its header on creation, at once when asked to, and otherwise after a while."""
     forced = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (forced.append("fsync"), real(fd)))
@@ -372,7 +372,7 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path, monkey
 
 
 def test_nothing_is_written_after_what_did_not_fit(tmp_path, monkeypatch):
-    """A smaller record may fit where a larger one did not; it would stand in the place of the one that is missing."""
+    """A smaller record may fit where a larger one did not, and would take the place of the missing one."""
     path = written(tmp_path / "run.journal", b"first")
     journal = reopened(path).journal
     write = journal._file.write

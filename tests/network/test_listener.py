@@ -1,4 +1,4 @@
-"""Strangers that have to leave: nothing of them stays."""
+"""Dropped strangers leave no resources behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def trial(tmp_path_factory):
 
 
 def left_open(trial, met, after):
-    """Connect to a door and close it once `after` is set; what was not closed then."""
+    """Connect to a listener and close it once `after` is set; return what was left open."""
     now = datetime.now(UTC)
 
     async def main():
@@ -27,7 +27,7 @@ def left_open(trial, met, after):
         async with Door("127.0.0.1", 0, context, met, refused=print) as door:
             connecting = asyncio.open_connection("127.0.0.1", door.port, ssl=client_context(trial.members[0], now=now))
             _, writer = await connecting
-            writer.transport.pause_reading()  # it does not notice that it is to leave
+            writer.transport.pause_reading()  # it does not notice the end
             async with asyncio.timeout(10):
                 await after(door)
         writer.transport.abort()
@@ -46,7 +46,7 @@ def test_a_stranger_that_is_being_refused_is_closed_with_the_door(trial):
     async def met(_reader, writer):
         refusing.set()
         writer.close()
-        await asyncio.sleep(60)  # as if the peer did not take leave
+        await asyncio.sleep(60)  # as if the peer did not close the connection
 
     async def after(_door):
         await refusing.wait()

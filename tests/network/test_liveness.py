@@ -1,4 +1,4 @@
-"""Connections that are dead and do not say so: both sides notice, and the run goes on."""
+"""Dead connections that look open: both sides notice, and the run continues."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fedslim.errors import LineError
 from fedslim.network.connection import BEAT, MISSED_BEATS, Connection, Reader
 
 BEATS = 0.4
-"""Seconds between two of them, in tests with processes."""
+"""Seconds between two keepalives, in tests with processes."""
 
 
-# -- two ends of one line ---------------------------------------------------------------------------------------------
+# -- two ends of one connection ---------------------------------------------------------------------------------------
 
 
 def sockets():
@@ -44,7 +44,7 @@ def frame_of(size, fill=7):
 
 
 def test_frames_arrive_whole_among_beats():
-    """A beat never falls into a frame, however long that takes."""
+    """A keepalive is never sent within a frame, however long the frame takes."""
 
     async def main():
         one, other = [await connected(line, 0.005) for line in sockets()]
@@ -56,7 +56,7 @@ def test_frames_arrive_whole_among_beats():
                 await asyncio.sleep(0.02)
 
         sending = asyncio.create_task(send())
-        await asyncio.sleep(0.2)  # until the long one is more than the system takes, and waits
+        await asyncio.sleep(0.2)  # until the long one exceeds the system's buffer and waits
         for data in frames:
             await asyncio.sleep(0.03)
             assert await other.receive() == data
@@ -84,7 +84,7 @@ def test_a_line_that_is_silent_is_given_up():
 
 
 def test_what_is_not_read_yet_is_no_silence():
-    """While more waits to be read than there is room for, nothing can arrive."""
+    """While the buffer is full of unread data, nothing can arrive."""
 
     async def main():
         line, other = sockets()
@@ -92,7 +92,7 @@ def test_what_is_not_read_yet_is_no_silence():
         other.setblocking(False)
         data = memoryview(frame_of(8_000_000))
         sent = 0
-        for _ in range(10):  # more than the room there is, and nobody reads
+        for _ in range(10):  # more than the buffer holds, and nothing is read
             with contextlib.suppress(BlockingIOError):
                 while sent < len(data):
                     sent += other.send(data[sent : sent + 65536])
@@ -111,7 +111,7 @@ def test_what_is_not_read_yet_is_no_silence():
 
 
 def test_whoever_shows_life_is_not_silent():
-    """By beats, and by the bytes of a frame that is long in coming."""
+    """By keepalives, and by the bytes of a slow frame."""
 
     async def main():
         line, slow = sockets()
@@ -128,7 +128,7 @@ def test_whoever_shows_life_is_not_silent():
 
 
 def test_a_process_that_did_not_listen_does_not_blame_the_other():
-    """It was stopped, or busy: what came meanwhile is looked at before anybody judges."""
+    """It was suspended or busy: data that arrived meanwhile are read before the connection is judged."""
 
     async def main():
         import time
@@ -152,7 +152,7 @@ def test_a_process_that_did_not_listen_does_not_blame_the_other():
 
 
 def test_a_middlebox_that_forwards_nothing_does_not_end_the_run(federate, calm):
-    """It acknowledges all the same. New connections pass."""
+    """It still acknowledges them. New connections work."""
     federation = federate(grace=30.0, keepalive=BEATS)
     federation.start()
     federation.until_round(10)
@@ -164,7 +164,7 @@ def test_a_middlebox_that_forwards_nothing_does_not_end_the_run(federate, calm):
 def test_a_member_does_not_wait_for_a_server_that_is_gone_behind_a_middlebox(federate):
     federation = federate(grace=5.0, keepalive=BEATS)
     federation.serve()
-    federation.until(lambda: "listening on" in federation.said("server"))  # nobody gives up before it has begun
+    federation.until(lambda: "listening on" in federation.said("server"))  # members must not give up before
     federation.join(*MEMBERS)
     federation.until_round(10)
     federation.relay.mute()
@@ -207,7 +207,7 @@ def test_inside_a_namespace(federate, calm):
 @pytest.mark.skipif(shutil.which("ip") is None, reason="there is no `ip` (iproute2) here")
 @pytest.mark.skipif(shutil.which("iptables") is None, reason="there is no `iptables` here")
 def test_packets_that_vanish_do_not_end_the_run(tmp_path):
-    """On all connections that there are; new ones pass. In a network namespace of its own, so that it hurts nobody."""
+    """On all open connections; new ones work. In a separate network namespace, so that nothing else is affected."""
     name = f"fedslim-{os.getpid()}"
     ip = shutil.which("ip")
     made = subprocess.run([ip, "netns", "add", name], capture_output=True, text=True, check=False)

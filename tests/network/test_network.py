@@ -1,4 +1,4 @@
-"""Federations over TLS on this machine: bytes on the wire are those accounted for, also with many members."""
+"""Federations over TLS on this machine: all bytes on the wire are accounted for, also with many members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedslim.network.traffic import Communication
 
 RECORD = 22  # bytes that TLS 1.3 adds to a record: a header, the kind, and the tag
 MAX_RECORD = 1 << 14
-HANDSHAKE = 5000  # bytes of a handshake and of taking leave, in each direction, at most
+HANDSHAKE = 5000  # maximum bytes of a handshake and a shutdown, in each direction
 
 
 class Meter:
@@ -56,7 +56,7 @@ class Meter:
 
 
 async def measured(loopback, variant, **chosen):
-    """Run it through a meter: the outcome, what members received, what was accounted, and the meter."""
+    """Run through a meter; return the outcome, what members received, the accounted traffic, and the meter."""
     communication, frames = Communication(), {"up": 0, "down": 0}
 
     def account(event):
@@ -78,7 +78,7 @@ async def measured(loopback, variant, **chosen):
 
 
 def check_bytes(communication, frames, meter):
-    """Whatever is on the wire beyond the frames is what TLS adds to them."""
+    """All bytes on the wire beyond the frames are those that TLS adds."""
     for way, accounted, wired in (
         ("up", communication.bytes_up, meter.up),
         ("down", communication.bytes_down, meter.down),
@@ -101,7 +101,7 @@ def test_bytes_on_the_wire_are_those_accounted_for(tmp_path, variant):
 
 
 class Spied:
-    """A journal that notes what happens to it."""
+    """A journal that records its calls."""
 
     def __init__(self, who, notes):
         self._who, self._notes = who, notes
@@ -117,7 +117,7 @@ class Spied:
 
 
 def test_what_a_run_ends_with_is_on_the_disk_before_anybody_is_told(tmp_path):
-    """Whoever has heard the end is gone, and cannot go back with those who have lost it."""
+    """A member that has the end exits, and cannot go back with those that lost it."""
     prepare("x")
     loopback = Loopback(tmp_path / "trial", ["s0", "s1", "s2"], load("encounters").take(range(200)))
     notes = []
@@ -138,7 +138,7 @@ def test_what_a_run_ends_with_is_on_the_disk_before_anybody_is_told(tmp_path):
     for name in loopback.members:
         before = [note for note in notes[: notes.index((name, "Heard"))] if note[0] == name and note[1] != "Finish"]
         assert before[-1] == (name, "sync")  # the end itself
-        # And the last question, which its server may have been asked to answer again.
+        # And the last question, which a resumed server may ask again.
         assert [note for note in before if note[1] == "sync"] == [(name, "sync")] * 2
 
 

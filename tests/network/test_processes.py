@@ -1,4 +1,4 @@
-"""Real processes over TLS: whoever is killed comes back, whoever may not take part is told so, and the table is one."""
+"""Real processes over TLS: killed parties rejoin, refused ones are told why, and all get the same table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_killed_member_and_a_killed_server_come_back(federate, calm):
     federation.until_round(reached + 10)
     federation.kill("server")
     assert federation.journal("server").exists()
-    assert federation.serve().wait(PATIENCE) == 2  # nobody said --resume
+    assert federation.serve().wait(PATIENCE) == 2  # without --resume
     assert "continue that run with --resume" in federation.said("server")
     federation.again("server")
     ends_as_if_nothing_had_happened(federation, calm)
@@ -42,7 +42,7 @@ def test_a_killed_member_and_a_killed_server_come_back(federate, calm):
 
 
 def in_phase(federation, phase, rounds):
-    """Start everybody and come back in the phase."""
+    """Start all processes and return in the given phase."""
     federation.serve()
     if phase == "joining":
         federation.join("north", "south")
@@ -85,7 +85,7 @@ def test_a_server_killed_in_any_phase_is_resumed(federate, calm, variant, phase)
     federation.kill("server")
     federation.relay.delay = SLOWLY
     if phase in {"joining", "seated"}:
-        federation.serve("--resume")  # no round was played: it begins anew, and says so
+        federation.serve("--resume")  # no round was recorded: it starts a new run, and says so
     else:
         federation.again("server")
     if "west" not in federation.running:
@@ -131,7 +131,7 @@ def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     assert figures["ending"] == "member lost"
     found = federation.result().table
     assert 0 < len(found) < len(calm["x"].table)
-    # It was no more than a pause, if everybody comes back after all.
+    # If all come back after all, the run continues.
     federation.running.clear()
     federation.again("server")
     federation.join(*MEMBERS)
@@ -140,7 +140,7 @@ def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
 
 @pytest.mark.slow
 def test_a_server_that_was_stopped_has_not_waited_meanwhile(federate, calm):
-    """A member that was away came back while nobody listened; by the clock it had been away for longer than it may."""
+    """A member reconnected while the server was suspended; by the clock, it had been away for too long."""
     federation = federate(grace=3.0)
     federation.start()
     federation.until_round(20)
@@ -206,7 +206,7 @@ def enrolled(authority, folder, name, now, **how):
 
 
 def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate, calm, tmp_path):
-    """Wrong CA, expired, revoked, not listed, another's name, another host, TLS 1.2; nobody disturbs the run."""
+    """Wrong CA, expired, revoked, not listed, another's name, another host, TLS 1.2; none disturbs the run."""
     federation = federate(delay=0.0, grace=300.0)
     files, trust, now = federation.files, tmp_path / "trust", datetime.now(UTC)
     authority = Authority.open(trust / "ca")
@@ -264,7 +264,7 @@ def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate
         context.wrap_socket(line, server_hostname=HOST)
     federation.join("south", "west")
     ends_as_if_nothing_had_happened(federation, calm)
-    # The first is told with its reason, and the others are counted: what strangers do fills no log.
+    # The first is logged with its reason and the others are counted, so that strangers cannot fill the log.
     said = federation.said("server")
     assert said.count("refused a connection: ") == 1
     assert re.search(r"refused \d more connections; the latest: .* it does not speak TLS 1\.3\n", said)

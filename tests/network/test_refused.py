@@ -1,4 +1,4 @@
-"""What the network logs: with a level, and refused connections as a count."""
+"""Log records of the network: their levels, and refused connections as counts."""
 
 from __future__ import annotations
 
@@ -146,5 +146,5 @@ def test_a_member_says_how_long_it_had_no_answer(loopback):
 
 def test_there_is_always_a_reason_why_nobody_was_reached():
     assert unreached_because(TimeoutError(), 5.0).startswith("no answer within 5 s; ")
-    # As asyncio raises it where the other side hangs up during the handshake.
+    # As asyncio raises it if the other side closes the connection during the handshake.
     assert unreached_because(ConnectionResetError(), 5.0) == "the other side closed the connection before it was set up"

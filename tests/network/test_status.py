@@ -1,4 +1,4 @@
-"""How a running server is, over real TLS and on a local port."""
+"""The status of a running server, over real TLS and on a local port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def now():
 
 
 async def serving(trial, act):
-    """A server that waits for its members, while `act` is carried out."""
+    """Run `act` with a server that waits for its members."""
     session = ServerSession(MEMBERS, Settings("x", masked=True, max_transactions=1 << 40), run=os.urandom(16))
     context = server_context(trial.server, now=now())
     context.set_alpn_protocols([status.TAKING_PART, status.ASKING])
@@ -66,7 +66,7 @@ def test_members_get_a_rounded_percentage(precise, rounded):
 @pytest.mark.parametrize(
     ("data", "named"),
     [
-        (b"\xff\xff\xff\xff", str(0xFFFFFFFF)),  # refused before it is waited for
+        (b"\xff\xff\xff\xff", str(0xFFFFFFFF)),  # refused without waiting for the data
         (b"\0\0\0\2[]", "localhost"),
         (b"\0\0\0\2{,", "localhost"),
         (b"\0\0", "localhost"),
@@ -76,7 +76,7 @@ def test_what_is_no_status_is_refused(trial, data, named):
     async def answer(_reader, writer):
         writer.write(data)
         if data[0]:
-            await asyncio.sleep(10)  # nothing more comes, and the line stays
+            await asyncio.sleep(10)  # no more data, and the connection stays open
         writer.close()
 
     async def main():
