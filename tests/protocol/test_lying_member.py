@@ -463,7 +463,7 @@ def test_without_an_agreed_vocabulary_every_item_is_named():
 
 
 def test_more_items_than_possible_end_the_run(monkeypatch):
-    monkeypatch.setattr(gathering.m, "MAX_ITEMS", 7)
+    monkeypatch.setattr(gathering, "MAX_ITEMS", 7)
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))
@@ -471,7 +471,7 @@ def test_more_items_than_possible_end_the_run(monkeypatch):
         outputs = server.receive(
             name, m.Join(m.PROTOCOL, "0", key, bytes(8), b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0
         )
-    assert outputs[-1].reason == "the members know 8 items together; at most 7 are possible"
+    assert outputs[-1].reason == "the members together have 8 items; at most 7 are allowed"
     assert server.over
 
 

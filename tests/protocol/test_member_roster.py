@@ -79,7 +79,7 @@ def test_every_setting_is_among_those_that_are_tried():
 def test_a_member_believes_its_own_file_and_not_the_server(name, value):
     member, roster = seated(max_rounds=100, max_itemset_size=5, min_support=2, min_count=5, min_members_with=2)
     own = getattr(roster.settings, name)
-    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this member agreed to {own!r}; every"):
+    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this member agreed to {own!r}; all"):
         member.receive(replaced(roster, settings=replaced(roster.settings, **{name: value})))
     assert member.state is SessionState.JOINING
     assert isinstance(member.receive(roster), m.Confirm)

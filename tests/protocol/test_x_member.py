@@ -169,7 +169,7 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
     check_covers(variant._state, database)
     # All in one question are refused as well, at least for being too many.
     if sum(isinstance(move, m.InsertUnion) for move in moves) > MAX_ENTERING:
-        told = "and has 3 enter"
+        told = "and inserts 3"
     variant, database = searching(**settled)
     with pytest.raises(ProtocolError, match=told):
         variant.answer(asked(ROW, moves=moves))
