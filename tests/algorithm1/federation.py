@@ -1,4 +1,4 @@
-"""Members in memory, each with a table of its own; sums are plain sums. What SA and SO do over a network."""
+"""Members in memory, each with its own table, with plain sums: what SA and SO do over a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def database(rows, n_items):
 
 @st.composite
 def rows(draw, *, max_items=12, max_transactions=40):
-    """Random rows, some of them made of a few shared patterns so that there is something to find."""
+    """Random rows, some of them made of a few shared patterns, so that there are itemsets to find."""
     n_items = draw(st.integers(1, max_items))
     rng = random.Random(draw(st.integers(0, 2**32 - 1)))
     n = draw(st.integers(0, max_transactions))
@@ -51,7 +51,7 @@ def rows(draw, *, max_items=12, max_transactions=40):
 
 
 def dense(seed, n_items, transactions):
-    """Overlapping patterns in dense rows: what enters breaks covers, which break others."""
+    """Overlapping patterns in dense rows: insertions break covers, which break others."""
     rng = random.Random(seed)
     patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 10))]
     found = []
@@ -64,7 +64,7 @@ def dense(seed, n_items, transactions):
 
 
 def skewed(seed, n_items, members, transactions):
-    """Members among whom patterns are spread unevenly, so that their tables differ."""
+    """Patterns spread unevenly among members, so that their tables differ."""
     rng = random.Random(seed)
     patterns = [rng.sample(range(n_items), rng.randint(2, 5)) for _ in range(6)]
     parts = []
@@ -81,7 +81,7 @@ def skewed(seed, n_items, members, transactions):
 
 
 class Member:
-    """A member's table, and which of its slots is which global number."""
+    """A member's table, and the global numbers of its slots."""
 
     def __init__(self, database):
         self.local = LocalTable(database)
@@ -94,17 +94,17 @@ class Member:
         return np.where(known, self.slots[np.where(known, numbers, 0)], -1)
 
     def pairs(self, pairs):
-        """The pairs by slots, as far as they are elements here."""
+        """The pairs by slots, without elements that this member does not have."""
         slots = self.slot_of(np.array(pairs)).tolist()
         return [(x, y) for x, y in slots if x >= 0 and y >= 0]
 
     def by_number(self, change, new):
-        """A change by numbers; the slot that is on trial, if it is there, is to be `new`."""
+        """A change by numbers; the slot on trial, if any, gets the number `new`."""
         numbers = np.append(self.numbers, np.int32(new))[change.slots]
         return Change(numbers, change.lost, change.won)
 
     def take_in(self, accepted, number):
-        assert accepted.slot == len(self.numbers)  # slots are given out once, one after the other
+        assert accepted.slot == len(self.numbers)  # slots are used once, in ascending order
         self.numbers = np.append(self.numbers, np.int32(number))
         if number >= len(self.slots):
             self.slots = np.concatenate((self.slots, np.full(number + 1, -1, np.int32)))
@@ -154,7 +154,7 @@ class Federation:
 
 
 class Algorithm1Twin:
-    """Algorithm 1, slow and obvious: everybody's covers are made from nothing at every step."""
+    """Algorithm 1, slow and obvious: every step computes all members' covers from scratch."""
 
     def __init__(self, parts, n_items, entry="own"):
         self.members = [Twin([frozenset(row) for row in part], n_items) for part in parts]
@@ -166,9 +166,9 @@ class Algorithm1Twin:
         self.entries = {}
         self.accepted = 0
         self.evaluated = []  # (itemset, pairs, entry, gain)
-        self.several = False  # whether several pairs ever united to one candidate
-        self.again = False  # whether a candidate ever was in the table already
-        self.tied = False  # whether two candidates ever promised the same
+        self.several = False  # whether several pairs ever had the same union
+        self.again = False  # whether a candidate was ever in the table already
+        self.tied = False  # whether two candidates ever had the same gain
 
     def usages(self, tables=None):
         total = Counter()
@@ -187,14 +187,14 @@ class Algorithm1Twin:
         return standard_length(itemset, self.lengths)
 
     def unions(self):
-        """Every union of elements that a member uses together, with the pairs that make it in the order of numbers."""
+        """Every union of elements that a member uses together, with its pairs in the order of numbers."""
         unions = {}
         for (x, y), c in sum((self.together(twin) for twin in self.members), Counter()).items():
             unions.setdefault(tuple(sorted(x + y)), []).append((self.numbers[x], x, y, c))
         return [(union, [p[1:] for p in sorted(pairs)]) for union, pairs in unions.items()]
 
     def ranked(self, usages):
-        """All unions that promise a gain, best first: gain, co-usage, size, lexicographic."""
+        """All unions with a positive gain, best first: gain, co-usage, size, lexicographic."""
         total, in_use = sum(usages.values()), len(usages)
         found = []
         for union, pairs in self.unions():
@@ -209,7 +209,7 @@ class Algorithm1Twin:
         return [(union, pairs, -c, -gain) for gain, c, _, union, pairs in found]
 
     def trial(self, union, pairs, entry):
-        """The members' tables if those who use one of the pairs had the union."""
+        """The members' tables if those that use one of the pairs had the union."""
         tables = []
         for twin in self.members:
             counts = self.together(twin)
@@ -237,8 +237,8 @@ class Algorithm1Twin:
         def counts_of(union, pairs):
             return usages.get(union, 0), [(x, y, c, usages[x], usages[y]) for x, y, c in pairs]
 
-        # Only what has kept all its counts since it was rejected stays rejected. A candidate that promises nothing
-        # now is not on the list, and its counts are looked for among all there are.
+        # A candidate stays rejected only while all its counts stay the same. One without a gain is not on the list,
+        # so its counts are taken from all unions.
         now = {union: counts_of(union, pairs) for union, pairs in self.unions()}
         for union in [union for union, counts in rejected.items() if now.get(union) != counts]:
             del rejected[union]

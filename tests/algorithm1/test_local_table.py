@@ -15,7 +15,7 @@ from fedslim.algorithm1.local_table import LocalTable
 
 
 class Mirror:
-    """A local table beside everything recomputed from nothing."""
+    """A local table, and the same recomputed from scratch."""
 
     def __init__(self, data, n_items):
         self.local = LocalTable(database(data, n_items))
@@ -49,7 +49,7 @@ class Mirror:
         assert [self.local.items_of(s) for s in self.local.slots] == self.twin.table()
 
     def unite(self, rng, entry):
-        """Join a random pair of elements that are used together; False if there is none."""
+        """Join a random pair of elements that are used together; return False if there is none."""
         pairs = self.pairs()
         if not pairs:
             return False
@@ -60,7 +60,7 @@ class Mirror:
         mine = [p for p in union_of if union_of[p] == union]
         own = sum(pairs[p] for p in mine)
         rng.shuffle(mine)
-        mine.append((0, self.local.next_slot + 5))  # of an element that is not here
+        mine.append((0, self.local.next_slot + 5))  # an element that this member does not have
         slot, before = self.local.next_slot, self.covers()
         after_entries = self.twin.entries | {union: own if entry is None else entry}
         after = self.covers(after_entries)
@@ -99,7 +99,7 @@ def test_a_local_table_is_what_it_would_be_if_made_from_nothing(case, seed, own_
         rng = random.Random(seed)
         for _ in range(8):
             mirror.check()
-            if rng.random() < 0.7:  # who asks less often is told more at once
+            if rng.random() < 0.7:  # otherwise the next report has more changes
                 mirror.check_news()
             if not mirror.unite(rng, None if own_entry else rng.randint(1, 9)):
                 break
@@ -118,7 +118,7 @@ def test_it_stays_so_where_covers_cascade(seed):
         assert mirror.unite(rng, None)
     mirror.check()
     mirror.check_news()
-    assert slots == list(range(18, 48))  # given out once, although itemsets were dropped
+    assert slots == list(range(18, 48))  # each used once, although itemsets were dropped
     assert len(mirror.local.slots) < 30
 
 
@@ -134,7 +134,7 @@ def test_whoever_uses_none_of_the_pairs_inserts_nothing():
 
 def test_pairs_must_have_one_union():
     local = LocalTable(database([{0, 1, 2}], 3))
-    with pytest.raises(ValueError, match="different itemsets"):
+    with pytest.raises(ValueError, match="different unions"):
         local.try_pairs([(0, 1), (0, 2)])
 
 

@@ -43,7 +43,7 @@ def test_a_ledger_is_a_dictionary(changes, many, elements):
     pairs = {(x, y) for x in range(91) for y in range(x + 1, 91)}
     assert ledger.look_up(*columns(pairs)).tolist() == [twin.get(pair, 0) for pair in sorted(pairs)]
     assert at(ledger, ledger.places_of(*columns(twin))) == sorted(twin)
-    # Also where an element is named twice: each pair comes once, and for all who share places in the same order.
+    # Even if an element is named twice, each pair comes once, in the same order in equal ledgers.
     around = ledger.around(np.array(elements, np.int32))
     assert sorted(at(ledger, around)) == sorted(pair for pair in twin if set(pair) & set(elements))
     assert around.tolist() == other.around(np.array(elements, np.int32)).tolist()

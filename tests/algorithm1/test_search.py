@@ -64,7 +64,7 @@ def compare(parts, n_items, entry="own"):
     except StopIteration as end:
         result = end.value
     assert search.converged
-    # Equal to the last bit: both add the same terms in the same order.
+    # Exactly equal: both add the same terms in the same order.
     assert evaluated == twin.evaluated
     assert [(e.items, e.usage, e.entry) for e in result.entries] == twin.result()
     assert (result.tally.accepted, result.tally.candidates) == (twin.accepted, len(twin.evaluated))
@@ -99,14 +99,14 @@ def test_search_and_twin_agree_where_covers_cascade(seed):
 
 
 def test_search_and_twin_agree_where_members_differ():
-    """Then several pairs unite to one itemset, and a member comes late to one that others have already."""
+    """Then several pairs have the same union, and a member gets an itemset later than others."""
     twins = [compare(skewed(seed, 9, 4, 50), 9) for seed in range(40)]
     assert sum(twin.several for twin in twins) >= 5
     assert any(twin.again for twin in twins)
 
 
 def test_search_and_twin_agree_on_many_pairs():
-    """Enough for many blocks of the ranking, most of which are never gone through again."""
+    """Enough for many blocks of the ranking, most of which are never scanned again."""
     compare(dealt(dense(1, 60, 60), 3, 1), 60)
 
 
@@ -127,7 +127,7 @@ def test_search_and_twin_agree_on_degenerate_data(parts, n_items):
 
 
 def test_with_one_member_and_nothing_to_choose_from_it_is_slim_without_pruning():
-    """The two differ in how they break ties, and where several pairs unite to the same itemset."""
+    """The two differ in how they break ties, and where several pairs have the same union."""
     alike = 0
     for seed in range(60):
         rng = random.Random(seed)
@@ -200,9 +200,9 @@ MOST = 60
 
 
 class RankingModel:
-    """Random counts of a few elements, and which of their unions promise most, made from nothing every time.
+    """Random counts of a few elements, and their unions ranked by gain, computed from scratch every time.
 
-    No cover would give such counts; all that the ranking needs is that they do not contradict each other.
+    No covers have these counts; the ranking needs only that they do not contradict each other.
     """
 
     def __init__(self, rng):
@@ -220,7 +220,7 @@ class RankingModel:
             (x, y) for y in range(len(self.every)) for x in range(y) if not set(self.every[x]) & set(self.every[y])
         ]
         self.counts = {}
-        self.others = 150  # usages of elements that are in no pair
+        self.others = 150  # the total usage of elements that are in no pair
         self.rejected = set()
 
     @property
@@ -228,7 +228,7 @@ class RankingModel:
         return sum(self.usage) + self.others, sum(u > 0 for u in self.usage)
 
     def change(self):
-        """New usages and counts: the elements whose usages changed, and the news of the pairs."""
+        """Change usages and counts; return the elements whose usages changed, and the changed pairs."""
         rng, before = self.rng, self.signatures()
         changed = set()
         for k in rng.sample(range(len(self.every)), 2):
@@ -267,7 +267,7 @@ class RankingModel:
         return estimated_gain_of_union(joined, self.own(union), *self.totals)
 
     def check_bounds(self, ranking):
-        """No union gains more than its block's bound, which is what the ranking goes by."""
+        """No union gains more than its block's bound, on which the ranking relies."""
         ends, numbers, counts = ranking._pairs.element.reshape(-1, 2), ranking._unions.of, ranking._pairs.count
         pairs = {tuple(ends[p].tolist()): int(numbers[p]) for p in np.flatnonzero(counts)}
         for union, made_of in self.unions().items():
@@ -309,7 +309,7 @@ def test_the_ranking_is_in_order_after_whatever_changed(seed, few):
 
 
 def in_order(elements, counts, total=2000):
-    """The pairs that a ranking proposes one after the other, each with how often it is used."""
+    """The pairs that a ranking proposes, in order, each with its co-usage."""
     ranking = UnionRanking(elements, log2_table(100))
     in_use = int(np.count_nonzero(elements.usage))
     ranking.take_in(np.zeros(0, np.int32), pair_counts(*counts), total, in_use)
@@ -321,7 +321,7 @@ def in_order(elements, counts, total=2000):
 
 
 def test_of_equal_gains_the_union_used_more_comes_first():
-    """Spelling costs each pair all but half a bit of what it would gain without: exactly half a bit is left."""
+    """Spelling costs each pair all of its gain except exactly half a bit."""
     elements, total, in_use = NumberedElements(4), 2000, 4
     elements.usage[:4] = 20
     for x, c in ((0, 3), (2, 5)):
@@ -347,7 +347,7 @@ def test_then_the_larger_one_and_then_the_first_in_whichever_block_they_are():
 @settings(max_examples=500)
 @given(st.data())
 def test_no_gain_rises_more_than_the_bounds(data):
-    """With the part of the gain that depends on U and n, as docs/explanation/decisions/ranking-bounds.md has it."""
+    """Check the part of the gain that depends on U and n, as in docs/explanation/decisions/ranking-bounds.md."""
     pairs, c = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 40))
     growth = data.draw(st.integers(-2 * pairs, 1))  # of n, if the union entered
     (before, in_use_before), (after, in_use) = (
@@ -379,7 +379,7 @@ def test_one_pair_is_the_plain_estimate():
     st.integers(0, 200),
 )
 def test_the_estimate_is_the_change_of_the_description_length(pairs, own, others):
-    """Within rounding: the estimate leaves out what cancels."""
+    """Up to rounding: the estimate leaves out terms that cancel."""
     standards = [(3.0 + k, 10.0 - k) for k in range(len(pairs))]  # every pair spells the union with the same 13 bits
     before = [own, others, *(u for c, x, y in pairs for u in (c + x, c + y))]
     after = [own + sum(c for c, _, _ in pairs), others, *(u for _, x, y in pairs for u in (x, y))]
@@ -390,7 +390,7 @@ def test_the_estimate_is_the_change_of_the_description_length(pairs, own, others
     assert estimated_gain_of_union(joined, own, sum(before), in_use) == pytest.approx(gain, abs=1e-8)
 
 
-# -- who does not play along ---------------------------------------------------------------------------------------
+# -- members that do not follow the protocol -----------------------------------------------------------------------
 
 
 def started(n_items=4):

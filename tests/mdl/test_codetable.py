@@ -50,14 +50,14 @@ def test_bits_saved_are_what_the_itemset_is_worth_against_spelling_it_out(table)
 
 
 def test_of_itemsets_that_save_as_much_the_larger_comes_first_then_that_of_the_first_items():
-    """Supports that are powers of two, so that 4 + 4 and 2 + 3 + 3 bits are equal to the last one."""
+    """Supports are powers of two, so that 4 + 4 and 2 + 3 + 3 bits are exactly equal."""
     supports = (4, 4, 4, 4, 16, 8, 8, 16)
     found = (((2, 3), 4, 4, 4), ((0, 1), 4, 4, 4), ((4, 5, 6), 4, 4, 4))
     table = CodeTable(tuple("abcdefgh"), 64, supports, (0, 0, 0, 0, 12, 4, 4, 16), found)
     assert len({e.bits_saved for e in table.itemsets}) == 1
     assert [e.items for e in table.top()] == [(4, 5, 6), (0, 1), (2, 3)]
     assert [e.items for e in table.top(2)] == [(4, 5, 6), (0, 1)]
-    # 48 codes, 4 of them this one's; the row itself costs its code and its spelling.
+    # 4 of the 48 codes are this itemset's; the row itself costs its code and its spelling.
     assert table.itemsets[0].code_length == pytest.approx(log2(12))
     assert table.itemsets[0].bits_saved == pytest.approx(4 * (8 - log2(12)) - (log2(12) + 8))
 
@@ -136,7 +136,7 @@ BAD = {
     "add up to": lambda c: c["itemsets"][0].update(usage=c["itemsets"][0]["usage"] - 1),
     "itemsets\\[0\\].usage": lambda c: c["itemsets"][0].update(usage=0),
     "transactions": lambda c: c.update(transactions=-1),
-    "an item with more than that": lambda c: (c.update(transactions=3), c["itemsets"].clear()),
+    "an item with a higher support": lambda c: (c.update(transactions=3), c["itemsets"].clear()),
     "is used 12 times and supported by 3": lambda c: c["itemsets"][0].update(support=3),
     "supported by 31 of 30 transactions": lambda c: c["itemsets"][0].update(support=31),
     "Expected `int`": lambda c: c.update(transactions="many"),

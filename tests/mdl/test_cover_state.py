@@ -15,7 +15,7 @@ MOVES = st.lists(st.tuples(st.sampled_from("iitrr"), ITEMSETS, st.integers(0, 5)
 
 
 def covers(state, rows):
-    """What each transaction is covered by, and where each element is used: both must be the twin's."""
+    """The cover of each transaction, and where each element is used: both must equal the twin's."""
     table = state.table
     order = sorted(table.itemsets.values(), key=lambda items: order_key(items, entries(state)[items]))
     expected = [sorted(cover(row, order)) for row in rows]
@@ -38,7 +38,7 @@ def entries(state):
 )
 @settings(max_examples=300, deadline=None)
 def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(rows, moves, times):
-    """Also what no search would do: removing what is not used, just after it was broken."""
+    """Including moves that no search makes: removing an unused element just after it was broken."""
     rows = rows * times
     vocabulary = [str(i) for i in range(N_ITEMS)]
     texts = [[str(i) for i in sorted(row)] for row in rows]

@@ -39,7 +39,7 @@ def test_covers_of_unseen_transactions_are_those_of_the_slow_twin(n_items, seed)
 
 
 def test_the_bits_of_the_mined_transactions_are_about_the_encoded_length():
-    """Smoothing apart, the lengths of all transactions add up to L(D | CT)."""
+    """Apart from smoothing, the lengths of all transactions add up to L(D | CT)."""
     rows = random_rows(1, 20, 4000)
     db = TransactionDatabase.from_transactions(rows)
     table = mine(db).table

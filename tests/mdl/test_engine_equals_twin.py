@@ -30,7 +30,7 @@ def database(rows, n_items):
 
 
 def run_engine(search, source, steps=None):
-    """Like `drive`, but stops before the move that would be one step too many."""
+    """Like `drive`, but stop before the move after the last of `steps`."""
     run = search.run()
     question = next(run)
     try:
@@ -65,7 +65,7 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
             result = run_engine(search, source, steps)
         states = source.shards
     if steps is None:
-        # Eager or not, asked of one source or several: every step is the same.
+        # Eager or not, with one source or several: every step is the same.
         eager = SlimSearch(n_items, policy, eager=True)
         assert run_engine(eager, CoverState(db)) == result
         assert replace(eager.tally, rows=0) == replace(result.tally, rows=0)
@@ -83,7 +83,7 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
 
 
 def check_state(state, twin):
-    """The covers kept up to date are the covers made from nothing, and so are the usages."""
+    """The updated covers and usages equal those computed from scratch."""
     db = state.database
     for t in range(len(db)):
         slots = [state.table.items_of(s) for s in state.cover(t)]
@@ -92,7 +92,7 @@ def check_state(state, twin):
 
 @st.composite
 def databases(draw, *, max_items=12, max_transactions=40):
-    """Random rows, some of them made of a few shared patterns so that there is something to find."""
+    """Random rows, some of them made of a few shared patterns, so that there are itemsets to find."""
     n_items = draw(st.integers(1, max_items))
     seed = draw(st.integers(0, 2**32 - 1))
     rng = random.Random(seed)
@@ -127,7 +127,7 @@ FORGIVEN = [
     *({1, 2, 3, 5, 7, 9}, {2, 3, 5, 6, 7, 8}, {1, 5, 7, 9}, {0, 2, 3, 5, 6, 8}, {0, 1, 2, 4, 6, 8, 9}),
     {1, 2, 4, 5, 7, 8, 9},
 ]
-"""A pair is rejected, pays with other counts without being the best, and comes back with the counts it had at first."""
+"""A pair is rejected, would pay with other counts without being the best, and then has its first counts again."""
 
 
 @example((FORGIVEN, 10), Policy(False, "support", 2, charges=(Charge(0.5, 0.5),), look_ahead=5), 1)
@@ -168,10 +168,10 @@ def test_engine_and_twin_agree_where_covers_cascade(seed):
 @pytest.mark.parametrize("n_items", [70, 600])
 @pytest.mark.parametrize("seed", range(6))
 def test_engine_and_twin_agree_on_wide_data(n_items, seed):
-    """More items than fit one machine word (70), and more than have a bit of their own in a mask (600)."""
+    """More items than bits in a machine word (70), and more than bits in a mask (600)."""
     rng = random.Random(seed)
     patterns = [rng.sample(range(n_items), rng.randint(2, 7)) for _ in range(6)]
-    # items that share a bit, to lead the masks astray
+    # Items that share a bit, to mislead the masks.
     patterns += [[3, 5], [3, 515 % n_items, 9], [5, 517 % n_items]]
     rows = []
     for _ in range(40):

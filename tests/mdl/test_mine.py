@@ -147,13 +147,13 @@ def test_other_threads_leave_signals_alone():
 def test_progress_guesses_the_time_left_from_how_fast_gains_fall():
     trend = Trend()
     assert trend.remaining(1.0, 1024.0) is None
-    # halved every second: from 512 bits it takes nine more seconds to get to one
+    # Halved every second: from 512 bits it takes nine more seconds to get to one.
     assert trend.remaining(2.0, 512.0) == pytest.approx(9.0)
     assert trend.remaining(3.0, 0.0) is None
 
 
 def test_warming_up_leaves_nothing_to_compile(public_data):
-    """Otherwise the first run would stand still in the middle, with nothing on the screen to say why."""
+    """Otherwise the first run would pause in the middle without any explanation."""
     from fedslim.mdl.kernels import array_table, counting, insertion, ranking, removal, vertical
     from fedslim.mdl.mining import prepare
 

@@ -70,7 +70,7 @@ def test_a_description_length_does_not_depend_on_the_order_of_the_table(usages, 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=40))
 def test_the_data_cost_their_usages_times_their_code_lengths(usages):
-    """The two ways to write the sum round differently, by as much as the last bits of U·log2 U."""
+    """The two forms of the sum round differently, by the last bits of U·log2 U."""
     total = sum(usages)
     bits = description_length(usages, [0.0] * len(usages))
     last_bits = 2.0**-46 * total * log2(total) + 1e-12

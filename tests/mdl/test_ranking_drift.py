@@ -10,7 +10,7 @@ from fedslim.mdl.kernels.ranking import PairRows, drift
 
 
 def rows_of(upper, dropped, most):
-    """One row of which these three are known."""
+    """One row with these three values."""
     empty = np.zeros(1, np.int64)
     return PairRows(
         upper=np.array([upper]),
@@ -31,9 +31,9 @@ def rows_of(upper, dropped, most):
 @settings(max_examples=1000)
 @given(st.data())
 def test_no_gain_rises_more_than_the_bounds(data):
-    """With the part of the gain that depends on U and n, as docs/explanation/decisions/ranking-bounds.md has it."""
+    """Check the part of the gain that depends on U and n, as in docs/explanation/decisions/ranking-bounds.md."""
     c = data.draw(st.integers(1, 40))
-    growth = data.draw(st.integers(-1, 1))  # of n, if the pair entered: one element more, and up to two less
+    growth = data.draw(st.integers(-1, 1))  # of n, if the pair entered: one element more, and up to two fewer
     small = st.integers(-3, 3)
     before, in_use_before = data.draw(st.integers(110, 400)), data.draw(st.integers(2, 60))
     after = before + data.draw(small | st.integers(-50, 50))

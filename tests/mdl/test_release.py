@@ -1,4 +1,4 @@
-"""A smallest count: nothing below it is in a table, nothing below it can be computed from one, and nothing is lost."""
+"""With `min_count`, a table has no smaller count, none can be computed from it, and it stays lossless."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedslim.mdl.release import merge_rare
 
 
 def counts_of(table):
-    """Every count that a table shows."""
+    """Every count in a table."""
     found = [count for _, *three in table.found for count in three]
     return [*table.supports, *table.singleton_usages, table.other, *found]
 
 
 def spelled(table):
-    """What anybody can compute of how often items are spelled out."""
+    """How often items are spelled out, as anybody can compute it from the table."""
     left = np.array(table.supports)
     for items, usage, _, _ in table.found:
         left[list(items)] -= usage
@@ -58,7 +58,7 @@ def test_a_table_stays_lossless_for_the_items_that_it_has(case, least):
     # What was merged is exactly what is missing.
     merged = db.occurrences - sum(table.supports)
     assert table.other == merged - merged % least
-    # And supports are told as far as that tells no small count.
+    # Supports are published as exactly as possible without revealing a small count.
     for items, usage, support, _ in table.found:
         labels = {table.vocabulary[i] for i in items}
         true = sum(labels <= set(db.transaction(t)) for t in range(len(db)))
@@ -91,7 +91,7 @@ def test_a_table_with_a_smallest_count_is_the_same_after_saving_and_loading(tmp_
     assert CodeTable.load(tmp_path / "table.json") == table
     text = (tmp_path / "table.json").read_text()
     (tmp_path / "table.json").write_text(text.replace('"min_count": 5', '"min_count": 8'))
-    with pytest.raises(CodeTableError, match="smallest count is said to be 8"):
+    with pytest.raises(CodeTableError, match="min_count is 8"):
         CodeTable.load(tmp_path / "table.json")
 
 

@@ -28,7 +28,7 @@ def database(rows, n_items=14):
 
 
 def check_valid(result, rows):
-    """The usages of a result are those of covers made from nothing with its table."""
+    """The usages of a result are those of covers computed from scratch with its table."""
     table = [e.items for e in result.entries if len(e.items) > 1]
     usages = {}
     for row in rows:
@@ -56,7 +56,7 @@ def test_the_table_is_valid_whenever_the_search_waits_for_an_answer(seed):
 
 
 class StopAt(Stop):
-    """Stops when it is asked for the n-th time."""
+    """Stop at the n-th check."""
 
     def __init__(self, n):
         super().__init__()
@@ -105,7 +105,7 @@ def test_the_order_of_transactions_does_not_matter(seed):
 @pytest.mark.parametrize("policy", [Policy(), Policy(charges=(EXACT, FREE), sweep=True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_row_holds_a_candidate_better_than_its_bound(seed, policy):
-    """The bound that saves looking at most pairs (decisions/ranking-bounds.md), on data where it is finite."""
+    """The bound that makes it possible to skip most pairs (decisions/ranking-bounds.md), on data where it is finite."""
     rng = np.random.default_rng(seed)
     db = generate("accidents-like", transactions=600, seed=seed)
     search = SlimSearch(db.n_items, policy)
@@ -126,7 +126,7 @@ def test_no_row_holds_a_candidate_better_than_its_bound(seed, policy):
 
 
 def check_bounds(search, source):
-    """Compare every row's bound with the gains of all its pairs; returns how many bounds were finite and carried on."""
+    """Compare every row's bound with the gains of all its pairs; return how many finite bounds were carried over."""
     ranking = search.ranking
     rows, now = ranking._rows, ranking._now
     alive = [s for s in range(ranking._limit) if search._usage[s]]
@@ -158,7 +158,7 @@ def check_bounds(search, source):
 
 
 def test_ten_thousand_rows_that_promise_the_same_are_no_trouble():
-    """An identifier in every transaction: as many rows as transactions, all alike."""
+    """A unique item in every transaction: as many rows as transactions, all alike."""
     rows = [[f"id{i}", "ab"[i % 2], "xy"[i % 2]] for i in range(10_000)]
     mined = mine(TransactionDatabase.from_transactions(rows))
     assert mined.converged
@@ -166,7 +166,7 @@ def test_ten_thousand_rows_that_promise_the_same_are_no_trouble():
 
 
 def test_bits_are_what_they_were_when_a_step_is_undone(monkeypatch):
-    """What progress shows; the search itself goes by differences, and would not notice."""
+    """Progress shows them; the search itself uses differences, and would not notice."""
     real, off = SlimSearch.rewind, []
 
     def rewind(self):

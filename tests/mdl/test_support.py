@@ -9,7 +9,7 @@ from fedslim.mdl.support import SupportIndex
 
 @given(st.lists(st.sets(st.integers(0, 9)), max_size=200), st.data())
 def test_support_counts_the_transactions_that_contain_an_itemset(rows, data):
-    """A few rows more than 32 of each common item make both kinds of item: with bitmaps and with lists."""
+    """More than 32 rows give both kinds of item: with bitmaps and with lists."""
     rows = [*rows, *([{0, 1}] * 80), {8}, {8, 9, 0}]
     db = TransactionDatabase.from_transactions(rows, vocabulary=[str(i) for i in range(10)])
     itemset = tuple(sorted(data.draw(st.sets(st.integers(0, 9)))))

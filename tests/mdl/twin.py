@@ -1,4 +1,4 @@
-"""SLIM, slow and obvious: everything is counted from nothing at every step. The oracle for the fast engine."""
+"""SLIM, slow and obvious: every step counts everything from scratch. The oracle for the fast engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Itemset = tuple[int, ...]
 
 
 def cover(transaction: frozenset[int], table: list[Itemset]) -> list[Itemset]:
-    """The greedy cover: walk down the table in cover order, then single items."""
+    """Return the greedy cover: first itemsets in cover order, then single items."""
     left = set(transaction)
     used = []
     for itemset in table:
@@ -79,7 +79,7 @@ class Twin:
         return math.fsum(self.terms(after) + [-term for term in self.terms(before)])
 
     def ranked(self, usages: dict[Itemset, int]) -> list[tuple[float, int, Itemset, Itemset]]:
-        """All pairs that promise a gain, best first: gain, then co-usage, then cover order."""
+        """Return all pairs with a positive gain, best first: gain, then co-usage, then cover order."""
         together: dict[tuple[Itemset, Itemset], int] = {}
         place = {x: k for k, x in enumerate(self.table() + [(i,) for i in range(self.n_items)])}
         for transaction in self.transactions:
@@ -132,7 +132,7 @@ class Twin:
                 rejected[pair] = counts
             else:
                 found.append((bits, tried, trial, after, pair, counts))
-                rejected.pop(pair, None)  # what was held against it, with other counts, is so no longer
+                rejected.pop(pair, None)  # it was rejected with other counts
         if not found:
             return False
         bits, _, trial, after, pair, counts = min(found, key=lambda trial: trial[:2])
@@ -144,7 +144,7 @@ class Twin:
             rejected[pair] = counts
             return True
         self.accepted += 1
-        # An itemset that comes back after it was dropped is a new one: nothing is held against it.
+        # An itemset that comes back after it was dropped is a new one: its pairs are not rejected.
         for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
             del rejected[old]
         return True
@@ -154,7 +154,7 @@ class Twin:
         return dict(self.entries), self.pruned, self.bits
 
     def undone(self, before: tuple[dict[Itemset, int], int, float]) -> bool:
-        """Go back to what was before, if itemsets that had to go made it no better."""
+        """Undo a step if forced removals made it no better."""
         if not self.forced or self.bits < before[2]:
             return False
         self.entries, self.pruned, self.bits = before
@@ -166,7 +166,7 @@ class Twin:
         return 0 if self.undone(before) else gone
 
     def clean(self, before: dict[Itemset, int], after: dict[Itemset, int]) -> set[Itemset]:
-        """Drop itemsets without usage; returns those that are used less than before."""
+        """Drop itemsets without usage; return those that are used less than before."""
         for itemset in [x for x in self.entries if after[x] == 0]:
             del self.entries[itemset]
         return {x for x in self.entries if x in before and after[x] < before[x]}

@@ -9,14 +9,14 @@ from fedslim.protocol.variant import VARIANTS
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled():
-    """Memory is measured in some tests: not that of compiling or loading kernels."""
+    """Compile the kernels first: some tests measure memory."""
     for variant in VARIANTS:
         prepare(variant)
 
 
 @pytest.fixture(scope="session")
 def calm():
-    """What runs without faults find."""
+    """The results of runs without faults."""
     tables = {}
     for variant in VARIANTS:
         federation = Weather(variant)

@@ -1,4 +1,4 @@
-"""One member alone with a server that a test plays, which asks what it likes."""
+"""One member with a server played by a test, which may ask anything."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ N_ITEMS = 9
 
 
 def side(variant, seed=1, n_items=N_ITEMS, transactions=50, **settled):
-    """One member's side, alone with the server."""
+    """One member's side of a variant, and its database."""
     (database,) = of_numbers([sprinkled(seed, n_items, 1, transactions, noise=0.2)[0]], n_items).values()
     return member_side(settings_for(variant, **settled), database, 2), database
 
 
 def check_covers(state, database, dropped=()):
-    """Every transaction is covered, exactly, by elements of the table; what was dropped counts as absent."""
+    """Check that elements of the table cover every transaction exactly; dropped items count as absent."""
     for t in range(database.transactions):
         slots = state.cover(t)
         items = [i for s in slots for i in state.table.items_of(s)]
@@ -48,7 +48,7 @@ def asked(*wants, moves=(), number=0):
 
 
 PAIR = N_ITEMS
-"""The slot in which the union of the first two items is in these tests; the next one is free."""
+"""The slot of the union of the first two items in these tests; the next slot is free."""
 
 FREE = N_ITEMS + 1
 ROW = m.WantRows([0], b"\x28")
@@ -72,9 +72,9 @@ def dropping(*items):
     return m.DropItems(vector(items))
 
 
-NOTHING_THERE = "in which this member has nothing"
-ALREADY = "in it already"
-ONCE = "which is done once, at the start, for a smallest count"
+NOTHING_THERE = "which is empty"
+ALREADY = "in the table already"
+ONCE = "allowed only once, at the start"
 PEER = AgreementKey.from_random(bytes(31) + b"\7")
 
 
@@ -88,7 +88,7 @@ def seated(variant="x", *, agreed=True, **settled):
 
 
 def confirmed(member, roster):
-    """The same, with everybody's signatures: it answers from now on."""
+    """The same member, with the signatures of all members: it answers from now on."""
     confirm = member.receive(roster)
     assert member.receive(m.Confirmed(roster.epoch, [confirm.signature] * 2)) is None
     return member

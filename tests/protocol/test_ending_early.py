@@ -1,4 +1,4 @@
-"""A server that is killed while it ends a run early ends it as it had decided."""
+"""A server that is killed while it ends a run early keeps its decision."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LIMITS = {"interrupted": {}, "out of rounds": {"max_rounds": STOP_AT}, "out of t
 
 
 def stopped_early(variant, ending, kill_after=None):
-    """A run that ends early, after so many rounds; its server is killed as soon as so many more are written down."""
+    """A run that ends early; its server is killed once its journal has `kill_after` more rounds."""
     federation = Weather(variant, 8, **LIMITS[ending])
     while federation.outcome is None:
         if len(federation.rounds) == STOP_AT - 1:
-            # A server that is brought back knows neither: only its journal does.
+            # A restored server knows neither; only its journal does.
             federation.now = 1000.0 if ending == "out of time" else 0.0
             if ending == "interrupted":
                 federation.server.stop()
@@ -41,7 +41,7 @@ def test_a_server_killed_in_its_closing_rounds_ends_as_it_had_decided(calm, vari
 
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_a_decision_that_was_torn_was_not_made(calm, variant, tmp_path):
-    """Nothing had followed from it: the run goes on, or ends there when it is told to again."""
+    """Nothing had followed from it: the run continues, or ends there when it is stopped again."""
     expected = stopped_early(variant, "interrupted")
     whole = Journal.create(tmp_path / "whole", {}, key=bytes(32))
     for record in expected.journal[:STOP_AT]:

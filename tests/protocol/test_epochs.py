@@ -1,4 +1,4 @@
-"""After a fault a new epoch begins: what its roster says, and which epochs a server believes."""
+"""After a fault a new epoch begins: what its roster has, and which epochs a server accepts."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_after_two_faults_an_update_says_what_is_new_since_the_last_one():
 
 @pytest.mark.parametrize("epoch", [65_535, 1000, 3 + MAX_LOST_EPOCHS + 2])
 def test_a_restarted_server_refuses_a_member_from_far_ahead(epoch):
-    """There are so many epochs and no more: one member could use them up for all."""
+    """The number of epochs is limited: one member could use them up for all."""
     federation = restarted()
-    with pytest.raises(ProtocolError, match=f"member 'b' comes back from epoch {epoch - 1}, and there was none after"):
+    with pytest.raises(ProtocolError, match=f"member 'b' comes back from epoch {epoch - 1}, but there was none after"):
         federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0)
     assert federation.server.state_of("b") is MemberState.AWAY
     for name in MEMBERS:
@@ -67,7 +67,7 @@ def test_a_restarted_server_refuses_a_member_from_far_ahead(epoch):
 
 @pytest.mark.parametrize("epoch", [4, 5, 3 + MAX_LOST_EPOCHS + 1])
 def test_a_restarted_server_takes_its_own_epoch_and_those_that_its_disk_may_have_lost(epoch):
-    """The next roster is of an epoch that no member has been in."""
+    """The next roster has an epoch that no member has seen."""
     federation = restarted()
     assert federation.members["b"].join(bytes(32)).epoch == 4
     federation.act(federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0))
@@ -84,7 +84,7 @@ def test_a_server_that_was_not_restarted_knows_its_epochs(epoch):
     federation = Weather("x", 6, rows=150).until(lambda f: f.server.rounds > 3)
     federation.cut("b")
     with pytest.raises(
-        ProtocolError, match=f"member 'b' comes back from epoch {epoch - 1}, and there was none after 0"
+        ProtocolError, match=f"member 'b' comes back from epoch {epoch - 1}, but there was none after 0"
     ):
         federation.server.receive("b", claims(federation, "b", epoch=epoch), 0.0)
     federation.join("b")

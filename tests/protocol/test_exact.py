@@ -91,7 +91,7 @@ def test_x_writes_the_file_that_mine_writes_for_any_number_of_members(mined, nam
 
 
 def dealt(data, members, seed):
-    """Anything from an even hand to all for one; some get nothing."""
+    """Deal rows to members, from evenly to all for one; some get nothing."""
     rng = random.Random(seed)
     weights = [rng.choice([0, 0.1, 1, 5]) for _ in range(members - 1)] + [1]
     parts = [[] for _ in range(members)]
@@ -112,7 +112,7 @@ def check_x(parts, n_items, policy=None, **chosen):
         min_support=policy.min_support,
         min_count=policy.min_count,
     )
-    # A federation's table does not say by what it was ordered; the entries do.
+    # A federation's table does not name its order; the entries show it.
     assert replace(table_of(outcome, named), order=policy.order) == alone.table
     assert (outcome.tally.candidates, outcome.tally.accepted) == (alone.tally.candidates, alone.tally.accepted)
     return seen
@@ -136,7 +136,7 @@ policies = st.builds(
 
 
 def test_x_finds_it_where_what_enters_leaves_others_without_use():
-    """And a removal that is tried in the same breath would bring one back."""
+    """And a removal tried at the same time would bring one back."""
     check_x(dealt(dense(71, 8, 400), 2, 71), 8, Policy(max_itemset_size=5))
 
 
@@ -149,19 +149,19 @@ def test_x_finds_what_one_place_finds_with_a_smallest_count(least, data, members
 
 
 TAKEN_BACK = [(67, 2), (67, 3), (67, 5), (85, 3), (85, 5), (53, 5), (8, 8), (76, 8)]
-"""Dense data of this seed, with this smallest count: what enters makes others rare, and their going costs too much."""
+"""Seeds of dense data with a min_count where entering itemsets make others rare, whose removal costs too much."""
 
 
 @pytest.mark.parametrize(("seed", "least"), TAKEN_BACK)
 def test_x_finds_it_where_steps_are_taken_back(seed, least):
-    """By all members, too: what had to go comes back into its slot."""
+    """At all members, too: itemsets that had to be removed return to their slots."""
     seen = check_x(dealt(dense(seed, 14, 120), 3, seed), 14, Policy(min_count=least))
     assert any(isinstance(move, m.RestoreElement) for ask in seen.messages("down", "Ask", "s000") for move in ask.moves)
 
 
 @pytest.mark.parametrize("least", [2, 3, 5])
 def test_x_drops_rare_items_at_all_members_before_anything_else(least):
-    """Also items that no member has so rarely that it would know; what is dropped is in no answer any more."""
+    """Also items that are rare only in the sum; dropped items are in no answer any more."""
     parts = sprinkled(6, 40, 3, 60, noise=0.03)
     seen = check_x(parts, 40, Policy(min_count=least))
     supports = [sum(item in row for part in parts for row in part) for item in range(40)]
@@ -195,7 +195,7 @@ def test_wide_vocabularies_are_asked_for_in_sketches():
 @given(seed=st.integers(0, 1 << 30), members=st.integers(1, 4), wide=st.booleans(), least=st.sampled_from([1, 1, 2, 5]))
 @settings(max_examples=25)
 def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, members, wide, least):
-    """Every trial is guessed to change one element, and every row to have been empty when it was last seen."""
+    """Every trial is expected to change one element, and every row to be empty."""
     n_items = 700 if wide else 12
     parts = (
         sprinkled(seed, n_items, members, 40, patterns=6, noise=0.004)
@@ -211,7 +211,7 @@ def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, members,
 
 
 class TooSmall(x_sizes.Sketch):
-    """One cell in a table for few entries; so two entries are one too many."""
+    """One cell per table where few entries are expected, so that two entries are too many."""
 
     @classmethod
     def for_entries(cls, entries, universe, *, seed=0):
@@ -268,7 +268,7 @@ def test_items_that_a_member_does_not_have_are_called_by_their_ids():
 
 
 def covered(itemsets, part):
-    """The slow oracle: how often each itemset is used if rows are covered in this order."""
+    """The slow oracle: the usage of each itemset if rows are covered in this order."""
     usages = [0] * len(itemsets)
     for row in part:
         left = set(row)
@@ -280,7 +280,7 @@ def covered(itemsets, part):
 
 
 def check_table(table, parts, n_items, least=1, members=1):
-    """Covering all members' rows with the table by hand comes to its counts; nothing in it is too rare."""
+    """Covering all members' rows with the table gives its counts, and nothing in it is too rare."""
     rows_ = [row for part in parts for row in part]
     itemsets = [element.items for element in table.itemsets]
     by_member = [covered(itemsets, part) for part in parts]
@@ -307,7 +307,7 @@ def check_table(table, parts, n_items, least=1, members=1):
 
 
 def shrunk(itemsets, parts, least, members):
-    """The slow oracle: what is too rare, or is used by too few, goes all at once, until all that is left may stay."""
+    """The slow oracle: remove all itemsets that are too rare or used by too few, until all others may stay."""
     while True:
         by_member = [covered(itemsets, part) for part in parts]
         fine = [
@@ -320,7 +320,7 @@ def shrunk(itemsets, parts, least, members):
 
 
 def check_members_with(parts, n_items, least, members, **chosen):
-    """Members that nobody asked about would have found the same; returns what it was, and what is left of it."""
+    """Compare with a run without the limit; return its itemsets, and those that are left."""
     named = of_numbers(parts, n_items)
     _, whole, _ = recorded(named, "x", min_count=least, **chosen)
     federation, outcome, seen = recorded(named, "x", min_count=least, min_members_with=members, **chosen)
@@ -341,18 +341,18 @@ def test_an_itemset_that_one_member_uses_is_not_published():
     found, left, seen = check_members_with(parts, 6, 1, 2)
     assert sorted(found) == [[0, 1], [2, 3], [4, 5]]
     assert left == [[4, 5]]
-    # Nor are items that only one of them has: they are merged.
+    # Items that only one member has are merged.
     (finish,) = seen.messages("down", "Finish", "s000")
     assert finish.table.supports.values().tolist() == [0, 0, 0, 0, 24, 24]
     assert finish.table.other == 80
-    # What is left is asked about once more: usages may have changed.
+    # The remaining itemsets are counted again: usages may have changed.
     *_, last, again = seen.messages("down", "Ask", "s000")
     assert [type(want) for ask in (last, again) for want in ask.wants] == [m.WantFinal] * 2
     assert [type(move) for move in again.moves] == [m.RemoveElement] * 2
 
 
 def test_what_stays_is_covered_anew_with_what_is_left():
-    """{0, 1, 2} is used at one member; once it is gone, {0, 1} is used there instead."""
+    """One member uses {0, 1, 2}; once it is removed, {0, 1} is used there instead."""
     parts = [[{0, 1, 2}] * 20 + [{0, 1}] * 3, [{0, 1}] * 12 + [{2, 5}] * 9]
     found, left, seen = check_members_with(parts, 6, 1, 2)
     assert [0, 1, 2] in found
@@ -390,7 +390,7 @@ def test_also_under_every_policy(policy, seed, members):
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize(("seed", "least"), [(0, 1), (0, 2), (1, 5), (67, 2), (8, 8), (76, 8)])
 def test_a_run_that_is_stopped_at_any_round_has_a_table_that_may_be_published(seed, least, members):
-    """Steps that were under way are taken back by everybody."""
+    """All members undo unfinished steps."""
     parts = dealt(dense(seed, 14, 120), 3, seed) if (seed, least) in TAKEN_BACK else skewed(seed, 10, 3, 40)
     n_items = 14 if (seed, least) in TAKEN_BACK else 10
     named = of_numbers(parts, n_items)
@@ -413,7 +413,7 @@ def numbered(partition):
 
 
 def check_published(variant, named):
-    """Through messages, and with plain sums in memory."""
+    """Compare a run through messages with plain sums in memory."""
     _, outcome, _ = recorded(named, variant)
     n_items = next(iter(named.values())).n_items
     search = Algorithm1Search(n_items)
@@ -444,10 +444,10 @@ def test_through_messages_the_published_variants_are_what_they_are_in_memory(var
 
 @pytest.mark.parametrize("variant", ["sa", "so"])
 @given(seed=st.integers(0, 1 << 30))
-@example(seed=33554432)  # a pair that nobody uses, and that somebody uses again in the next step
+@example(seed=33554432)  # a pair that no member uses, and that one uses again in the next step
 @settings(max_examples=40)
 def test_also_where_members_differ(variant, seed):
-    """And the supports that come with the result are counted by all (SA), or by those who have the itemset (SO)."""
+    """All members count the supports of the result (SA), or those that have the itemset (SO)."""
     named = of_numbers(skewed(seed, 14, 4, 30), 14)
     federation, table = check_published(variant, named)
     for element in table.itemsets:

@@ -1,4 +1,4 @@
-"""Lines break, members and the server are killed and brought back: the run ends as if nothing had happened."""
+"""Connections break, members and the server are killed and restored: the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, seed):
-    """Records that were not on the disk yet are lost; everybody goes back, and answers the same again."""
+    """Records that were not on the disk yet are lost; all members go back, and give the same answers again."""
     federation = Weather(variant, seed)
     assert (
         federation.run(often=0.01, faults=("line", "kill", "server", "server loses power", "member loses power")) >= 3
@@ -38,7 +38,7 @@ def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, se
 
 @pytest.mark.parametrize("variant", ["x", "sa"])
 def test_no_mask_comes_twice_even_where_rounds_are_repeated(variant):
-    """The same counts under two masks differ; and no masked answer of a member is ever sent again."""
+    """The same counts under two masks differ, and no masked answer is sent twice."""
     federation = Weather(variant, 5)
     assert federation.run(often=0.02) >= 5
     repeated = len(federation.sent) - len({(name, reply.round) for name, reply in federation.sent})
@@ -58,7 +58,7 @@ def calm_and_small():
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "again"])
 def test_a_fault_in_every_phase(calm_and_small, what, phase, again):
-    """When the run begins, and when it is taken up again after another fault; whoever it is that it happens to."""
+    """At the start of the run, and when it resumes after another fault; for every member."""
     for name in MEMBERS[:1] if what == "server" else MEMBERS:
         federation = Weather("x", 11, rows=150)
         if again:
@@ -82,7 +82,7 @@ def test_a_fault_in_every_phase(calm_and_small, what, phase, again):
 
 
 def test_a_member_that_is_lost_between_its_confirmation_and_everybodys_has_nothing_confirmed():
-    """The others do not go on with what it had signed: everybody confirms a new roster, with its new key."""
+    """The others do not continue with the roster it had signed: all confirm a new one, with its new key."""
     federation = Weather("x", 3).until(PHASES["confirmed"])
     gone = next(name for name, state in federation.server._states.items() if state is MemberState.IDLE)
     federation.cut(gone)
@@ -101,7 +101,7 @@ def test_a_member_that_is_lost_between_its_confirmation_and_everybodys_has_nothi
 
 
 def test_a_confirmation_that_comes_after_a_new_roster_was_sent_does_not_count():
-    """It is of the roster before: nobody would believe it."""
+    """It confirms the previous roster: no member would accept it."""
     federation = Weather("x", 3).until(PHASES["confirming"])
     late = next(name for name, c in federation.members.items() if c.state is SessionState.CONFIRMING)
     (old,) = [message for name, message in federation.up if name == late]
@@ -116,7 +116,7 @@ def test_a_confirmation_that_comes_after_a_new_roster_was_sent_does_not_count():
 
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_a_server_that_is_killed_while_members_confirm_is_taken_up_by_all_of_them(variant):
-    """In the first epoch it begins anew; later it goes on in another epoch, and every member gets a whole roster."""
+    """In the first epoch it starts over; later it continues in a new epoch, and every member gets a full roster."""
     federation = Weather(variant, 7, rows=150).until(PHASES["confirmed"])
     federation.kill_server()
     assert federation.lives == 1
@@ -142,7 +142,7 @@ def row(number, slot):
 
 @pytest.mark.parametrize("differently", [False, True])
 def test_a_server_that_asks_one_member_something_else_reads_noise(differently):
-    """In the round itself, and ever after: masks depend on all that was asked before."""
+    """In that round and in all later ones: masks depend on all questions before."""
     federation = Weather("x", 4)
     members = federation.members
     federation.until(lambda f: all(member.position == 3 for member in f.members.values()))

@@ -1,4 +1,4 @@
-"""Bytes that are no message are refused, cheaply."""
+"""Bytes that are not a message are refused at little cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def frames():
     for variant in VARIANTS:
         _, _, recorder = recorded(databases(FIGURE), variant)
         seen |= {frame.data: frame for frame in recorder.frames}
-    # And what only a member that comes back brings about.
+    # And the messages that only a member that comes back causes.
     update = m.RosterUpdate(3, [m.Seat(1, bytes(range(32)), b"a certificate")], 5)
     frame = to_bytes(update)
     seen[frame.data] = FrameSent("RosterUpdate", "down", "c1", len(frame.data), frame.plain, frame.data)
@@ -38,7 +38,7 @@ def frames():
 
 
 def packed(value):
-    """What somebody could send: anything, made into the bytes of a frame behind its prefix."""
+    """Any value as the bytes of a frame after its prefix."""
     return zlib.compress(msgspec.msgpack.encode(value), 1)
 
 
@@ -63,7 +63,7 @@ def test_every_message_of_a_run_survives_the_line(frames):
         assert type(message).__name__ == frame.kind
         kinds.add(frame.kind)
     every = {kind.__name__ for kind in (*m.FromMember.__args__, *m.FromServer.__args__)}
-    assert kinds == every - {"Abort", "Heard"}  # which is said on a network only
+    assert kinds == every - {"Abort", "Heard"}  # which are sent only on a network
 
 
 def test_masked_words_are_not_compressed_in_vain():
@@ -73,7 +73,7 @@ def test_masked_words_are_not_compressed_in_vain():
 
 
 def test_a_message_that_is_too_large_is_not_sent():
-    with pytest.raises(FrameError, match=r"a Masked message has \d+ bytes, \d+ compressed; at most"):
+    with pytest.raises(FrameError, match=r"a Masked message has \d+ bytes, \d+ compressed, but at most"):
         to_bytes(m.Masked(0, 0, m.Vector(MAX_FRAME // 8, 64, bytes(MAX_FRAME))))
 
 
@@ -93,7 +93,7 @@ def test_a_length_is_allowed_or_refused(prefix):
 
 @pytest.mark.parametrize("length", [0, MAX_FRAME + 1, 1 << 31, (1 << 32) - 1])
 def test_a_length_that_makes_no_sense_is_refused_before_anything_is_read(length):
-    with pytest.raises(FrameError, match=f"a frame says it has {length} bytes; 1 to {MAX_FRAME} are allowed"):
+    with pytest.raises(FrameError, match=f"a frame claims to have {length} bytes; 1 to {MAX_FRAME} are allowed"):
         length_of(length.to_bytes(4, "big"))
     assert length_of(MAX_FRAME.to_bytes(4, "big")) == MAX_FRAME
 
@@ -112,12 +112,12 @@ def test_every_truncation_of_every_frame_is_refused(frames):
 def test_anything_behind_the_end_is_refused(frames):
     for frame in frames:
         for more in (b"\0", b"x", body(frame), bytes(5000)):
-            with pytest.raises(FrameError, match="cut short or has something behind its end"):
+            with pytest.raises(FrameError, match="cut short or has extra bytes after its end"):
                 reader(frame)(body(frame) + more)
 
 
 def test_every_flipped_bit_is_noticed(frames):
-    """The checksum of zlib; a flipped bit may be one that does not matter to it, and then the message is the same."""
+    """By the checksum of zlib; if a flipped bit does not affect it, the message is the same."""
     same = 0
     for frame in frames[::3]:
         for k in range(8 * len(body(frame))):
@@ -149,7 +149,7 @@ TAGS = [kind.__name__ for kind in (*m.FromMember.__args__, *m.FromServer.__args_
 
 
 def anything(rng, depth=0):  # noqa: PLR0911  # one for each type
-    """Some value, of some type, most of them small."""
+    """A random value of a random type, usually small."""
     kind = rng.randrange(9 if depth < 4 else 6)
     if kind < 2:
         return rng.choice([0, 1, 2, 5, 8, 64, -1, 1 << 22, 1 << 53, (1 << 64) - 1, rng.getrandbits(20)])
@@ -169,7 +169,7 @@ def anything(rng, depth=0):  # noqa: PLR0911  # one for each type
 @given(st.integers(0, 1 << 60))
 @settings(max_examples=150)
 def test_what_decodes_keeps_its_own_bounds(seed):
-    """Well-formed values under a tag that is known: nearly always refused, and what is not is a message like any."""
+    """Well-formed values with a known tag are nearly always refused; the others are valid messages."""
     rng = random.Random(seed)
     for tag in TAGS:
         for read in READERS:
@@ -244,7 +244,7 @@ def changed(value, path, new):
         None,
         [],
         [["Confirm", 0, b""]],
-        ["Confirmed", 0, [b""]],  # what a server says is nothing that a member may say
+        ["Confirmed", 0, [b""]],  # only a server may send it
         ["Masked", -1, 0, [0, 64, b""]],
         ["Masked", 1 << 47, 0, [0, 64, b""]],
         ["Masked", 0, 1 << 16, [0, 64, b""]],
@@ -268,7 +268,7 @@ def test_messages_of_members_out_of_their_bounds_are_refused(value):
 
 
 def roster(**changes):
-    """The values of one, in their order."""
+    """The values of a roster, in their order."""
     settings = ["x", True, 1, False, None, True, "usage", None, 1, 1, 1]
     fields = {
         "run": bytes(16),
@@ -290,7 +290,7 @@ def test_a_roster_within_its_bounds_is_taken():
 @pytest.mark.parametrize(
     "value",
     [
-        ["Masked", 0, 0, [0, 64, b""]],  # what members say is nothing that a server may say
+        ["Masked", 0, 0, [0, 64, b""]],  # only a member may send it
         ["Ask", 0, 0, [], []],
         ["Ask", 0, 0, [], [["WantSupports", 5]]],
         ["Ask", 0, 0, [], [["Insert", 5, [0, 1], 1]]],
@@ -366,7 +366,7 @@ def test_messages_of_a_server_out_of_their_bounds_are_refused(value):
 
 
 def memory_of(act):
-    """The highest number of bytes that were allocated at once."""
+    """The peak of allocated bytes."""
     tracemalloc.start()
     try:
         act()
@@ -449,9 +449,9 @@ def test_a_vector_that_is_not_what_it_says_is_refused(length, bits, data, most):
 @pytest.mark.parametrize(
     ("vector", "told"),
     [
-        (m.Vector(2, 8, b"x"), "says 2 numbers of 8 bits and has 1 bytes"),
-        (m.Vector(1, 8, b"xx"), "says 1 numbers of 8 bits and has 2 bytes"),
-        (m.Vector(8, 1, b"x"), "says 8 numbers of 1 bits and has 1 bytes"),
+        (m.Vector(2, 8, b"x"), "announces 2 numbers of 8 bits, but has 1 bytes"),
+        (m.Vector(1, 8, b"xx"), "announces 1 numbers of 8 bits, but has 2 bytes"),
+        (m.Vector(8, 1, b"x"), "announces 8 numbers of 1 bits, but has 1 bytes"),
         (m.Vector(1, 64, b"\xff" * 8), "holds the number 18446744073709551615; at most 9007199254740992"),
     ],
 )
@@ -461,7 +461,7 @@ def test_vectors_that_are_refused_say_why(vector, told):
 
 
 def test_a_message_may_unpack_to_what_its_sender_may_say_and_no_further():
-    """Between that and what a frame may hold there is room for 128 MB of zeros."""
+    """A frame could hold 128 MB of zeros."""
     message = m.Masked(0, 0, m.Vector(1 << 14, 64, bytes(1 << 17)))
     plain = framing.to_bytes(message).plain - framing.PREFIX_BYTES
     data = zlib.compress(msgspec.msgpack.encode(message), 9)

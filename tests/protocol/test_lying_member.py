@@ -1,4 +1,4 @@
-"""A member that says what it likes: the run ends for everybody, cleanly, or with a table that is one."""
+"""A member that sends anything: the run ends cleanly for all members, or with a valid table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIAR = "s001"
 
 
 class Misled(Line):
-    """Members that a misled server asks nonsense give up, as a driver would have them do."""
+    """Members that get nonsense from a misled server give up, as a driver would make them."""
 
     refused = 0
 
@@ -43,7 +43,7 @@ class Misled(Line):
             except FedslimError:
                 name = self.sent[-1][0]
                 self.queue.append((name, m.Abort("it cannot go on")))
-                # Whoever was to be told after it still is: here nobody is, for the run is over anyway.
+                # Later messages are dropped here, for the run is over anyway.
 
     def step(self, up=None, down=None):
         name, message = self.queue[0]
@@ -53,7 +53,7 @@ class Misled(Line):
             self.refused += 1
             if self.server.over:
                 return
-            # It was refused, and the session is as it was: now the truth.
+            # It was refused, and the session is unchanged: now send the honest message.
             self.take(self.server.receive(name, message, self.now), down)
 
 
@@ -74,7 +74,7 @@ def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None, **settled
     assert line.server.over
     assert (line.ended is None) != (line.failed is None)
     if line.ended is not None:
-        code_table(line.ended.table, [str(i) for i in range(N_ITEMS)])  # it is a table, whatever it is worth
+        code_table(line.ended.table, [str(i) for i in range(N_ITEMS)])  # it is a valid table, if not a true one
     return line
 
 
@@ -82,7 +82,7 @@ def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None, **settled
 
 
 def instead(kind, make, *, nth=0):
-    """The nth message of a kind is another one."""
+    """Replace the nth message of a kind."""
     seen = 0
 
     def lie(ask, message, _member):
@@ -176,7 +176,7 @@ def test_one_lie_ends_the_run_for_all(number, nth):
 
     line = play(variant, instead(kind, counted, nth=nth))
     harmless = line.ended is not None
-    # What a member may as well have meant (of its own data, or what was known before) is not found out.
+    # A lie that could be true of the member's own data cannot be detected.
     assert lied
     if not harmless:
         assert line.failed.reason.startswith(("the round cannot be used: ", "member "))
@@ -189,7 +189,7 @@ def test_one_lie_ends_the_run_for_all(number, nth):
 @pytest.mark.parametrize("pair", [(1, 0), (1, 1), (7, 2)])
 @pytest.mark.parametrize("nth", [0, 1])
 def test_sa_takes_no_pair_in_the_wrong_order(pair, nth):
-    """In the index it would be another pair than the same one in the right order."""
+    """In the index it would be a different pair than in the right order."""
     x, y = (vector([end]) for end in pair)
     line = play("sa", instead(m.Structure, with_(x=x, y=y), nth=nth))
     assert line.failed is not None
@@ -197,7 +197,7 @@ def test_sa_takes_no_pair_in_the_wrong_order(pair, nth):
 
 
 def test_counts_too_large_for_memory_end_the_run():
-    """As far as `max_transactions` allows; an honest federation does not come near."""
+    """Up to `max_transactions`; an honest federation does not come near."""
 
     def lie(_ask, message, _member):
         if isinstance(message, m.Usages):
@@ -212,7 +212,7 @@ def test_counts_too_large_for_memory_end_the_run():
 
 
 def parts_of(want, member):
-    """(words, where a lie can be put in) of one question of X that this member has just answered."""
+    """For one want of X that this member has just answered: its words, and a function that adds a lie."""
     table, most = member._variant._state.table, member._own.settings.max_transactions
     length = table.fresh_slot
     match want:
@@ -281,7 +281,7 @@ def test_x_comes_to_an_end_whatever_is_added(seed):
 @pytest.mark.parametrize("count", [1, 50, 1 << 39])
 @pytest.mark.parametrize("seed", range(4))
 def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
-    """Where rows are sketched: what a sketch holds is bounded by nothing but what is known of usages."""
+    """Where rows are sketched: only the known usages bound the counts in a sketch."""
     rng = random.Random(seed)
     named = of_numbers(sprinkled(seed, 6000, 3, 80, patterns=12, noise=0.0008), 6000)
     line = Misled(named, "x", max_rounds=40).begin()
@@ -368,7 +368,7 @@ def test_so_comes_to_an_end_whatever_is_said(seed):
 
 
 def test_elements_with_an_item_in_common_are_no_candidate():
-    """After ab was accepted, a member says that it uses it together with a."""
+    """After ab was accepted, a member claims to use it together with a."""
 
     def lie(_ask, message):
         if isinstance(message, m.Candidates) and message.round > 1:
@@ -393,7 +393,7 @@ def joins(**inputs):
     [
         (
             {"protocol": 1},
-            rf"member 'c2' speaks protocol 1 \(fedslim .*\), this server {m.PROTOCOL}; install the same version",
+            rf"member 'c2' speaks protocol 1 \(fedslim .*\), but this server speaks {m.PROTOCOL}; install",
         ),
         ({"digest": bytes(32)}, "members 'c1' and 'c2' do not have the same vocabulary; merge them"),
         ({"digest": b"", "ids": bytes(80)}, "members 'c1' and 'c2' do not have the same vocabulary"),
@@ -401,12 +401,12 @@ def joins(**inputs):
         ({"fingerprint": bytes(8)}, "members 'c1' and 'c2' have different secrets, so their items cannot be compared"),
         ({"fingerprint": b""}, "members 'c1' and 'c2' have different secrets"),
         ({"fingerprint": bytes(8), "digest": bytes(32)}, "members 'c1' and 'c2' have different secrets"),
-        ({"epoch": 1}, "member 'c2' comes back from epoch 0, and there was none after -1"),
-        ({"epoch": 65_535}, "member 'c2' comes back from epoch 65534, and there was none after -1"),
+        ({"epoch": 1}, "member 'c2' comes back from epoch 0, but there was none after -1"),
+        ({"epoch": 65_535}, "member 'c2' comes back from epoch 65534, but there was none after -1"),
         ({"position": 3}, "member 'c2' comes back from round 3"),
-        ({"ids": bytes(16)}, "member 'c2' says it knows 5 items and names 1"),
-        ({"ids": bytes(17)}, "member 'c2' says it knows 5 items and names 1.0625"),
-        ({"labels": ["a"] * 5, "ids": bytes(80)}, "member 'c2' sent 5 labels, which this run did not ask for"),
+        ({"ids": bytes(16)}, "member 'c2' announced 5 items but sent 1"),
+        ({"ids": bytes(17)}, "member 'c2' announced 5 items but sent 1.0625"),
+        ({"labels": ["a"] * 5, "ids": bytes(80)}, "member 'c2' sent 5 labels where this run expects 0"),
     ],
 )
 def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told):
@@ -419,7 +419,7 @@ def test_a_join_that_does_not_fit_is_refused_and_can_be_made_again(change, told)
 
 
 def test_two_members_do_not_have_one_key():
-    """Whoever has the key of another cancels its masks; with its own, it has none."""
+    """A member with another's key would cancel its masks; with its own key it has none."""
     server, first, second = joins()
     server.receive("c1", first, 0.0)
     with pytest.raises(ProtocolError, match=r"'c2' .*'c1'"):
@@ -429,11 +429,11 @@ def test_two_members_do_not_have_one_key():
 
 
 def test_whoever_comes_first_does_not_say_what_was_agreed():
-    """A server that knows it from the federation's file refuses the liar, not those who come after it."""
+    """A server that knows it from the federation file refuses the liar, not the members that join later."""
     server, first, second = joins()
     server.gathering._rules = replace(server.gathering._rules, vocabulary=first.digest)
     for digest, ids in ((bytes(32), b""), (b"", bytes(80))):
-        with pytest.raises(ProtocolError, match=r"member 'c1' has vocabulary .* and this federation agreed on"):
+        with pytest.raises(ProtocolError, match=r"member 'c1' has vocabulary .* but this federation agreed on"):
             server.receive("c1", msgspec.structs.replace(first, digest=digest, ids=ids), 0.0)
     server.receive("c2", second, 0.0)
     epoch, roster = server.receive("c1", first, 0.0)
@@ -451,14 +451,14 @@ def test_whoever_comes_first_does_not_say_what_was_agreed():
 )
 def test_labels_come_with_an_id_each_or_not_at_all(change):
     server, first, _ = joins(share=True)
-    with pytest.raises(ProtocolError, match=r"member 'c1' (says it knows|sent) "):
+    with pytest.raises(ProtocolError, match=r"member 'c1' (announced|sent) "):
         server.receive("c1", msgspec.structs.replace(first, **change), 0.0)
 
 
 def test_without_an_agreed_vocabulary_every_item_is_named():
     server = server_for(("c1", "c2"), "x")
     join = m.Join(m.PROTOCOL, "0", bytes(32), bytes(8), b"", bytes(16), 2, [], b"", b"", b"", 0, 0)
-    with pytest.raises(ProtocolError, match="member 'c1' says it knows 2 items and names 1"):
+    with pytest.raises(ProtocolError, match="member 'c1' announced 2 items but sent 1"):
         server.receive("c1", join, 0.0)
 
 
@@ -471,7 +471,7 @@ def test_more_items_than_possible_end_the_run(monkeypatch):
         outputs = server.receive(
             name, m.Join(m.PROTOCOL, "0", key, bytes(8), b"", ids, 5, [], b"", b"", b"", 0, 0), 0.0
         )
-    assert outputs[-1].reason == "the members know 8 items together; at most 7 are possible"
+    assert outputs[-1].reason == "the members together have 8 items; at most 7 are allowed"
     assert server.over
 
 
@@ -480,7 +480,7 @@ def test_more_items_than_possible_end_the_run(monkeypatch):
 
 @pytest.mark.parametrize("signature", [b"", bytes(32), bytes(1024)])
 def test_whoever_confirms_another_roster_is_refused_in_its_own_name_and_can_confirm_the_right_one(signature):
-    """Passed on, it would have the others give up: in their names."""
+    """Passed on, it would make the others give up, and they would seem to be at fault."""
     line = Line(databases(FIGURE), "x").begin()
     for _ in range(2):
         line.step()
@@ -526,11 +526,11 @@ def test_without_lies_the_run_converges(variant):
     assert line.ended.ending == "converged"
 
 
-# -- what a server makes of sums that cannot be ----------------------------------------------------------------------
+# -- impossible sums at the server -----------------------------------------------------------------------------------
 
 
 def searching():
-    """The server's side of x, with an itemset in its table; its usages, and a slot in which nothing ever was."""
+    """The server's side of X with an itemset in its table; its usages, and a slot that was never used."""
     named = of_numbers(sprinkled(1, N_ITEMS, 3, 60, noise=0.15), N_ITEMS)
     line = Line(named, "x", most=1 << 20).begin()
     while line.server.variant is None or line.server.variant.search.itemsets < 2:
@@ -571,7 +571,7 @@ def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():
-    """One with room for more than all places there are does not fail by chance."""
+    """A sketch with room for more entries than places fails only if a member lies."""
 
     def more(entries):
         asked = Asked(m.WantRemovals([10], 9, 0), entries=entries)

@@ -1,4 +1,4 @@
-"""What a member must have agreed to, and everybody must have confirmed, before it answers anything."""
+"""What a member must have agreed to, and all members must have confirmed, before it answers anything."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from wire import FIGURE, MOST, RUN, SECRET, VARIANTS, databases, inputs_of, sett
 
 
 def test_a_member_that_has_answered_nothing_does_not_join_in_the_middle():
-    """Of a run that has lost it, everybody goes back to the beginning; anything else would be another run."""
+    """A run whose member has lost all records goes back to its beginning; anything else is another run."""
     member, roster = seated()
-    with pytest.raises(ProtocolError, match="goes on with round 7, and this member has answered nothing"):
+    with pytest.raises(ProtocolError, match="continues with round 7, but this member has answered nothing"):
         member.receive(replaced(roster, next_round=7))
     confirmed(member, roster)
 
@@ -34,7 +34,7 @@ def crowded(roster):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda _: {"members": ["c1", "c3"]}, "the server's roster has the members 'c1', 'c3', this member agreed to"),
+        (lambda _: {"members": ["c1", "c3"]}, "has the members 'c1', 'c3', but this member agreed to"),
         (alone, "with others it shares nothing"),
         (crowded, "with others it shares nothing"),
         (lambda _: {"members": ["c1", "c1"]}, "another key under this member's name"),
@@ -45,7 +45,7 @@ def crowded(roster):
         (lambda _: {"certificates": [b""]}, "2 members, 2 keys and 1 certificates"),
         (lambda r: {"keys": r.keys[::-1]}, "another key under this member's name"),
         (lambda r: {"keys": [PEER.public, r.keys[1]]}, "another key under this member's name"),
-        (lambda _: {"ids": bytes(16)}, "a vocabulary of its own, but one was agreed on"),
+        (lambda _: {"ids": bytes(16)}, "roster has a vocabulary"),
     ],
 )
 def test_a_member_takes_no_seat_that_it_did_not_agree_to(change, told):
@@ -79,7 +79,7 @@ def test_every_setting_is_among_those_that_are_tried():
 def test_a_member_believes_its_own_file_and_not_the_server(name, value):
     member, roster = seated(max_rounds=100, max_itemset_size=5, min_support=2, min_count=5, min_members_with=2)
     own = getattr(roster.settings, name)
-    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this member agreed to {own!r}; every"):
+    with pytest.raises(ProtocolError, match=f"announced {name} = {value!r}, and this member agreed to {own!r}; all"):
         member.receive(replaced(roster, settings=replaced(roster.settings, **{name: value})))
     assert member.state is SessionState.JOINING
     assert isinstance(member.receive(roster), m.Confirm)
@@ -100,10 +100,10 @@ def test_a_member_runs_only_the_variant_that_it_agreed_to(variant):
 
 
 def test_the_most_transactions_may_be_just_enough():
-    """A member sees for itself whether its part fits, before anybody hears of it."""
+    """A member checks its own share before it sends anything."""
     member, roster = seated(most=10)
     assert isinstance(member.receive(roster), m.Confirm)
-    with pytest.raises(ParameterError, match="for 9 transactions of 2 members, and this member has 5, which is more"):
+    with pytest.raises(ParameterError, match="allows 9 transactions for 2 members, and this member's 5 are more"):
         seated(most=9)
 
 
@@ -119,7 +119,7 @@ def test_a_vocabulary_of_the_servers_must_have_the_members_items():
     member, roster = seated(agreed=False)
     own = sorted(SECRET.ids_of("abcde"))
     for ids in (bytes(16), b"".join(own[:-1]), b"".join(own[1:]), b""):
-        with pytest.raises(ProtocolError, match="does not have all the ids that this member has sent"):
+        with pytest.raises(ProtocolError, match="lacks ids that this member has sent"):
             member.receive(replaced(roster, ids=ids))
         assert member.state is SessionState.JOINING
     assert isinstance(member.receive(replaced(roster, ids=b"".join(own))), m.Confirm)
@@ -143,12 +143,12 @@ def test_whoever_is_not_among_its_own_members_cannot_begin():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda own: m.Confirmed(0, [own]), "passed on 1 signatures of epoch 0 for a roster of 2"),
-        (lambda own: m.Confirmed(0, [own] * 3), "passed on 3 signatures of epoch 0 for a roster of 2"),
+        (lambda own: m.Confirmed(0, [own]), "sent 1 signatures of epoch 0 for a roster of 2"),
+        (lambda own: m.Confirmed(0, [own] * 3), "sent 3 signatures of epoch 0 for a roster of 2"),
         (lambda own: m.Confirmed(1, [own] * 2), "2 signatures of epoch 1 .* in epoch 0"),
-        (lambda own: m.Confirmed(0, [own, bytes(32)]), "member 'c2' was shown another roster"),
-        (lambda own: m.Confirmed(0, [own, b""]), "member 'c2' was shown another roster"),
-        (lambda own: m.Confirmed(0, [bytes(32), own]), "member 'c1' was shown another roster"),
+        (lambda own: m.Confirmed(0, [own, bytes(32)]), "member 'c2' was sent another roster"),
+        (lambda own: m.Confirmed(0, [own, b""]), "member 'c2' was sent another roster"),
+        (lambda own: m.Confirmed(0, [bytes(32), own]), "member 'c1' was sent another roster"),
     ],
 )
 def test_a_member_answers_nothing_before_everybody_signed_what_it_signed(variant, change, told):
@@ -191,7 +191,7 @@ def test_a_member_shares_no_secret_under_a_key_that_hides_nothing(variant, key, 
     ids=repr,
 )
 def test_members_that_were_shown_different_rosters_sign_different_things(change):
-    """And if signatures prove nothing, the sum of what they answer is noise."""
+    """And where signatures prove nothing, the sum of their answers is noise."""
     named = databases(FIGURE)
     members = {name: MemberSession(name, own) for name, own in inputs_of(named, agreed=False).items()}
     keys = [member.join(bytes([k]) * 32).key for k, member in enumerate(members.values())]
@@ -205,7 +205,7 @@ def test_members_that_were_shown_different_rosters_sign_different_things(change)
     signed = {name: members[name].receive(shown).signature for name, shown in rosters.items()}
     assert len(set(signed.values())) == 2
     for name, member in members.items():
-        with pytest.raises(FedslimError, match="was shown another roster"):
+        with pytest.raises(FedslimError, match="was sent another roster"):
             member.receive(m.Confirmed(rosters[name].epoch, list(signed.values())))
         member.receive(m.Confirmed(rosters[name].epoch, [signed[name]] * 2))
     answers = [
@@ -223,19 +223,19 @@ def test_members_that_were_shown_different_rosters_sign_different_things(change)
         (lambda _: m.RosterUpdate(1, [m.Seat(0, PEER.public, b"")], 0), "another key under this member's name"),
         (
             lambda _: m.RosterUpdate(1, [m.Seat(2, PEER.public, b"")], 0),
-            "at a place that the roster of 2 does not have",
+            "outside of the roster of 2",
         ),
         (
             lambda r: m.RosterUpdate(1, [m.Seat(4095, r.keys[0], b"")], 0),
-            "at a place that the roster of 2 does not have",
+            "outside of the roster of 2",
         ),
-        (lambda _: m.RosterUpdate(0, [m.Seat(1, PEER.public, b"")], 0), "not one of the run"),
-        (lambda _: m.RosterUpdate(0, [], 0), "not one of the run"),
-        (lambda r: r, "not one of the run"),
-        (lambda r: replaced(r, epoch=1, run=bytes(16)), "not one of the run"),
-        (lambda r: replaced(r, epoch=1, ids=bytes(16)), "not one of the run"),
-        (lambda r: replaced(r, epoch=1, members=["c1", "c3"]), "not one of the run"),
-        (lambda r: replaced(r, epoch=1, settings=replaced(r.settings, min_count=9)), "not one of the run"),
+        (lambda _: m.RosterUpdate(0, [m.Seat(1, PEER.public, b"")], 0), "does not belong to the run"),
+        (lambda _: m.RosterUpdate(0, [], 0), "does not belong to the run"),
+        (lambda r: r, "does not belong to the run"),
+        (lambda r: replaced(r, epoch=1, run=bytes(16)), "does not belong to the run"),
+        (lambda r: replaced(r, epoch=1, ids=bytes(16)), "does not belong to the run"),
+        (lambda r: replaced(r, epoch=1, members=["c1", "c3"]), "does not belong to the run"),
+        (lambda r: replaced(r, epoch=1, settings=replaced(r.settings, min_count=9)), "does not belong to the run"),
         (lambda r: replaced(r, epoch=1, keys=[PEER.public] * 2), "another key under this member's name"),
         (lambda r: replaced(r, epoch=1, keys=r.keys[:1]), "2 members, 1 keys"),
     ],
@@ -247,7 +247,7 @@ def test_a_new_roster_must_be_of_the_run_that_the_member_is_in(variant, update, 
     with pytest.raises(ProtocolError, match=told):
         member.receive(update(roster))
     assert member.state is before
-    # Nothing has changed: it takes an honest one, and answers only after it was confirmed.
+    # The session is unchanged: it accepts an honest roster, and answers only after all have confirmed it.
     confirm = member.receive(m.RosterUpdate(1, [m.Seat(1, AgreementKey.from_random(b"7" * 32).public, b"")], 0))
     assert confirm.epoch == 1
     assert member.state is SessionState.CONFIRMING
@@ -260,6 +260,6 @@ def test_masks_are_made_for_the_epoch_that_was_confirmed_and_no_other(variant):
     member, roster = seated(variant)
     confirmed(member, roster)
     for attempt in (1, 65_535):
-        with pytest.raises(ProtocolError, match=f"made attempt {attempt} in epoch 0"):
+        with pytest.raises(ProtocolError, match=f"sent attempt {attempt} in epoch 0"):
             member.receive(replaced(FIRST[variant], attempt=attempt))
     assert member.receive(FIRST[variant]) is not None

@@ -1,4 +1,4 @@
-"""How many questions a session answers, and which tables it takes at the end."""
+"""How many questions a session answers, and which tables it accepts at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire import FIGURE, VARIANTS, Line, databases, table_of, vector
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_question_that_makes_no_sense_ends_the_session(variant):
-    """Part of it may have been carried out: there is no going on from there."""
+    """Part of it may have been carried out, so the session cannot continue."""
     member, roster = seated(variant)
     confirmed(member, roster).receive(FIRST[variant])
     bad = {
@@ -50,7 +50,7 @@ def test_a_member_answers_so_many_rounds_and_then_only_what_ends_the_run(variant
     most = limit + m.ROUNDS_TO_FINISH
     for number in range(1, most):
         assert member.receive(ANY[variant](number)) is not None
-    with pytest.raises(ProtocolError, match=f"goes on asking after {most} rounds, and {limit} were agreed on"):
+    with pytest.raises(ProtocolError, match=f"another question after {most} rounds; {limit} were agreed on"):
         member.receive(ANY[variant](most))
     assert member.receive(AT_THE_END[variant](most)) is not None
     with pytest.raises(ProtocolError, match="refused"):
@@ -65,7 +65,7 @@ def test_rounds_that_nobody_limited_are_not_counted(variant):
         assert member.receive(ANY[variant](number)) is not None
 
 
-NOT_OURS = "not the table that this member has covered with"
+NOT_OURS = "not the table that this member covers with"
 NO_ITEMSET = "not items of the vocabulary in ascending order"
 
 
@@ -76,9 +76,9 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
             (variant, change, told)
             for variant in ("x", "sa")
             for change, told in (
-                (lambda _: {"usages": vector([1])}, "usages of 1 items and supports of 5 came where there are 5"),
-                (lambda _: {"supports": vector([1] * 6)}, "usages of 5 items and supports of 6 came where there are 5"),
-                (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector says 5 numbers"),
+                (lambda _: {"usages": vector([1])}, "usages of 1 items and supports of 5, but the vocabulary has 5"),
+                (lambda _: {"supports": vector([1] * 6)}, "supports of 6, but the vocabulary has 5"),
+                (lambda _: {"usages": m.Vector(5, 8, b"")}, "a vector announces 5 numbers"),
                 (lambda _: {"transactions": 3}, "do not agree"),
                 (lambda _: {"usages": vector([MAX_COUNT] * 5)}, "do not agree"),
                 (lambda t: {"supports": vector(t.supports.values() + 1)}, "do not agree"),
@@ -98,7 +98,7 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 lambda t: {"itemsets": [replaced(t.itemsets[0], items=[0, 2]), *t.itemsets[1:]]},
             )
         ),
-        ("x", lambda _: {"min_count": 2}, "says that its smallest count is 2"),
+        ("x", lambda _: {"min_count": 2}, r"another min_count \(2\)"),
         *(
             ("sa", change, told)
             for change, told in (
@@ -109,8 +109,8 @@ NO_ITEMSET = "not items of the vocabulary in ascending order"
                 (lambda _: {"itemsets": []}, "usages and supports of the table do not agree"),
                 (lambda t: {"itemsets": [*t.itemsets, m.PackedElement([0, 1], 0, 0, 0)]}, "do not agree"),
                 (lambda t: {"itemsets": [*t.itemsets, t.itemsets[0]]}, "do not agree"),
-                (lambda _: {"min_count": 3}, "a count below 3, which it says is its smallest"),
-                (lambda _: {"min_count": 2, "other": 1}, "a count below 2, which it says is its smallest"),
+                (lambda _: {"min_count": 3}, "a count below its own min_count 3"),
+                (lambda _: {"min_count": 2, "other": 1}, "a count below its own min_count 2"),
             )
         ),
     ],
@@ -133,7 +133,7 @@ def test_a_server_may_end_a_run_at_any_time(variant):
     member, roster = seated(variant)
     assert confirmed(member, roster).receive(m.Finish("interrupted", None)) is None
     assert member.received.ending == "interrupted"
-    assert (member.received.table is None) == (variant != "so")  # in so it has its own
+    assert (member.received.table is None) == (variant != "so")  # in SO it has its own
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -1,8 +1,8 @@
-"""Non-interference: nothing that a member says, or refuses to say, depends on its counts.
+"""Non-interference: what a member answers or refuses does not depend on its counts.
 
 Two members with the same public facts (name, settings, vocabulary, keys) and different transactions get the same
-messages of a server that sends whatever it likes. Everything that leaves them has the same kinds, the same lengths and
-the same order, and they refuse the same things in the same words.
+messages from a server that sends anything. Their messages have the same kinds, the same lengths and the same order,
+and they refuse the same questions in the same words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAST = MAX_SLOTS - 1
 
 
 def twins(rng, variant, **settled):
-    """The same member with two databases that have nothing in common but their vocabulary."""
+    """The same member with two databases that have only their vocabulary in common."""
     made = []
     for _ in range(2):
         rows = sprinkled(
@@ -45,7 +45,7 @@ def twins(rng, variant, **settled):
 
 
 def told(session, message):
-    """What leaves a member after a message, as the network sends it: kind and length, or the words of a refusal."""
+    """What a member sends after a message, as seen on the network: kind and length, or the text of a refusal."""
     try:
         reply = session.receive(message)
     except FedslimError as error:
@@ -57,12 +57,12 @@ def told(session, message):
 
 
 class Adversary:
-    """Knows everything that is public, holds the keys of the other members, and says anything that can be said."""
+    """Knows everything public, has the keys of the other members, and sends any message."""
 
     def __init__(self, rng, sessions, variant):
         self.rng, self.sessions, self.variant = rng, sessions, variant
         self.number, self.odd = 0, False
-        self.next: list[m.FromServer] = []  # what it has made up its mind to say
+        self.next: list[m.FromServer] = []  # messages that it has planned
 
     def joined(self):
         draw = entropy_of(self.rng.randrange(1 << 30))
@@ -93,7 +93,7 @@ class Adversary:
         return {"x": self.ask, "sa": self.ask_indexed}[self.variant](self.number, self.rng.choice([epoch] * 30 + [7]))
 
     def back_to(self, number):
-        """Everybody is to go back to a round; what was asked then is asked again, up to a point."""
+        """Make all members go back to a round; repeat the questions from there, up to a point."""
         session = self.sessions[0]
         if session._roster is None:
             return self.roster
@@ -130,7 +130,7 @@ class Adversary:
     # -- questions ------------------------------------------------------------------------------------------------
 
     def ask(self, number, attempt):
-        """Mostly what a search could ask: one refusal ends the conversation, and there is to be one."""
+        """Mostly questions that a search could ask: a refusal ends the conversation."""
         rng = self.rng
         self.odd = rng.random() < 0.06
         moves = [self.move() for _ in range(rng.choice([0, 0, 0, 1]))]
@@ -146,13 +146,13 @@ class Adversary:
         return WorkingTable(N_ITEMS) if variant is None else variant._state.table
 
     def pick(self):
-        """A slot that holds something, or may not."""
+        """A slot that may be empty."""
         table = self.table()
         odd = [table.free_slot, table.free_slot + 1, LAST] if self.odd else []
         return self.rng.choice([*range(N_ITEMS), *table.itemsets, *odd])
 
     def parents(self):
-        """Two elements that could be joined, if the table has them."""
+        """Two elements that could be joined, if they are in the table."""
         table = self.table()
         for _ in range(20):
             x, y = self.pick(), self.pick()
@@ -203,7 +203,7 @@ class Adversary:
         )
 
     def ask_indexed(self, number, attempt):
-        """SA, but for structure, which is in the open there."""
+        """A question of SA, except for structure, which the server may see."""
         rng = self.rng
         if number <= 1 and rng.random() < 0.9:
             return m.AskIndexedUsages(number, attempt)
@@ -224,7 +224,7 @@ class Adversary:
 
 
 def conversation(seed, variant, **settled):
-    """What both twins said; the second is what the first said, or they can be told apart."""
+    """What the twins sent; if the two lists differ, they can be told apart."""
     rng = random.Random(seed)
     sessions = twins(rng, variant, **settled)
     adversary = Adversary(rng, sessions, variant)
@@ -256,7 +256,7 @@ def test_whatever_is_asked_in_sa_but_for_structure_no_two_members_can_be_told_ap
 
 
 def test_conversations_get_far_enough_to_mean_something():
-    """Questions of every kind are answered in them, and refused."""
+    """Questions of every kind are both answered and refused."""
     said = [one for seed in range(150) for one in conversation(seed, "x", min_count=3, min_support=2)]
     answered = [one for one in said if one[0] == "Masked"]
     refused = {one[1][:24] for one in said if one[0] == "refused"}

@@ -13,7 +13,7 @@ SUPPORTS = [5, 4, 3]
 
 
 def sent(usage, support, *, transactions=6, min_count=1, other=0):
-    """A table with one itemset, as it comes over the line."""
+    """A table with one itemset, as it is received."""
     spelled = [5 - usage, 4 - usage, 3]
     vectors = (m.Vector.of(np.array(counts, np.int64)) for counts in (spelled, SUPPORTS))
     return m.PackedTable([m.PackedElement([0, 1], usage, support, usage)], *vectors, transactions, min_count, other)

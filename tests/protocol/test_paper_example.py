@@ -1,4 +1,4 @@
-"""The worked example of the paper's figure, through real messages: every number of it, in every variant."""
+"""The worked example of the paper's figure, through real messages: every number, in every variant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def word(numbers):
 
 
 def stepping(inputs, variant):
-    """The server's search at the moment when ab has been accepted, and the gains of all that had been tried by then."""
+    """The server's search when ab has been accepted, and the gains of all candidates tried so far."""
     line = Line(inputs, variant).begin()
     gains = []
     while line.server.variant is None or line.server.variant.search.tally.accepted == 0:
@@ -59,7 +59,7 @@ def test_ab_is_tried_first_and_accepted_with_the_figures_usages_and_bits(inputs,
     search, gains = stepping(inputs, variant)
     result = search.result()
     assert gains[0] == pytest.approx(13.8, abs=0.05)
-    assert search.tally.accepted == 1  # and the next one may be on its way already
+    assert search.tally.accepted == 1  # the next one may already be on its way
     assert {word(e.items): e.usage for e in result.entries} == {x: u for x, (u, _) in AFTER.items()}
     lengths = {word(e.items): code_length(e.usage, 20) for e in result.entries}
     assert lengths == pytest.approx({x: length for x, (_, length) in AFTER.items()}, abs=5e-4)

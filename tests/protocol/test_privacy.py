@@ -1,4 +1,4 @@
-"""What may not be on the line is not there: asserted on recorded bytes."""
+"""What must not be sent is not sent: asserted on recorded bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORD = (1 << 64) - 1
 
 
 def labelled():
-    """The figure's data, with labels that are found if they are anywhere."""
+    """The figure's data, with labels that are easy to find in bytes."""
     named = dict(zip("abcde", LABELS, strict=True))
     return databases({own: [[named[x] for x in row] for row in rows] for own, rows in FIGURE.items()}, sorted(LABELS))
 
@@ -50,7 +50,7 @@ def words_of(reply):
     return np.frombuffer(reply.words.data, "<u8")
 
 
-# -- nothing that is secret is on the line ---------------------------------------------------------------------------
+# -- nothing secret is sent ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agreed", [True, False])
@@ -76,7 +76,7 @@ def test_no_label_and_no_secret_is_in_any_frame(variant, agreed):
             for secret in secrets:
                 assert secret.hex().encode() not in data
                 assert secret[:16] not in data
-    # The public keys, on the other hand, are where they should be: the search would have found them.
+    # The public keys, in contrast, are found: so the search works.
     assert all(any(key.public in plain(frame) for frame in seen.frames) for key in keys.values())
 
 
@@ -106,7 +106,7 @@ def test_otherwise_ids_are_keyed_hashes_in_an_order_that_says_nothing(variant):
 
 
 def test_labels_are_sent_only_by_a_member_that_shares_them():
-    """As its own file says; a server that says otherwise is refused."""
+    """As its own file says; it refuses a server that announces otherwise."""
     database = labelled()["c1"]
     for share in (False, True):
         member = MemberSession("c1", MemberInput(database, ("c1",), settings_for("x", share=share), SECRET))
@@ -142,7 +142,7 @@ def test_sa_sends_structure_without_counts_and_masked_words():
 
 
 def differing(one, other):
-    """The frames of two runs, side by side; they must be of the same kinds, and differ in masked words alone."""
+    """The frames of two runs, side by side; they must have the same kinds, and differ only in masked words."""
     assert [f[:5] for f in one.frames] == [f[:5] for f in other.frames]  # kind, direction, member and both sizes
     words = 0
     for a, b in zip(one.frames, other.frames, strict=True):
@@ -158,7 +158,7 @@ def differing(one, other):
 @pytest.mark.parametrize("least", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_in_x_only_the_sums_decide_what_is_said(seed, least):
-    """The same transactions, dealt out in another way: all of it but masked words is the same to the byte."""
+    """The same transactions, dealt differently: everything but masked words is the same to the byte."""
     rng = random.Random(seed)
     rows = [row for part in of_rows(seed) for row in part]
     runs = []
@@ -207,7 +207,7 @@ def test_in_sa_only_structure_and_sums_decide_what_is_said():
 
 @pytest.mark.parametrize("variant", MASKED)
 def test_the_length_of_an_answer_is_said_by_the_question(variant):
-    """Everybody answers a round with as many words, whatever it has."""
+    """All members answer a round with the same number of words, whatever their data."""
     parts = [*of_rows(3), []]
     _, _, seen = recorded(of_numbers(parts, 12), variant)
     lengths = {}
@@ -269,7 +269,7 @@ def test_masked_words_are_uniform(noisy):
 
 
 def signs(words):
-    """Bits as ±1: of independent ones the mean product is 0 but for 1/√n."""
+    """Bits as ±1: for independent ones the mean product is 0, up to 1/√n."""
     return 2.0 * np.unpackbits(words.view(np.uint8)) - 1.0
 
 
@@ -312,7 +312,7 @@ def test_two_runs_share_no_masks(variant):
 
 
 def test_a_member_alone_has_nobody_to_hide_among():
-    """The sum of one is its own: this is known, and no different from sending it."""
+    """The sum of one member is its own answer: this is known, and no different from sending it."""
     _, _, seen = recorded(databases({"c1": ["ab"] * 3 + ["a"]}), "x")
     first = seen.messages("up", "Masked")[0]
     assert words_of(first)[0] & 0xFF == 4
@@ -362,7 +362,7 @@ def test_so_tells_members_no_table():
     federation, _, seen = recorded(databases(FIGURE), "so")
     assert all(finish.table is None for finish in seen.messages("down", "Finish"))
     for name, member in federation.members.items():
-        # It knows its own table, and nobody else's.
+        # A member knows only its own table.
         own = member.received.table
         assert own.transactions == member._own.database.transactions
         covered = sum(len(e.items) * e.usage for e in (*own.itemsets, *own.singletons))
@@ -370,7 +370,7 @@ def test_so_tells_members_no_table():
 
 
 def test_so_a_member_cannot_tell_what_another_one_has():
-    """What c1 is sent is the same whatever items c2's patterns are made of."""
+    """The messages to c1 are the same whatever items c2's patterns have."""
     own = ["abc"] * 6 + ["ab"] * 2 + ["c"]
     told = []
     for theirs in (["def"] * 7, ["dgh"] * 7):
@@ -397,7 +397,7 @@ def test_the_bound_of_a_run_says_nothing_about_the_data():
 @pytest.mark.parametrize("variant", ["x", "sa"])
 @pytest.mark.parametrize("left", [0, 1])
 def test_counts_leave_with_the_masks_of_all_others_or_not_at_all(variant, left):
-    """Nothing that a server says leads here; should a mistake of ours, the counts stay."""
+    """No message from a server leads here; if a bug did, the counts would stay."""
     line = Line(databases(FIGURE | {"c3": ["ab"]}), variant).begin()
 
     def down(name, message):

@@ -1,4 +1,4 @@
-"""What a member refuses and survives in sa."""
+"""What a member refuses and survives in SA."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_sa_refuses_pairs_that_the_index_has_and_pairs_named_twice():
         variant.answer(m.AskIndexed(3, 0, vector([x]), vector([y]), NONE, 40))
     variant, _ = side("sa")
     variant.answer(m.AskIndexedUsages(0, 0))
-    with pytest.raises(ProtocolError, match="no pairs of elements in ascending order"):
+    with pytest.raises(ProtocolError, match="not pairs of elements in ascending order"):
         variant.answer(m.AskIndexed(3, 0, vector([0, 0]), vector([1, 1]), NONE, 40))
 
 
@@ -107,7 +107,7 @@ SA_QUESTIONS = [
     m.AskEvaluation(3, 0, m.Entered(N_ITEMS, [(0, 1)], 5), 40),
     m.AskIndexedSupports(3, 0, None, NONE, 40),
 ]
-ANOTHER_TIME = "at another time than the search does"
+ANOTHER_TIME = "when the search never does"
 
 
 @pytest.mark.parametrize("ask", SA_QUESTIONS, ids=lambda ask: type(ask).__name__)
@@ -127,7 +127,7 @@ def test_sa_is_asked_for_usages_first_and_for_supports_last(ask):
 
 
 def test_sa_does_not_say_by_a_refusal_how_large_a_count_is():
-    """As X: what does not fit wraps around."""
+    """As in X: counts that do not fit wrap around."""
     (wide, database, keys), (narrow, _, _) = begun(), begun()
     ring = Ring(40, (1 << 40) - 1)
     for bits in (1, 2, 3):
@@ -167,7 +167,7 @@ def test_sa_survives_whatever_is_asked(seed):
             m.AskIndexed(number, 0, NONE, NONE, vector(sorted(set(elements))), bits),
             m.AskEvaluation(number, 0, entered, bits),
         ]
-        if number > 40:  # nothing comes after it, if it is answered
+        if number > 40:  # nothing may follow it once it is answered
             asks = [m.AskIndexedSupports(number, 0, rng.choice([None, entered]), vector(elements), bits)]
         try:
             variant.answer(rng.choice(asks))

@@ -1,4 +1,4 @@
-"""What a member refuses and survives in so."""
+"""What a member refuses and survives in SO."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def test_so_refuses_pairs_that_make_different_itemsets():
     news = variant.answer(m.AskCandidates(0, None))
     pairs = list(zip(news.x.values().tolist(), news.y.values().tolist(), strict=True))[:2]
     for ask in (m.Evaluate(1, pairs), m.AskCandidates(1, m.Accept(pairs))):
-        with pytest.raises(ProtocolError, match="joined pairs that do not make one itemset; it is refused"):
+        with pytest.raises(ProtocolError, match="pairs that do not have one union"):
             variant.answer(ask)

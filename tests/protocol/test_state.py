@@ -1,4 +1,4 @@
-"""Who may say what, and when: every pair of a state and a message."""
+"""Who may send what, and when: every pair of a state and a message."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_there_is_an_instance_of_every_message():
 ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure}
 LEGAL_AT_SERVER = {
     MemberState.EXPECTED: {m.Join},
-    MemberState.SEATED: {m.Confirm, *ANSWERS},  # too late, in a run that is being taken up again
+    MemberState.SEATED: {m.Confirm, *ANSWERS},  # too late, in a run that is being resumed
     MemberState.INVITED: {m.Confirm, *ANSWERS},
     MemberState.IDLE: set(),
     MemberState.ASKED_MASKED: {m.Masked},
@@ -71,9 +71,9 @@ LEGAL_AT_SERVER = {
     MemberState.ASKED_SUPPORTS: {m.SupportCounts},
     MemberState.ASKED_STRUCTURE: {m.Structure},
     MemberState.AWAY: {m.Join},
-    MemberState.FINISHED: {m.Confirm, *ANSWERS, m.Heard},  # it has heard, or was on its way when the run ended
+    MemberState.FINISHED: {m.Confirm, *ANSWERS, m.Heard},  # Heard, or messages on their way when the run ended
 }
-ROSTERS = {m.Roster, m.RosterUpdate}  # also later: somebody has come back
+ROSTERS = {m.Roster, m.RosterUpdate}  # also later: a member has come back
 LEGAL_AT_CLIENT = {
     SessionState.JOINING: {m.Roster, m.Finish},
     SessionState.CONFIRMING: {m.Confirmed, *ROSTERS},
@@ -116,7 +116,7 @@ def test_a_member_takes_what_the_table_lists_and_nothing_else(state, kind, varia
         if kind in {m.Abort, m.Finish}:
             assert after is SessionState.FINISHED
         elif kind in ROSTERS:
-            assert after is SessionState.CONFIRMING  # nothing is answered before everybody has confirmed it
+            assert after is SessionState.CONFIRMING  # nothing is answered before all have confirmed it
         elif kind is m.Confirmed:
             assert after is STATE_OF_VARIANT[variant]
         else:
@@ -141,7 +141,7 @@ def test_no_question_is_legal_before_the_roster_was_confirmed():
 
 
 def test_an_unknown_variant_is_told_with_those_that_are_known():
-    """Nobody comes so far as to run one: a member that agreed to it cannot take its seat."""
+    """No run gets that far: a member that agreed to it cannot accept the roster."""
     own = MemberInput(databases(FIGURE)["c1"], ("c1",), m.Settings("y", True, 1000), SECRET)
     member = MemberSession("c1", own)
     key = member.join(bytes(range(32))).key
@@ -161,20 +161,20 @@ def expected(inputs, variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_right_table(variant):
-    """Before every message: each message of each kind from each member, and to each member, that is not legal now."""
+    """Before every message, try every illegal message of each kind from and to each member."""
     inputs = databases(FIGURE)
     line = Line(inputs, variant).begin()
     seen_at_client = set()
     while line.queue:
         for name in inputs:
             try_all_at_server(line.server, name)
-            seen_at_client |= try_all_at_client(line.members[name])
+            seen_at_client |= try_all_at_member(line.members[name])
         line.step()
     table = table_of(line.ended, inputs)
     assert table == expected(inputs, variant)
     if variant == "x":
         assert table == mine(databases({"all": [*FIGURE["c1"], *FIGURE["c2"]]})["all"]).table
-    # Everything that this variant comes to was tried, and after the end nothing is taken any more.
+    # Every message of this variant was tried, and after the end nothing is accepted.
     for name, member in line.members.items():
         assert (member.state, line.server.state_of(name)) == (SessionState.FINISHED, MemberState.FINISHED)
         for message in FROM_SERVER.values():
@@ -182,11 +182,11 @@ def test_a_run_in_which_everything_illegal_is_tried_at_every_step_ends_with_the_
                 member.receive(message)
         for kind, message in FROM_CLIENT.items():
             if kind is m.Join:
-                # It may have been away: it is told the end.
+                # It may have been away, so it gets the end of the run.
                 (send,) = line.server.receive(name, message, 0.0)
                 assert isinstance(send.message, m.Finish)
                 continue
-            # It says that it has heard, or it was on its way when the run ended; which is so only a few times.
+            # Heard, or a message that was on its way when the run ended; only a few are accepted.
             before = vars_of(line.server)
             line.server.receive(name, FROM_CLIENT[m.Join], 0.0)
             for _ in range(MAX_LATE):
@@ -210,7 +210,7 @@ def try_all_at_server(server, name):
             assert vars_of(server) == before
 
 
-def try_all_at_client(member):
+def try_all_at_member(member):
     tried = set()
     state = member.state
     for kind, message in FROM_SERVER.items():
@@ -256,7 +256,7 @@ def test_replies_to_other_rounds_are_refused_and_do_no_harm(variant):
         if number is not None:
             for other in (number - 1, number + 1, (1 << 47) - 1):
                 fields = [getattr(message, field) for field in message.__struct_fields__]
-                with pytest.raises(ProtocolError, match=rf"answered round {other} in round {number}; it is refused"):
+                with pytest.raises(ProtocolError, match=rf"answered round {other} during round {number}"):
                     line.server.receive(name, type(message)(other, *fields[1:]), 0.0)
             for old in kept:
                 if old.round != number and line.server.state_of(name) is AWAITING[type(old)]:
@@ -269,7 +269,7 @@ def test_replies_to_other_rounds_are_refused_and_do_no_harm(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_questions_that_come_again_or_too_late_are_refused_before_anything_is_done(variant):
-    """Replays of every question so far, after every step: each is about another table than there is now."""
+    """Replays of every question so far, after every step: each is about an earlier table."""
     inputs = databases(FIGURE)
     line = Line(inputs, variant).begin()
     while line.queue:

@@ -1,4 +1,4 @@
-"""What a member refuses and answers in x, alone with a server that asks what it likes."""
+"""What a member refuses and answers in X, with a server that may ask anything."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from fedslim.secagg import Ring
 
 COMMON = "items in common"
 TOO_LONG = "itemset of 3 items; 2 were agreed on"
-TOO_RARE = "used 4 times, below the smallest count"
-OTHER_SLOT = "here slot 10 is next"
+TOO_RARE = "used 4 times, which is below min_count"
+OTHER_SLOT = "but slot 10 is next"
 CELLS = "cells per table"
 WORDS = "an answer has at most"
 BITS = "a ring has 1 to 56 bits"
 WIDTHS = r"\d rows with \d widths"
 BAD_WANTS = [
     (m.WantSupports(), "WantSupports during the search", {}),
-    (m.WantUnionSupport((0, 2), 40), "which nothing that was agreed on needs", {}),
-    (m.WantUnionSupport((0, 2), 40), "which nothing that was agreed on needs", {"min_count": 5}),
+    (m.WantUnionSupport((0, 2), 40), "which the settings do not need", {}),
+    (m.WantUnionSupport((0, 2), 40), "which the settings do not need", {"min_count": 5}),
     *(
         (want, told, settled)
         for settled in ({"min_support": 2}, {"order": "support"})
@@ -96,7 +96,7 @@ BAD_WANTS = [
     (m.WantFinal(57), BITS, {}),
     (m.WantFinal(64), BITS, {}),
 ]
-NOT_LAST = "not what was removed last"
+NOT_LAST = "was not removed last"
 BAD_MOVES = [
     ([m.InsertUnion(FREE + 1, (2, 3), 9)], OTHER_SLOT, {}),
     ([m.InsertUnion(0, (2, 3), 9)], OTHER_SLOT, {}),
@@ -109,7 +109,7 @@ BAD_MOVES = [
     ([m.InsertUnion(FREE, (1, PAIR), 9)], COMMON, {}),
     ([m.InsertUnion(FREE, (0, 1), 9)], ALREADY, {}),
     ([m.InsertUnion(FREE, (1, 0), 5)], ALREADY, {}),
-    # the same union, of other elements
+    # The same union of other elements.
     ([m.InsertUnion(FREE, (PAIR, 2), 9), m.InsertUnion(11, (1, 2), 9), m.InsertUnion(12, (11, 0), 8)], ALREADY, {}),
     ([m.InsertUnion(FREE, (PAIR, 2), 9)], TOO_LONG, {"max_itemset_size": 2}),
     ([m.InsertUnion(FREE, (2, 3), 4)], TOO_RARE, {"min_count": 5}),
@@ -127,7 +127,7 @@ BAD_MOVES = [
         NOT_LAST,
         {},
     ),
-    # another element is in the slot, or may be
+    # Another element is, or may be, in the slot.
     ([m.RemoveElement(PAIR), m.InsertUnion(PAIR, (2, 3), 9), m.RestoreElement(PAIR)], NOT_LAST, {}),
     (
         [m.InsertUnion(FREE, (2, 3), 9), m.RemoveElement(PAIR), m.InsertUnion(PAIR, (0, 1), 9), m.RestoreElement(PAIR)],
@@ -138,7 +138,7 @@ BAD_MOVES = [
     ([dropping()], ONCE, {}),
     ([dropping(4)], ONCE, {"min_count": 5}),
     ([m.RemoveElement(PAIR), dropping(4)], ONCE, {"min_count": 5}),
-    ([dropping(N_ITEMS)], "at most 8 makes sense", {"min_count": 5}),
+    ([dropping(N_ITEMS)], "at most 8 is allowed", {"min_count": 5}),
     ([m.DropItems(m.Vector(3, 8, b""))], "has 0 bytes", {"min_count": 5}),
 ]
 
@@ -167,9 +167,9 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
     with pytest.raises(ProtocolError, match=told):
         variant.answer(asked(ROW, moves=moves[-1:]))
     check_covers(variant._state, database)
-    # All in one question are refused as well, if not for that they are too many.
+    # All in one question are refused as well, at least for being too many.
     if sum(isinstance(move, m.InsertUnion) for move in moves) > MAX_ENTERING:
-        told = "and has 3 enter"
+        told = "and inserts 3"
     variant, database = searching(**settled)
     with pytest.raises(ProtocolError, match=told):
         variant.answer(asked(ROW, moves=moves))
@@ -205,39 +205,39 @@ def test_x_answers_what_is_just_allowed(messages, settled):
     check_covers(variant._state, database)
 
 
-TOO_MANY = "a search does no more than 3 and 2"
+TOO_MANY = "a search has at most 3 and 2"
 
 
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (asked(*[insertion(keep=False)] * 4), "tries 4 itemsets in a round and has 0 enter"),
-        (asked(*[insertion(keep=False)] * 4096), "tries 4096 itemsets in a round and has 0 enter"),
-        (asked(*[m.WantUnionSupport((2, 3), 40)] * 4), "tries 4 itemsets in a round and has 0 enter"),
+        (asked(*[insertion(keep=False)] * 4), "tries 4 itemsets in a round and inserts 0"),
+        (asked(*[insertion(keep=False)] * 4096), "tries 4096 itemsets in a round and inserts 0"),
+        (asked(*[m.WantUnionSupport((2, 3), 40)] * 4), "tries 4 itemsets in a round and inserts 0"),
         (
             asked(*[m.WantUnionSupport((2, 3), 40), insertion(keep=False)] * 2),
-            "tries 4 itemsets in a round and has 0 enter",
+            "tries 4 itemsets in a round and inserts 0",
         ),
         (
             asked(insertion(), insertion(FREE + 1, (4, 5)), insertion(FREE + 2, (6, 7))),
-            "tries 3 itemsets in a round and has 3 enter",
+            "tries 3 itemsets in a round and inserts 3",
         ),
         (
             asked(
                 insertion(FREE + 2, (6, 7)), moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9)]
             ),
-            "tries 1 itemsets in a round and has 3 enter",
+            "tries 1 itemsets in a round and inserts 3",
         ),
         (
             asked(m.WantFinal(40), moves=[m.InsertUnion(FREE + k, (2, 3 + k), 9) for k in range(3)]),
-            "tries 0 itemsets in a round and has 3 enter",
+            "tries 0 itemsets in a round and inserts 3",
         ),
-        (asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)] * 4096), "has 4096 enter"),
+        (asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)] * 4096), "inserts 4096"),
     ],
     ids=lambda case: repr(case)[:60],
 )
 def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, told):
-    """Nothing of it is carried out: whoever could try thousands at once would count what it likes."""
+    """Nothing is carried out: a server that could try thousands at once could count anything."""
     variant, database = searching(min_support=2)
     with pytest.raises(ProtocolError, match=f"{told}; {TOO_MANY}"):
         variant.answer(message)
@@ -265,7 +265,7 @@ def test_x_answers_as_many_trials_in_a_round_as_a_search_makes(message):
 
 
 def test_x_does_not_say_by_a_refusal_how_large_a_count_is():
-    """Counts that do not fit wrap around: with few bits a question is answered just as with many."""
+    """Counts that do not fit wrap around: a question with few bits is answered like one with many."""
     wide, database = searching(min_support=2)
     narrow, _ = searching(min_support=2)
     length = 2 + N_ITEMS - 1  # all slots that were ever used
@@ -299,19 +299,19 @@ def test_x_drops_items_once_and_before_any_itemset():
 
 
 def test_x_refuses_more_than_an_answer_can_hold():
-    """Each question could be answered; all together could not, and it is noticed on the way."""
+    """Each question alone could be answered, but not all together, which is noticed on the way."""
     variant, _ = searching()
     half = m.WantSparseRow(0, 800_000, 0)
 
     def refused():
-        with pytest.raises(ProtocolError, match=r"asked for \d+ words; an answer has at most"):
+        with pytest.raises(ProtocolError, match=r"asked for \d+ words, but an answer has at most"):
             variant.answer(asked(*[half] * 4096))
 
     assert allocated(refused) < 1 << 27
 
 
 def test_x_takes_no_itemset_twice():
-    """Removing one of the two would take the other out of the order: the covers would have what the table has not."""
+    """Removing one of the two would remove the other from the order: covers would use it, but not the table."""
     variant, _ = searching()
     for entry in (9, 5):
         for parents in ((0, 1), (1, 0)):

@@ -1,4 +1,4 @@
-"""Random questions in x, most near the edge of what makes sense: the covers stay covers."""
+"""Random questions in X, most near the edge of what is valid: the covers stay covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedslim.protocol import messages as m
 
 
 def some_parents(rng, table):
-    """Two elements, most of them alive and without an item in common."""
+    """Two elements, usually in the table and disjoint."""
     alive = [*table.itemsets, *range(N_ITEMS)]
     x = rng.choice(alive)
     apart = [s for s in alive if not {*table.items_of(s)} & {*table.items_of(x)}]
@@ -24,7 +24,7 @@ def some_parents(rng, table):
 
 
 def some_want(rng, table):
-    """A question near the edge of what makes sense."""
+    """A question near the edge of what is valid."""
     slot = rng.choice([0, N_ITEMS - 1, N_ITEMS, table.free_slot, table.free_slot + 1, rng.randrange(40), LAST])
     fresh = rng.choice([table.free_slot] * 6 + [slot])
     bits = rng.choice([1, 2, 5, 8, 40, 56, 57, 64])
@@ -50,7 +50,7 @@ def some_want(rng, table):
 
 
 def good_ask(rng, table, longest, number):
-    """One that is answered in any table, with a move that can be made in it."""
+    """A question that any table can answer, with a valid move."""
     alive = [*table.itemsets, *range(N_ITEMS)]
     pairs = [(x, y, {*table.items_of(x), *table.items_of(y)}) for x, y in combinations(alive, 2)]
     pairs = [
@@ -114,7 +114,7 @@ def test_x_survives_whatever_is_asked(seed):
             assert reply.words.dtype == np.uint64
         except (ProtocolError, SecureAggregationError):
             pass
-        # Whatever was refused, what makes sense is answered.
+        # Whatever was refused, a valid question is answered.
         reply = variant.answer(good_ask(rng, table, settled["max_itemset_size"], number))
         assert len(reply.words)
     check_covers(variant._state, database, dropped)

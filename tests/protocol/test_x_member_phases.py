@@ -1,4 +1,4 @@
-"""What a member is asked in x at the start, during the search and after it, and at no other time."""
+"""Which questions a member answers in X at the start, during the search and after it, and at no other time."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_x_is_asked_nothing_new_after_the_search(message):
         variant.answer(message)
     check_covers(variant._state, database)
     assert variant._state.table.itemsets == {PAIR: (0, 1)}
-    # What is left can still leave, each of it once.
+    # The remaining itemsets can still be removed, each once.
     variant.answer(asked(FINAL, moves=[m.RemoveElement(PAIR)]))
     with pytest.raises(ProtocolError, match=NOTHING_THERE):
         variant.answer(asked(FINAL, moves=[m.RemoveElement(PAIR)]))
@@ -110,7 +110,7 @@ def test_x_is_asked_nothing_new_after_the_search(message):
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_x_answers_at_the_end_for_every_itemset_in_cover_order(least):
-    """Usage and support; where the settings say how many members must have it, also whether it and each item are."""
+    """Usage and support; with `min_members_with` also whether the member has the itemset and each item."""
     variant, database = searching(min_members_with=least)
     moves = [m.InsertUnion(FREE, (2, 3), 30), m.InsertUnion(FREE + 1, (PAIR, 2), 20)]
     words = variant.answer(asked(FINAL, moves=moves)).words

@@ -1,4 +1,4 @@
-"""A federation of sessions on lines on which everything may happen."""
+"""A federation of sessions on connections with any kind of fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST = 1 << 40
 
 
 class Weather:
-    """A federation on lines of its own, on which messages of a member stay in order and all else may happen."""
+    """A federation on connections that keep each member's messages in order, with any other kind of fault."""
 
     def __init__(self, variant, seed=0, rows=600, *, max_time=None, **settled):
         self.rng = random.Random(seed)
@@ -43,10 +43,10 @@ class Weather:
             for name, part in zip(MEMBERS, parts, strict=True)
         }
         self.max_time, self.now = max_time, 0.0
-        self.lives = 0  # of servers that had to begin anew
+        self.lives = 0  # how many servers had to start over
         self.server = self.new_server()
         self.members = {name: MemberSession(name, own) for name, own in self.inputs.items()}
-        self.journal = None  # the server's, from the moment that the run has begun
+        self.journal = None  # the server's, once the run has begun
         self.heard = {name: [] for name in MEMBERS}  # the members' journals
         self.sent = []  # every masked answer that ever left a member
         self.up, self.down = [], []
@@ -65,13 +65,13 @@ class Weather:
         self.up.append((name, self.members[name].join(self.rng.randbytes(32))))
 
     def cut(self, name):
-        """The line to a member breaks; what was on it is lost."""
+        """Break the connection to a member; messages on their way are lost."""
         self.server.disconnect(name)
         self.up = [entry for entry in self.up if entry[0] != name]
         self.down = [entry for entry in self.down if entry[0] != name]
 
     def fault(self, what, name):
-        """A line breaks; a member is killed, or ends by itself; the server is killed."""
+        """Break a connection, kill or end a member, or kill the server."""
         if what.endswith("loses power"):
             self.lose_records("server" if what.startswith("server") else name, self.rng.randrange(1, 12))
             what = "server" if what.startswith("server") else "kill"
@@ -82,14 +82,14 @@ class Weather:
             return
         self.cut(name)
         if what == "quit" and not self.members[name].position:
-            self.heard[name] = []  # whoever has not answered anything has nothing to go on with
+            self.heard[name] = []  # a member without answers has nothing to continue with
         if what in {"kill", "quit"}:
             self.members[name] = MemberSession(name, self.inputs[name])
             self.members[name].replay(messages_in(self.heard[name], "journal"))
         self.join(name)
 
     def lose_records(self, who, count):
-        """A machine loses power: its last records were not on the disk."""
+        """Cut the power of a machine: its last records were not on the disk."""
         if who == "server":
             if self.journal:
                 del self.journal[max(0, len(self.journal) - count) :]
@@ -99,7 +99,7 @@ class Weather:
     def kill_server(self):
         self.up, self.down = [], []
         if self.journal is None:
-            self.lives += 1  # there is nothing to go on with: this is another run
+            self.lives += 1  # there is nothing to continue with: this is another run
             self.server = self.new_server()
             return
         self.server = self.new_server()
@@ -120,7 +120,7 @@ class Weather:
     def hear(self, name, message):
         member = self.members[name]
         if member.received is not None:
-            return  # it has hung up; whoever joins while the run ends is told twice
+            return  # it has disconnected; a member that joins while the run ends gets the end twice
         coming_together = isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed))
         if coming_together or getattr(message, "round", -1) >= member.position:
             self.heard[name].append(told_record(message))
@@ -182,11 +182,11 @@ def states(federation):
 PHASES = {
     "joining": lambda f: MemberState.SEATED in states(f),
     "invited": lambda f: MemberState.INVITED in states(f),
-    # Somebody has the roster, and its confirmation is not there yet.
+    # A member has the roster, and its confirmation has not arrived yet.
     "confirming": lambda f: any(c.state is SessionState.CONFIRMING for c in f.members.values()),
     # Some have confirmed it, and wait for the others.
     "confirmed": lambda f: states(f) == {MemberState.IDLE, MemberState.INVITED},
-    # All have, and nobody has heard it yet; or some have, and were asked.
+    # All have confirmed, and no member knows yet; or some know, and were asked.
     "told": lambda f: set(f.told(m.Confirmed)) == {*MEMBERS},
     "heard": lambda f: {c.state for c in f.members.values()} == {SessionState.CONFIRMING, SessionState.RUNNING_X},
     "asked": lambda f: MemberState.ASKED_MASKED in states(f),
@@ -199,7 +199,7 @@ def claims(federation, name, **fields):
 
 
 def restarted():
-    """A server that was killed in the fourth epoch, as its journal says."""
+    """A server restored from a journal that ends in the fourth epoch."""
     federation = Weather("x", 6, rows=150)
     for rounds, name in ((3, "a"), (5, "b"), (7, "c")):
         federation.until(lambda f, rounds=rounds: f.server.rounds > rounds)

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: small federations, recorded frames, and a line that a test can put its hand on."""
+"""Helpers for tests of sessions: small federations, recorded frames, and connections that a test can manipulate."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def of_numbers(parts, n_items):
 
 
 def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, **chosen):
-    """What a run is to be; a policy says it in the search's words."""
+    """The settings of a run; a search policy may supply some of them."""
     if policy is not None:
         names = ("pruning", "order", "max_itemset_size", "min_support", "min_count")
         chosen = {name: getattr(policy, name) for name in names} | chosen
@@ -81,7 +81,7 @@ def server_for(members, variant, *, policy=None, **chosen):
 
 
 class Recorder:
-    """A trace: everything that crossed the line, and the messages that it was."""
+    """A trace: all frames that were sent, and their messages."""
 
     def __init__(self):
         self.events = []
@@ -111,7 +111,7 @@ def decoded(frame):
 
 
 def recorded(named, variant, *, seed=0, agreed=True, masked=True, clock=None, between=None, **chosen):
-    """Run a federation in memory; returns it, its outcome, and what was recorded."""
+    """Run a federation in memory; return it, its outcome, and the recording."""
     recorder = Recorder()
     server = server_for(named, variant, masked=masked, **chosen)
     settled = {name: value for name, value in chosen.items() if name not in SESSION}
@@ -139,7 +139,7 @@ def walk(value, path=""):
 
 
 class Line:
-    """Sessions joined by queues of messages; `up` and `down` may change, drop or multiply what passes."""
+    """Sessions connected by queues of messages; `up` and `down` may change, drop or multiply messages."""
 
     def __init__(self, named, variant, *, seed=0, inputs=None, **chosen):
         draw = entropy_of(seed)
@@ -178,7 +178,7 @@ class Line:
                 self.ended = output.outcome
 
     def step(self, up=None, down=None):
-        """One message of a member's arrives."""
+        """Deliver one message from a member."""
         name, message = self.queue.popleft()
         if up is not None:
             message = up(name, message)
@@ -186,7 +186,7 @@ class Line:
         self.take(self.server.receive(name, message, self.now), down)
 
     def run(self, up=None, down=None, most=100_000):
-        """Until nothing moves any more; the outcome, or None where the run failed."""
+        """Run until no message is left; return the outcome, or None if the run failed."""
         for _ in range(most):
             if not self.queue:
                 break

@@ -1,4 +1,4 @@
-"""One member's own code table, as the paper's variants SA and SO have it.
+"""One member's own code table, as in the paper's variants SA and SO.
 
     local = LocalTable(db)
     news = local.news()                     # all pairs of elements that are used together
@@ -7,8 +7,8 @@
     news = local.news()                     # only what changed
 
 Every member covers its own transactions with its own table CT_i. It proposes the unions of elements that it uses
-together, and inserts only what it has proposed itself. Nothing in here knows of other members: elements are numbered
-by the member's own slots, and a slot is given out once.
+together, and inserts only itemsets that it has proposed. Nothing here knows about other members: elements are numbered
+by the member's own slots, and every slot is used only once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The slot of the itemset that entered, and the slots of those that nothing uses any more and that went."""
+    """The slot of the itemset that entered, and the slots of itemsets that were dropped because they lost all usage."""
 
     slot: int
     dropped: tuple[int, ...]
@@ -46,7 +46,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class LocalTrial:
-    """An itemset that was tried, and what it would change."""
+    """An itemset on trial, and what it would change."""
 
     slot: int
     itemset: Itemset
@@ -71,7 +71,7 @@ class LocalTable:
         )
         self._recount(np.arange(database.n_items, dtype=np.int32))
 
-    # -- what is known ------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def n_items(self) -> int:
@@ -80,48 +80,48 @@ class LocalTable:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The slots of the itemsets, singletons apart, in the member's cover order."""
+        """The slots of the itemsets, without singletons, in the member's cover order."""
         return tuple(self._state.table)
 
     @property
     def usages(self) -> NDArray[np.int64]:
-        """The usage of each slot; 0 for those that hold nothing."""
+        """The usage of each slot; 0 for empty ones."""
         return self._state.usages
 
     @property
     def next_slot(self) -> int:
-        """The slot that the next itemset will get, on trial and for good."""
+        """The slot that the next itemset will get, on trial or permanently."""
         return self._next_slot
 
     def items_of(self, slot: int) -> Itemset:
-        """The items in a slot, singletons included."""
+        """Return the items in a slot, singletons included."""
         return self._state.table.items_of(slot)
 
     def entry_of(self, slot: int) -> int:
-        """The usage with which an itemset entered the table."""
+        """Return the usage with which an itemset entered the table."""
         return self._state.table.entries[slot]
 
     def supports(self) -> NDArray[np.int64]:
-        """In how many transactions each item occurs: the usages of the standard code table."""
+        """Return the support of each item: the usages of the standard code table."""
         return self._state.supports()
 
     def support(self, itemset: Itemset) -> int:
-        """In how many transactions all these items occur together."""
+        """Return the support of an itemset."""
         return self._state.support(itemset)
 
     def cover(self, t: int) -> list[int]:
-        """The slots in the cover of transaction `t`, in cover order."""
+        """Return the slots in the cover of transaction `t`, in cover order."""
         return self._state.cover(t)
 
     def together(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
-        """How often the elements of each pair are used together; 0 also where one is no element (such as slot -1)."""
+        """Return the co-usage of each pair; 0 also if one of the two is not an element (such as slot -1)."""
         xs, ys = np.asarray(x, np.int32), np.asarray(y, np.int32)
         counts = np.empty(len(xs), np.int64)
         pair_kernels.look_up(xs, ys, self._pairs, counts)
         return counts
 
     def news(self) -> PairCounts:
-        """The pairs whose co-usage is another than it was at the last call, with what it is now; at first, all."""
+        """Return the pairs whose co-usage has changed since the last call, with the new co-usages; at first, all."""
         waiting = int(self._reports.n_queue[0])
         x, y, counts = np.empty(waiting, np.int32), np.empty(waiting, np.int32), np.empty(waiting, np.int64)
         n = pair_kernels.tell(self._pairs, self._reports, x, y, counts)
@@ -130,18 +130,18 @@ class LocalTable:
     # -- trials and moves ---------------------------------------------------------------------------------------
 
     def try_pairs(self, pairs: Iterable[Pair], entry: int | None = None) -> Change:
-        """What would change if the union of these pairs, which is the same for all of them, entered the table.
+        """Return what would change if the union of these pairs, the same for all of them, entered the table.
 
-        It would enter with the member's own co-usage of the pairs (usage at entry), unless another `entry` is given.
-        A member that uses none of the pairs has not proposed it and does not insert it: then nothing changes.
+        Its usage at entry is the member's own co-usage of the pairs, unless `entry` is given. A member that uses none
+        of the pairs has not proposed the union and does not insert it: then nothing changes.
         """
         trial = self._try(pairs, entry)
         return NOTHING if trial is None else trial.change
 
     def accept(self, pairs: Iterable[Pair], entry: int | None = None) -> Accepted | None:
-        """Insert the union of these pairs, and drop the itemsets that nothing uses any more.
+        """Insert the union of these pairs, and drop the itemsets that lose all usage.
 
-        None if the member uses none of the pairs. What changes is what `try_pairs` says.
+        Return None if the member uses none of the pairs. The change is that of `try_pairs`.
         """
         trial = self._try(pairs, entry)
         if trial is None:
@@ -173,7 +173,7 @@ class LocalTable:
     def _union(self, pairs: Sequence[Pair]) -> Itemset:
         itemset, *others = {tuple(sorted(self.items_of(x) + self.items_of(y))) for x, y in pairs}
         if others:
-            msg = f"these pairs unite to different itemsets: {pairs}"
+            msg = f"these pairs have different unions: {pairs}"
             raise ValueError(msg)
         return itemset
 

@@ -1,4 +1,4 @@
-"""Counts of pairs of elements: how they are handed around, and the growing memory that `kernels/pairs.py` works on."""
+"""Counts of pairs of elements: how they are passed on, and the growing arrays that `kernels/pairs.py` works on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW_PAIRS = 256
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """How often two elements x < y are used together, each pair once, in no particular order; 0 where it is gone."""
+    """Co-usages of pairs of elements x < y, each pair once, in no particular order; 0 for a pair that has vanished."""
 
     x: NDArray[np.int32]
     y: NDArray[np.int32]
@@ -30,7 +30,7 @@ class PairCounts:
 
 
 def no_pairs(n_elements: int) -> Pairs:
-    """Memory for a few pairs of so many elements."""
+    """Return empty arrays with room for a few pairs of `n_elements` elements."""
     return Pairs(
         np.zeros(2 * FEW_PAIRS, np.int32),
         np.zeros(2 * FEW_PAIRS, np.int32),
@@ -45,19 +45,19 @@ def no_pairs(n_elements: int) -> Pairs:
 
 
 def unused_numbers(used: int, capacity: int) -> NDArray[np.int32]:
-    """A stack of the numbers from `used` on, the lowest on top."""
+    """Return a stack of the numbers from `used` on, the lowest on top."""
     stack = np.zeros(capacity, np.int32)
     stack[: capacity - used] = np.arange(capacity - 1, used - 1, -1)
     return stack
 
 
 def with_elements(pairs: Pairs, n_elements: int) -> Pairs:
-    """The same pairs, with room for so many elements."""
+    """Return the same pairs, with room for `n_elements` elements."""
     return pairs._replace(first=lengthen(pairs.first, n_elements, NOBODY))
 
 
 def with_room(pairs: Pairs, extra: int) -> Pairs:
-    """The same pairs, with free numbers for at least `extra` more."""
+    """Return the same pairs, with free numbers for at least `extra` more."""
     old = len(pairs.count)
     capacity = old
     while capacity - old + int(pairs.n_free[0]) < extra:
@@ -84,17 +84,17 @@ def with_room(pairs: Pairs, extra: int) -> Pairs:
 
 
 class PairLedger:
-    """The counts of many pairs of numbered elements, kept up to date by what changes.
+    """The counts of many pairs of numbered elements, updated by their changes.
 
-    A pair has a place of its own while its count is not 0. Who makes the same changes in the same order has the same
-    places, and walks through them in the same order, so they can be spoken of.
+    A pair has a place while its count is not 0. Ledgers with the same changes in the same order have the same places,
+    and traverse them in the same order, so messages can refer to places.
     """
 
     def __init__(self) -> None:
         self._pairs = no_pairs(64)
 
     def replace(self, news: PairCounts) -> NDArray[np.int64]:
-        """Take in new counts of pairs x < y; returns the old ones."""
+        """Set new counts of pairs x < y; return the old ones."""
         highest = int(news.y.max(initial=0))
         if highest >= len(self._pairs.first):
             self._pairs = with_elements(self._pairs, 2 * highest + 1)
@@ -105,33 +105,33 @@ class PairLedger:
         return old
 
     def look_up(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The counts of pairs, in either order; 0 for those that are not there."""
+        """Return the counts of pairs, in either order; 0 for unknown ones."""
         counts = np.empty(len(x), np.int64)
         pair_kernels.look_up(x, y, self._pairs, counts)
         return counts
 
     def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The places of all pairs with one of these elements, each once, in the same order for all who share places."""
+        """Return the places of all pairs with one of these elements, each once, in the same order in equal ledgers."""
         known = elements[elements < len(self._pairs.first)]
         numbers = np.empty(len(self._pairs.count), np.int64)
         n = pair_kernels.around(known, self._pairs, numbers, np.zeros(len(self._pairs.first), np.uint8))
         return numbers[:n]
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The elements x < y of the pairs at these places."""
+        """Return the elements x < y of the pairs at these places."""
         return self._pairs.element[2 * places], self._pairs.element[2 * places + 1]
 
     def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The places of pairs x < y; -1 for those that are not there."""
+        """Return the places of pairs x < y; -1 for unknown ones."""
         places = np.empty(len(x), np.int64)
         pair_kernels.locate(x, y, self._pairs, places)
         return places
 
     def is_place(self, places: NDArray[np.int64]) -> bool:
-        """Whether there is a pair at each of these places, and none is named twice."""
+        """Return whether there is a pair at each of these places, and no place is named twice."""
         inside = bool(((places >= 0) & (places < len(self._pairs.count))).all())
         return inside and bool(self._pairs.count[places].all()) and len(np.unique(places)) == len(places)
 
     def discard(self, places: NDArray[np.int64]) -> None:
-        """Take the pairs at these places out."""
+        """Remove the pairs at these places."""
         pair_kernels.discard_all(places, self._pairs)

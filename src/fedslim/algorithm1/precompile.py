@@ -1,9 +1,9 @@
-"""What a second process compiles while the first one compiles the rest, see `fedslim._jit.helped_with`.
+"""Compiles some kernels in a second process while the first one compiles the rest, see `fedslim._jit.helped_with`.
 
     python -m fedslim.algorithm1.precompile removal ranking
 
-A group holds about half of what there is to do, and shares little with the other half. The kernels end up in the cache;
-the name of a group is written to stdout when it is done.
+A group has about half of the work, and shares little with the other half. The kernels go into the cache; the name of a
+group is written to stdout when it is done.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TABLE, _I32, _I64 = types.int64[:, ::1], types.int32[::1], types.int64[::1]
 
 
 def compile_removal() -> None:
-    """What taking an itemset out of a table needs. There is none yet to take out: so by signature."""
+    """Compile the removal of an itemset, by signature, because there is no table to remove one from."""
     array_table.try_remove.compile((_TABLE, types.int64))
     array_table.remove.compile((_TABLE, types.int64, types.int64, _I32, _I64))
     array_table.take_from_lists.compile((_TABLE, types.int64))
 
 
 def compile_ranking() -> None:
-    """What the server of `sa` and `so` ranks candidates with."""
+    """Compile the ranking of the server in SA and SO."""
     elements = NumberedElements(3)
     elements.usage[:3] = 8
     ranking = UnionRanking(elements, log2_table(64))
@@ -39,7 +39,7 @@ def compile_ranking() -> None:
     if best is not None:
         ranking.reject(best)
     elements.add((0, 1))
-    with_room(no_pairs(1), FEW_PAIRS + 1)  # what only larger data come to
+    with_room(no_pairs(1), FEW_PAIRS + 1)  # code that only larger data reach
 
 
 GROUPS = {"removal": compile_removal, "ranking": compile_ranking}
@@ -47,4 +47,4 @@ GROUPS = {"removal": compile_removal, "ranking": compile_ranking}
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         GROUPS[name]()
-        print(name, flush=True)  # noqa: T201  # how the first process knows
+        print(name, flush=True)  # noqa: T201  # tells the first process

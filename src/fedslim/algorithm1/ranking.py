@@ -1,4 +1,4 @@
-"""The server's elements, and their unions in order of promise: growing shells around `kernels/ranking.py`."""
+"""The server's elements, and their unions ranked by estimated gain: thin layers over `kernels/ranking.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTS_CONTRADICT = "the counts contradict each other: a member does not count a
 
 
 def item_hashes(n_items: int) -> NDArray[np.uint64]:
-    """A number of 64 bits for each item such that sums of them hardly ever meet (splitmix64)."""
+    """Return a 64-bit number for each item such that different sums are hardly ever equal (splitmix64)."""
     z = np.arange(1, n_items + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -37,7 +37,7 @@ def item_hashes(n_items: int) -> NDArray[np.uint64]:
 
 
 class NumberedElements:
-    """Elements by number: 0 … n_items - 1 are the items, an itemset gets the next number when first it is added."""
+    """Elements by number: 0 … n_items - 1 are the items; an itemset gets the next number when it is first added."""
 
     def __init__(self, n_items: int) -> None:
         self.n_items = n_items
@@ -72,20 +72,20 @@ class NumberedElements:
 
     @property
     def usage(self) -> NDArray[np.int64]:
-        """The usage of each element, to read and to write; room for the next one is included."""
+        """The usage of each element, writable, with room for the next one."""
         return self.arrays.usage
 
     @property
     def standard(self) -> NDArray[np.float64]:
-        """L(X | ST) of each element, likewise."""
+        """L(X | ST) of each element, writable, with room for the next one."""
         return self.arrays.standard
 
     def items_of(self, number: int) -> Itemset:
-        """The items of an element, singletons included."""
+        """Return the items of an element, singletons included."""
         return (number,) if number < self.n_items else self._itemsets[number - self.n_items]
 
     def number_of(self, itemset: Itemset) -> int:
-        """The number that an itemset (no singleton) has, or would get."""
+        """Return the number that an itemset (no singleton) has or would get."""
         return self._numbers.get(itemset, len(self))
 
     def add(self, itemset: Itemset) -> None:
@@ -103,7 +103,7 @@ class NumberedElements:
         arrays.hash[number] = self._item_hashes[list(itemset)].sum(dtype=np.uint64)
         self._end = end
         add_element(number, arrays)
-        if number + 1 == self.capacity:  # there is always room for the next one, which may be on trial
+        if number + 1 == self.capacity:  # keep room for the next one, which may be on trial
             self._grow()
 
     def _grow(self) -> None:
@@ -124,17 +124,17 @@ class NumberedElements:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """A union of pairs of elements, how often these are used together, and the estimated gain in bits."""
+    """A union of pairs of elements, the sum of their co-usages, and the estimated gain in bits."""
 
     pairs: tuple[tuple[int, int], ...]
     together: int
     gain: float
     number: int
-    """By which the ranking knows it, as long as no count changes."""
+    """Its number in the ranking, valid as long as no count changes."""
 
 
 class UnionRanking:
-    """Knows the pairs that it was told, and which union of a pair is best among all there are."""
+    """Keeps the co-usages of pairs, and finds the best of all unions."""
 
     def __init__(self, elements: NumberedElements, log2_table: NDArray[np.float64]) -> None:
         self._elements = elements
@@ -169,13 +169,13 @@ class UnionRanking:
 
     @property
     def n_pairs(self) -> int:
-        """How many pairs there are now."""
+        """The current number of pairs."""
         return len(self._pairs.count) - int(self._pairs.n_free[0])
 
     def take_in(self, changed: NDArray[np.int32], news: PairCounts, total: int, in_use: int) -> None:
-        """The usages of these elements, U, n, and the co-usages of these pairs are new; the usages are written down.
+        """Update U, n and the co-usages in `news`; the usages of the `changed` elements are already set.
 
-        A pair of which there is no news has the co-usage that it had.
+        Pairs that are not in `news` keep their co-usages.
         """
         self._check(news)
         self._make_room(len(news))
@@ -200,7 +200,7 @@ class UnionRanking:
             raise RunError(COUNTS_CONTRADICT)
 
     def best(self) -> Union | None:
-        """The union with the highest estimated gain above zero."""
+        """Return the union with the highest estimated gain above zero; None if there is none."""
         unions = self._unions
         number = ranking.best(self._pairs, unions, self._elements.arrays, self._blocks, self._logs, self._now)
         if number < 0:
@@ -217,7 +217,7 @@ class UnionRanking:
         ranking.reject(union.number, self._unions, self._blocks)
 
     def _check(self, news: PairCounts) -> None:
-        """Kernels write where they are told to: nothing may be told that points out of the arrays."""
+        """Check that no index points outside of the arrays, which kernels do not check."""
         if not len(news) == len(news.x) == len(news.y):
             raise RunError(COUNTS_CONTRADICT)
         if len(news) and not (

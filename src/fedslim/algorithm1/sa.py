@@ -1,9 +1,9 @@
-"""SA, the paper's secure-aggregation variant: a table for each member, structure in the open, counts masked.
+"""SA, the paper's secure-aggregation variant: a table for each member, structure visible to the server, counts masked.
 
-Every aggregation takes two rounds. In the first, members say which pairs of elements they have as candidates that the
-global index does not have yet, without any count; in the second, everybody sends the counts of the same entries of
-the index in the same order, 0 where it has none, masked. All members answer every evaluation alike: nobody can tell who
-takes part. The index is in a canonical order that everybody keeps by itself; only its changes are sent.
+Every aggregation takes two rounds. In the first, members send their candidates, pairs of elements, that the global
+index does not have yet, without counts. In the second, all members send masked counts of the same entries of the index
+in the same order, 0 where they have none. All members answer every evaluation in the same way, so that nobody can tell
+who uses a candidate. The index has a canonical order that every party maintains itself; only changes are sent.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ PURPOSES: dict[type[m.FromServer], str] = {
 
 
 class Index:
-    """The candidates that somebody has: pairs of numbers, each at a place that is the same for everybody."""
+    """The candidates of all members: pairs of numbers, each at a place that is the same for all parties."""
 
     def __init__(self) -> None:
         self._pairs = PairLedger()
 
     def has(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether these pairs are in the index."""
+        """Return whether these pairs are in the index."""
         return self._pairs.look_up(x, y) > 0
 
     def lose(self, gone: NDArray[np.int64]) -> None:
-        """Take out the pairs at these places, which nobody uses any more."""
+        """Remove the pairs at these places, which no member uses any more."""
         if not self._pairs.is_place(gone):
-            msg = "the index was told to lose entries that it does not have; it is refused"
+            msg = "the server removed entries from the index that it does not have; it is refused"
             raise ProtocolError(msg)
         self._pairs.discard(gone)
 
     def change(
         self, x: NDArray[np.int32], y: NDArray[np.int32], elements: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Take new pairs in; returns the entries to count: the new ones, then those with one of the elements."""
+        """Add new pairs; return the entries to count: the new ones, then those with one of the elements."""
         places = self._pairs.around(elements)
         old_x, old_y = self._pairs.at(places)
         self._pairs.replace(PairCounts(x, y, np.ones(len(x), np.int64)))
         return np.concatenate((x, old_x)), np.concatenate((y, old_y))
 
     def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The places of pairs that are in the index."""
+        """Return the places of pairs that are in the index."""
         return self._pairs.places_of(x, y)
 
 
@@ -86,8 +86,8 @@ class SaServer:
         self.search = Algorithm1Search(situation.items)
         self._index = Index()
         self._gone: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements whose covers the last accepted one changed
-        self._entered: m.Entered | None = None  # what everybody is still to be told
+        self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements changed by the last accepted itemset
+        self._entered: m.Entered | None = None  # the accepted itemset that members do not know yet
         self._change: Change | None = None
         self.supports: list[int] = []
         self.transactions = 0
@@ -104,7 +104,7 @@ class SaServer:
         return Outcome(table, result.tally, ending)
 
     def member_usages(self) -> None:
-        """See `ServerSide`: the server sees sums only."""
+        """See `ServerSide`: in SA the server sees only sums."""
         return
 
     def _answered(self, question: Algorithm1Question) -> Generator[Round, Replies, Any]:
@@ -117,7 +117,7 @@ class SaServer:
                 check_itemset(itemset)
                 return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
             case Acceptance(number, _, pairs, entry):
-                assert self._change is not None  # noqa: S101  # it has just been evaluated
+                assert self._change is not None  # noqa: S101  # the candidate has just been evaluated
                 self._entered = m.Entered(number, list(pairs), entry)
                 self._touched = self._change.slots
         return None
@@ -132,14 +132,14 @@ class SaServer:
         counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
         *self.supports, self.transactions = counts.tolist()
         if max(self.supports, default=0) > self.transactions:
-            msg = "the usages are higher than the number of transactions: a member does not count as the protocol says"
+            msg = "a usage is higher than the number of transactions: a member does not count as the protocol says"
             raise ProtocolError(msg)
         return np.array(self.supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
         entered, self._entered = self._entered, None
         gone, self._gone = self._gone, np.zeros(0, np.int64)
-        # What nobody uses is out before members say what is new: it may be new again.
+        # Remove unused pairs before members send new ones: a removed pair may be among these.
         self._index.lose(gone)
         ask_structure = m.AskStructure(self._situation.number, entered, m.Vector.of(gone))
         replies = yield Round(ask_structure, m.Structure, "structure")
@@ -147,26 +147,26 @@ class SaServer:
         touched, self._touched = self._touched, np.zeros(0, np.int32)
         xs, ys = self._index.change(x, y, touched)
         usage = self.search.usages
-        # Two elements are not used together more often than either of them is used.
+        # No co-usage is above the usage of either element.
         ring = Ring.for_sums_up_to(int(np.minimum(usage[xs], usage[ys]).max(initial=0)))
         new_x, new_y, elements = (m.Vector.of(part) for part in (x, y, touched))
         ask = m.AskIndexed(self._situation.number, 0, new_x, new_y, elements, ring.bits)
         counts = yield from self._masked(ask, ring, len(xs), "candidates")
-        nobody = counts == 0
-        self._gone = self._index.places_of(xs[nobody], ys[nobody])
+        unused = counts == 0
+        self._gone = self._index.places_of(xs[unused], ys[unused])
         return PairCounts(xs, ys, counts)
 
     def _union(self, replies: Replies) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The new pairs that members named, in ascending order, as far as they make sense."""
+        """Check the candidates of all members, and return the new pairs in ascending order."""
         parts = []
         most = len(self.search.usages) - 1
         for name, reply in replies.items():
             if reply.x.length > most * (most + 1) // 2:
-                msg = f"member {name!r} named {reply.x.length} candidates of {most + 1} elements"
+                msg = f"member {name!r} sent {reply.x.length} candidates, more than {most + 1} elements can have"
                 raise ProtocolError(msg)
             x, y = reply.x.values(most), reply.y.values(most)
             if len(x) != len(y) or (x >= y).any():
-                msg = f"member {name!r} named candidates that are no pairs of elements in ascending order"
+                msg = f"member {name!r} sent candidates that are not pairs of elements in ascending order"
                 raise ProtocolError(msg)
             parts.append((x << 32) | y)
         keys = np.unique(np.concatenate(parts))
@@ -198,15 +198,15 @@ class SaServer:
 
 
 class SaMember:
-    """One member's own table, and the global index that everybody keeps."""
+    """One member's own table, and its copy of the global index."""
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
         self._database = database
         self._bits = Ring.for_sums_up_to(settings.max_transactions).bits
-        self._last: type[m.FromServer] | None = None  # what was asked last
+        self._last: type[m.FromServer] | None = None  # the kind of the last question
         self._local = LocalTable(database)
         self._numbering = Numbering(database.n_items)
-        self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, of all itemsets that were ever accepted
+        self._itemsets: dict[int, tuple[int, ...]] = {}  # number -> items, for all itemsets ever accepted
         self._index = Index()
         self._answers: dict[type[m.FromServer], Callable[[Any], m.FromMember | UnmaskedWords]] = {
             m.AskIndexedUsages: self._usages,
@@ -217,10 +217,10 @@ class SaMember:
         }
 
     def own_table(self) -> None:
-        """See `MemberSide`: there is one table for all, and the server tells it."""
+        """See `MemberSide`: the server sends the table."""
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `MemberSide`: which itemsets were accepted is known, and no more of the table."""
+        """See `MemberSide`: a member knows only which itemsets were accepted, so there is nothing to check."""
 
     def is_final(self, message: Any) -> bool:
         """See `MemberSide`."""
@@ -230,14 +230,14 @@ class SaMember:
         """See `MemberSide`."""
         kind, last = type(message), self._last
         if (kind is m.AskIndexedUsages) is not (last is None) or last is m.AskIndexedSupports:
-            msg = f"the server sent {kind.__name__} at another time than the search does; it is refused"
+            msg = f"the server sent {kind.__name__} when the search never does; it is refused"
             raise ProtocolError(msg)
         self._last = kind
         return self._answers[kind](message)
 
     def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:
         if bits > MAX_BITS:
-            msg = f"the server asked for counts of {bits} bits; {MAX_BITS} are the most. It is refused"
+            msg = f"the server asked for counts of {bits} bits, but at most {MAX_BITS} are allowed; it is refused"
             raise ProtocolError(msg)
         ring = Ring(bits, (1 << bits) - 1)
         words = np.zeros(ring.words(len(counts)), np.uint64)
@@ -251,8 +251,8 @@ class SaMember:
         self._index.lose(ask.gone.values())
         self._enter(ask.entered)
         news = self._local.news()
-        there = news.counts > 0
-        one, other = (self._numbering.numbers_of(part[there]) for part in (news.x, news.y))
+        used = news.counts > 0
+        one, other = (self._numbering.numbers_of(part[used]) for part in (news.x, news.y))
         x, y = np.minimum(one, other), np.maximum(one, other)
         new = ~self._index.has(x, y)
         return m.Structure(ask.round, m.Vector.of(x[new]), m.Vector.of(y[new]))
@@ -261,7 +261,7 @@ class SaMember:
         most = self._known - 1
         x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
         if len(x) != len(y) or (x >= y).any() or not _ascending((x.astype(np.int64) << 32) | y):
-            msg = "the server's changes to the index are no pairs of elements in ascending order; refused"
+            msg = "the server's changes to the index are not pairs of elements in ascending order; refused"
             raise ProtocolError(msg)
         if self._index.has(x, y).any() or not _ascending(elements):
             msg = "the server's changes to the index name pairs or elements twice; refused"
@@ -273,7 +273,7 @@ class SaMember:
     def _evaluated(self, ask: m.AskEvaluation) -> UnmaskedWords:
         candidate = ask.candidate
         self._union_of(candidate)
-        # As many as there are numbers, whoever has which elements: nothing about this member is in the length.
+        # The length is that of the index, so that it reveals nothing about this member.
         length = max(self._known, candidate.number + 1)
         counts = np.zeros(2 * length, np.int64)
         pairs = self._numbering.pairs_of(candidate.pairs)
@@ -285,7 +285,7 @@ class SaMember:
         return self._words(ask, counts, ask.bits)
 
     def _enter(self, entered: m.Entered | None) -> None:
-        """Remember what was accepted, and insert it into the own table if it was proposed here."""
+        """Remember the accepted itemset, and insert it into this member's table if this member proposed it."""
         if entered is None:
             return
         items = self._union_of(entered)
@@ -297,15 +297,15 @@ class SaMember:
             self._numbering.enter(entered.number)
 
     def _union_of(self, entered: m.Entered) -> tuple[int, ...]:
-        """The itemset that all pairs of a candidate make; whoever has none of them can tell as well."""
+        """Return the union of all pairs of a candidate, which members without these pairs can check as well."""
         known = self._known
         new = self._database.n_items <= entered.number <= known
         if not new or any(max(pair) >= known for pair in entered.pairs):
-            msg = f"the server gave an itemset the number {entered.number}, here {known} are known; it is refused"
+            msg = f"the server gave an itemset the number {entered.number} of {known} known ones; it is refused"
             raise ProtocolError(msg)
         items, *others = {tuple(sorted(self._items_of(x) + self._items_of(y))) for x, y in entered.pairs}
         if others or len(set(items)) != len(items):
-            msg = "the server joined pairs that do not make one itemset; it is refused"
+            msg = "the server joined pairs that do not have one union; it is refused"
             raise ProtocolError(msg)
         return items
 
@@ -320,7 +320,7 @@ class SaMember:
     def _supports(self, ask: m.AskIndexedSupports) -> UnmaskedWords:
         self._enter(ask.entered)
         if ask.numbers.length > self._known:
-            msg = f"the server asked for {ask.numbers.length} supports, here {self._known} elements are known; refused"
+            msg = f"the server asked for {ask.numbers.length} supports of {self._known} known elements; it is refused"
             raise ProtocolError(msg)
         numbers = ask.numbers.values(self._known - 1).tolist()
         supports = np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64)

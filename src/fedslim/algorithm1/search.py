@@ -1,17 +1,17 @@
-"""The server's side of the paper's Algorithm 1, where every member has a code table of its own.
+"""The server's side of the paper's Algorithm 1, where every member has its own code table.
 
     search = Algorithm1Search(n_items)
     for the driver: question = next(run); question = run.send(answer) … until StopIteration
 
 The global table is the union of the members' tables, with usages added up. Members propose unions of elements that
-they use together; the server adds up what they say of each, ranks the unions by estimated gain, has the best one tried
-by those who proposed it, and has it inserted if the total description length falls. There is no pruning; an itemset
-that nobody uses any more is dropped.
+they use together. The server adds up their counts, ranks the unions by estimated gain, lets the members that proposed
+the best one try it, and lets them insert it if the total description length falls. There is no pruning; an itemset
+that no member uses any more is dropped.
 
-Elements are known by *global numbers*: 0 … n_items - 1 are the items, and every accepted itemset has the next number. A
-number is never given to another itemset; an itemset that left and is accepted again gets its number back. As in
-`search.py`, questions go to whoever drives the generator, answers are sums over members, and the state is a valid code
-table whenever the search waits.
+Elements have *global numbers*: 0 … n_items - 1 are the items, and every accepted itemset gets the next number. A number
+is never given to another itemset; an itemset that left and is accepted again gets its number back. As in
+`mdl/search.py`, questions go to the driver of the generator, answers are sums over members, and the state is a valid
+code table whenever the search waits.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ NOBODY = np.zeros(0, np.int32)
 
 
 class Members(Protocol):
-    """Members with a table each, as one: they are asked for sums, by global numbers."""
+    """All members together, each with its own table; answers are sums, by global numbers."""
 
     def supports(self) -> NDArray[np.int64]:
-        """In how many transactions each item occurs."""
+        """Return the support of each item."""
 
     def candidates(self) -> PairCounts:
-        """The pairs whose summed co-usage is another than it was at the last call, with what it is now; at first, all.
+        """Return the pairs whose summed co-usage has changed since the last call, with the new sums; at first, all.
 
-        A pair may be there although its sum is what it was.
+        It may include pairs whose sum is unchanged.
         """
 
     def evaluate(self, number: int, itemset: Itemset, pairs: NumberPairs, entry: int) -> Change:
-        """What would change if the itemset entered the table of all who use one of the pairs."""
+        """Return what would change if the itemset entered the tables of all members that use one of the pairs."""
 
     def accept(self, number: int, itemset: Itemset, pairs: NumberPairs, entry: int) -> None:
-        """Have it inserted by them, and have each drop what it does not use any more."""
+        """Let these members insert the itemset, and drop itemsets that they no longer use."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextCandidates:
-    """What is used together, please: the pairs of which there is news, with their sums."""
+    """Which pairs have new co-usages, and what are their sums?"""
 
     def put_to(self, members: Members) -> PairCounts:
         """Ask."""
@@ -79,9 +79,9 @@ class NextCandidates:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What if whoever uses one of these pairs had their union, this itemset, in its table?
+    """What if every member that uses one of these pairs had their union, this itemset, in its table?
 
-    `entry` is the usage that the itemset is estimated to have then, over all members.
+    `entry` is the estimated usage of the itemset then, over all members.
     """
 
     number: int
@@ -96,7 +96,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Whoever uses one of these pairs has this itemset in its table from now on."""
+    """Insert this itemset into the table of every member that uses one of these pairs."""
 
     number: int
     itemset: Itemset
@@ -114,7 +114,7 @@ Algorithm1Question = Supports | NextCandidates | Evaluation | Acceptance
 class Algorithm1Search:
     """One run of Algorithm 1."""
 
-    # Between the evaluation of an itemset and its acceptance the table is not what the usages say.
+    # Between the evaluation of an itemset and its acceptance, the table does not match the usages.
     MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, Acceptance)
 
     def __init__(self, n_items: int) -> None:
@@ -122,41 +122,41 @@ class Algorithm1Search:
         self.converged = False
         self.bits_now = 0.0
         self.bits_standard = Bits(0.0, 0.0)
-        self.best_gain = math.inf  # the estimate of the last candidate tried: what there still is to win
+        self.best_gain = math.inf  # the estimated gain of the last candidate tried
         self._elements = NumberedElements(n_items)
-        self._entries: dict[int, int] = {}  # the itemsets in the table: number -> estimated usage when it entered
+        self._entries: dict[int, int] = {}  # the itemsets in the table: number -> estimated usage at entry
         self._item_lengths: list[float] = []
         self._log2: NDArray[np.float64] = np.zeros(1)
         self._total = 0
         self._in_use = 0
 
-    # -- what is known at any time ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def itemsets(self) -> int:
-        """How many itemsets, singletons apart, are in the global table now."""
+        """The current number of itemsets in the global table, without singletons."""
         return len(self._entries)
 
     def items_of(self, number: int) -> Itemset:
-        """The items of the element with this global number, which may have left the table."""
+        """Return the items of the element with this global number, which may have left the table."""
         return self._elements.items_of(number)
 
     def number_of(self, itemset: Itemset) -> int:
-        """The global number of an itemset, the next one if it has none yet."""
+        """Return the global number of an itemset; the next one if it has none yet."""
         return self._elements.number_of(itemset)
 
     @property
     def usages(self) -> NDArray[np.int64]:
-        """The usage of each element by its number, of those that left the table too; a view, not to be kept."""
+        """The usage of each element by number, including those that left the table; a view, do not keep it."""
         return self._elements.usage[: len(self._elements)]
 
     def bits(self) -> Bits:
-        """The description length now, with both parts."""
+        """Return the current description length, with both parts."""
         elements = self._elements
         return description_length(elements.usage.tolist(), elements.standard.tolist())
 
     def result(self) -> SearchResult:
-        """The global table as it stands."""
+        """Return the current global table."""
         usage, n_items = self._elements.usage, self._elements.n_items
         found = [
             TableEntry(self.items_of(number), int(usage[number]), entry) for number, entry in self._entries.items()
@@ -191,7 +191,7 @@ class Algorithm1Search:
         return UnionRanking(self._elements, self._log2)
 
     def _step(self, ranking: UnionRanking) -> Generator[Algorithm1Question, Any, NDArray[np.int32] | None]:
-        """Accept the first candidate that compresses better; the elements whose usage changed, None if none does."""
+        """Accept the first candidate that compresses better; return the elements whose usage changed, None if none."""
         while (union := ranking.best()) is not None:
             trial = self._trial(union)
             self.tally.candidates += 1
@@ -228,7 +228,7 @@ class Algorithm1Search:
         return changed
 
     def _bits_changed(self, change: Change) -> float:
-        """The change of L(D, CT) in bits."""
+        """Return the change of L(D, CT) in bits."""
         numbers, net = change.slots, change.won - change.lost
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() <= len(self._elements)):
             raise RunError(COUNTS_CONTRADICT)

@@ -1,9 +1,9 @@
 """SO, the paper's server-observable variant: a table for each member, and the server sees their counts.
 
-Every member proposes pairs of its own elements with its own counts; the server merges them by union, keeps who proposed
-what, has a candidate evaluated by those who proposed it, and takes the rest from what it knows of the others. A member
-is only ever asked about its own elements, by its own slots: it never learns another one's itemsets. Answers carry what
-changed since the member's last answer.
+Every member proposes pairs of its own elements with its own counts. The server merges them by union and remembers which
+members proposed what. It lets these members evaluate a candidate; the usages of all others stay as they were. A member
+is asked only about its own elements, by its own slots, so it never learns the itemsets of others. An answer has only
+what changed since the member's last answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class SoMemberState:
-    """What the server knows of one member: its slots, and how often it uses pairs of elements together."""
+    """What the server knows about one member: its slots, usages and co-usages."""
 
     def __init__(self, n_items: int) -> None:
         self.numbering = Numbering(n_items)
@@ -44,45 +44,45 @@ class SoMemberState:
         self._usages = np.zeros(n_items, np.int64)  # by global numbers
 
     def take_in(self, reply: m.Candidates, transactions: int) -> PairCounts:
-        """News of pairs, by global numbers, as differences to what was known."""
+        """Store a member's new co-usages; return the differences to the old ones, by global numbers."""
         slots = self.numbering.next_slot
         length = reply.counts.length
         if not reply.x.length == reply.y.length == length <= slots * (slots - 1) // 2:
-            msg = f"candidates came with {reply.x.length}, {reply.y.length} and {length} entries, of {slots} elements"
+            msg = f"candidates have {reply.x.length}, {reply.y.length} and {length} entries for {slots} elements"
             raise ProtocolError(msg)
         x, y, counts = reply.x.values(), reply.y.values(), reply.counts.values(transactions)
         one, other = self.numbering.numbers_of(x), self.numbering.numbers_of(y)
         low, high = np.minimum(one, other), np.maximum(one, other)
         if (low == high).any():
-            msg = "a candidate came that joins an element with itself"
+            msg = "a candidate joins an element with itself"
             raise ProtocolError(msg)
         return PairCounts(low, high, counts - self._pairs.replace(PairCounts(low, high, counts)))
 
     def begin(self, usages: NDArray[np.int64]) -> None:
-        """The usages of single items, before there is anything else."""
+        """Set the usages of single items at the start."""
         self._usages[:] = usages
 
     def change(self, change: Change) -> None:
-        """Usages changed, by global numbers."""
+        """Apply a change of usages, by global numbers."""
         most = int(change.slots.max(initial=-1))
         if most >= len(self._usages):
             self._usages = lengthen(self._usages, 2 * most)
         np.add.at(self._usages, change.slots, np.asarray(change.won) - np.asarray(change.lost))
 
     def usage(self, number: int) -> int:
-        """How often it uses an element."""
+        """Return the member's usage of an element."""
         return int(self._usages[number]) if number < len(self._usages) else 0
 
     def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-        """Those of the pairs that the member uses together, by its slots."""
+        """Return the pairs that the member uses together, by its slots."""
         both = np.array(pairs, np.int32)
-        x, y = np.ascontiguousarray(both.T)  # columns of an array would be another kind, compiled for themselves
+        x, y = np.ascontiguousarray(both.T)  # numba would compile the kernel again for strided columns
         used = self._pairs.look_up(x, y) > 0
         return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
 
 
 class SoServer:
-    """Algorithm 1, answered by members one by one."""
+    """Algorithm 1, answered by each member separately."""
 
     members_know = False
 
@@ -91,8 +91,8 @@ class SoServer:
         self.search = Algorithm1Search(situation.items)
         self._members = {name: SoMemberState(situation.items) for name in situation.members}
         self._sums = PairLedger()
-        self._accepted: dict[str, m.Accept] = {}  # what its proposers are still to be told
-        self._on_trial: dict[str, Change] = {}  # what the last candidate would change, at whom
+        self._accepted: dict[str, m.Accept] = {}  # the accepted itemset, for members that do not know yet
+        self._on_trial: dict[str, Change] = {}  # for each member, what the last candidate would change
         self.supports: list[int] = []
         self.transactions = 0
 
@@ -129,21 +129,21 @@ class SoServer:
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
         replies = yield Round(m.AskUsages(self._situation.number), m.Usages, "usages", self._situation.items + 1)
         counts = [reply.counts.values(self._situation.settings.max_transactions) for reply in replies.values()]
-        if any(len(own) != self._situation.items + 1 for own in counts):
-            msg = f"usages came for another number of items than {self._situation.items}"
+        if any(len(usages) != self._situation.items + 1 for usages in counts):
+            msg = f"a member sent usages for another number of items than {self._situation.items}"
             raise ProtocolError(msg)
-        for name, own in zip(replies, counts, strict=True):
-            self._members[name].begin(own[:-1])
+        for name, usages in zip(replies, counts, strict=True):
+            self._members[name].begin(usages[:-1])
         *self.supports, self.transactions = np.sum(counts, axis=0).tolist()
         if max(self.supports, default=0) > self.transactions:
-            msg = "usages came that are higher than the number of transactions"
+            msg = "a member sent usages that are higher than the number of transactions"
             raise ProtocolError(msg)
         return np.array(self.supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
         number = self._situation.number
-        told, self._accepted = self._accepted, {}
-        asked = {name: m.AskCandidates(number, told.get(name)) for name in self._members}
+        accepted, self._accepted = self._accepted, {}
+        asked = {name: m.AskCandidates(number, accepted.get(name)) for name in self._members}
         replies = yield Round(asked, m.Candidates, "candidates")
         news = [self._members[name].take_in(reply, self.transactions) for name, reply in replies.items()]
         x, y = np.concatenate([part.x for part in news]), np.concatenate([part.y for part in news])
@@ -156,7 +156,7 @@ class SoServer:
         return sums
 
     def _evaluated(self, number: int, pairs: tuple[tuple[int, int], ...]) -> Generator[Round, Replies, Change]:
-        """Ask those who proposed it: the usages of all others are what they were."""
+        """Ask the members that proposed the candidate; the usages of all others do not change."""
         participants = {name: used for name, member in self._members.items() if (used := member.uses(pairs))}
         asked = {name: m.Evaluate(self._situation.number, used) for name, used in participants.items()}
         replies = yield Round(asked, m.Evaluated, "evaluation")
@@ -166,7 +166,7 @@ class SoServer:
     def _changed(self, name: str, reply: m.Evaluated, number: int) -> Change:
         slots, lost, won = reply.slots.values(), reply.lost.values(), reply.won.values()
         if not len(slots) == len(lost) == len(won):
-            msg = f"member {name!r} evaluated with {len(slots)}, {len(lost)} and {len(won)} entries"
+            msg = f"member {name!r} sent an evaluation with {len(slots)}, {len(lost)} and {len(won)} entries"
             raise ProtocolError(msg)
         change = Change(slots, lost, won)  # type: ignore[arg-type]
         return self._members[name].numbering.change_of(change, new=number)
@@ -180,16 +180,16 @@ class SoServer:
                 member.numbering.enter(number)
 
     def _counted(self) -> Generator[Round, Replies, dict[tuple[int, ...], int]]:
-        """The supports of itemsets at the members that have them: nobody is asked about another one's itemsets."""
+        """Return the supports of itemsets at the members that have them; no member is asked about others' itemsets."""
         number = self._situation.number
-        told, self._accepted = self._accepted, {}
-        asked = {name: m.AskSupports(number, told.get(name)) for name in self._members}
+        accepted, self._accepted = self._accepted, {}
+        asked = {name: m.AskSupports(number, accepted.get(name)) for name in self._members}
         replies = yield Round(asked, m.SupportCounts, "supports")
         supports: dict[tuple[int, ...], int] = {}
         for name, reply in replies.items():
             slots, counts = reply.slots.values(), reply.counts.values(self.transactions)
             if len(slots) != len(counts) or len(np.unique(slots)) != len(slots):
-                msg = f"member {name!r} gave {len(counts)} supports for {len(slots)} itemsets, or two for one"
+                msg = f"member {name!r} sent {len(counts)} supports for {len(slots)} itemsets, or two for the same one"
                 raise ProtocolError(msg)
             numbers = self._members[name].numbering.numbers_of(slots)
             for element, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -202,7 +202,7 @@ class SoServer:
 
 
 class SoMember:
-    """One member's own table; it speaks of its elements by its own slots."""
+    """One member's own table; messages name its elements by its own slots."""
 
     def __init__(self, database: TransactionDatabase, _settings: m.Settings, _members: int) -> None:
         self._database = database
@@ -223,10 +223,10 @@ class SoMember:
         return isinstance(message, m.AskSupports)
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `MemberSide`: members are told none."""
+        """See `MemberSide`: the server sends no table."""
 
     def own_table(self) -> m.PackedTable:
-        """The member's own table, which nobody but itself is told."""
+        """See `MemberSide`: the member's own table, which it sends to nobody."""
         local, n_items = self._local, self._database.n_items
         usages = local.usages
         itemsets = [
@@ -264,16 +264,16 @@ class SoMember:
 
 
 def check_itemset(itemset: tuple[int, ...]) -> None:
-    """Elements that are used together have no item in common; a member that says so lies."""
+    """Check that a candidate's elements are disjoint: in honest covers, elements used together always are."""
     if len(set(itemset)) != len(itemset):
-        msg = "a candidate came that joins elements with an item in common"
+        msg = "a candidate joins elements with an item in common"
         raise ProtocolError(msg)
 
 
 def proposed(act: Callable[..., Any], pairs: list[tuple[int, int]], entry: int | None = None) -> Any:
-    """Try or accept pairs that must have one union."""
+    """Try or accept pairs, which must have the same union."""
     try:
         return act(pairs, entry)
     except ValueError as error:
-        msg = "the server joined pairs that do not make one itemset; it is refused"
+        msg = "the server joined pairs that do not have one union; it is refused"
         raise ProtocolError(msg) from error

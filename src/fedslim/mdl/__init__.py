@@ -1,4 +1,4 @@
-"""The MDL room: objective, code table, covers, the search, the estimator. It knows nothing of messages or members."""
+"""Mining by MDL: objective, code table, covers, search, estimator. Nothing here knows about messages or members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeTable", "Mined", "Slim", "mine"]
 
-# Looked up when first used: a code table can be read without numba, and mined without scikit-learn.
+# Imported on first use: reading a code table needs no numba, and mining one needs no scikit-learn.
 _HOME = {"CodeTable": "codetable", "Mined": "mining", "mine": "mining", "Slim": "slim"}
 
 

@@ -1,4 +1,4 @@
-"""Keeps the arrays of one state, and the table by which kernels find them."""
+"""Holds the arrays of one state, and the table in which kernels find them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ArrayTable:
-    """The groups of arrays, and `rows`: where each array is. Only `use` replaces a group."""
+    """The groups of arrays, and `rows` with the address of each array. Only `use` replaces a group."""
 
     elements: Elements
     lists: Lists
@@ -27,10 +27,10 @@ class ArrayTable:
             self.use(group)
 
     def use(self, group: Elements | Lists | Covers | Vertical | Work) -> None:
-        """Use a group of arrays instead of the one of the same kind.
+        """Replace the group of the same kind.
 
         Raises:
-            TypeError: An array is not what the group declares; the table stays as it was.
+            TypeError: An array is not what the group declares; the table is unchanged.
         """
         kind = type(group)
         fields = LAYOUT[kind]

@@ -13,7 +13,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def lengthen(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
-    """A longer copy of an array, filled up with `fill`."""
+    """Return a longer copy of an array, padded with `fill`."""
     new = np.full((length, *array.shape[1:]), fill, array.dtype)
     new[: len(array)] = array
     return new

@@ -1,10 +1,10 @@
-"""The code table: what mining gives, what is saved, and what covers and scores transactions.
+"""The code table: the result of mining, which can be saved, and can cover and score transactions.
 
     table.itemsets[0].labels, table.itemsets[0].usage
     table.save("table.json"); table = CodeTable.load("table.json")
 
-It holds nothing that depends on how it was found: the same table found by one database, by two threads or by a
-federation is the same file, byte for byte.
+It holds nothing that depends on how it was found: the same table mined in one place, by two threads or by a federation
+is the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Compression:
 
     @property
     def L_percent(self) -> float:  # noqa: N802  # the paper's name
-        """L% as the tables of the literature have it: total over total."""
+        """L% as reported in the literature: total over total."""
         return percent_of_standard(self.after.total, self.before.total)
 
     @property
@@ -112,13 +112,13 @@ class CodeTable:
         return iter(self.itemsets)
 
     def top(self, k: int | None = None) -> list[Element]:
-        """The itemsets that save most bits, best first."""
+        """Return the itemsets that save most bits, best first; all of them if `k` is None."""
         ranked = sorted(self.itemsets, key=lambda e: (-e.bits_saved, -len(e), e.items))
         return ranked if k is None else ranked[:k]
 
     def _element(self, items: Itemset, usage: int, support: int, entry: int) -> Element:
         length = code_length(usage, self.total_usage)
-        # Against spelling the same occurrences out item by item, less what the row itself costs.
+        # Compared with spelling out the same occurrences item by item, less the cost of the row itself.
         spelled = standard_length(items, self.standard_lengths)
         saved = usage * (spelled - length) - (length + spelled) if len(items) > 1 else 0.0
         return Element(items, tuple(self.vocabulary[i] for i in items), usage, support, entry, length, saved)
@@ -127,7 +127,7 @@ class CodeTable:
 
     @cached_property
     def standard_lengths(self) -> list[float]:
-        """For each item its code length in the standard code table."""
+        """The code length of each item in the standard code table."""
         return standard_lengths((*self.supports, self.other))[:-1]
 
     @cached_property
@@ -145,17 +145,17 @@ class CodeTable:
         return Compression(description_length(supports, single), description_length(usages, standard))
 
     def renamed(self, names: Mapping[str, str]) -> CodeTable:
-        """The same table with other labels; items that `names` does not have keep theirs."""
+        """Return the same table with other labels; items that are not in `names` keep theirs."""
         return replace(self, vocabulary=tuple(names.get(label, label) for label in self.vocabulary))
 
     # -- files and frames ---------------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, private: bool = False) -> None:
-        """Write the table as JSON that people can read; the file appears whole or not at all.
+        """Write the table as readable JSON; the file is written atomically.
 
         Args:
-            path: Where to.
-            private: Whether only its owner may read the file (mode 600), also where it replaces one that others may.
+            path: The file to write.
+            private: Whether only its owner may read the file (mode 600), even if it replaces a readable one.
         """
         from fedslim.mdl.files import save_code_table  # noqa: PLC0415  # msgspec is needed for files only
 
@@ -163,13 +163,13 @@ class CodeTable:
 
     @classmethod
     def load(cls, path: str | Path) -> CodeTable:
-        """Read a table that `save` wrote; anything else is refused with the reason."""
+        """Read a table that `save` wrote; raise `CodeTableError` for anything else."""
         from fedslim.mdl.files import load_code_table  # noqa: PLC0415
 
         return load_code_table(path)
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows (itemsets in cover order, then singletons in use) as plain dictionaries."""
+        """Return the rows (itemsets in cover order, then singletons in use) as plain dictionaries."""
         return [
             {
                 "itemset": list(e.labels),
@@ -182,7 +182,7 @@ class CodeTable:
         ]
 
     def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame, or a polars one where only polars is installed."""
+        """Return the rows as a pandas DataFrame, or a polars one if only polars is installed."""
         from fedslim.mdl.frames import frame_of  # noqa: PLC0415
 
         return frame_of(self.records(), COLUMNS)

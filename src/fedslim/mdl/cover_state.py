@@ -1,10 +1,10 @@
-"""The covers of one database under a code table: a source of evidence that answers at memory speed.
+"""The covers of one database under a code table: a source that answers at memory speed.
 
     state = CoverState(db)
     change = state.try_insert(5, (0, 1), entry=7)
     state.insert(5, (0, 1), entry=7)
 
-Memory is linear in the data: about 16 bytes for each item occurrence.
+Memory is linear in the data: about 16 bytes per item occurrence.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
 ROOM_FOR_ROWS = 1 << 16
-"""Entries of rows that are counted at once."""
+"""Entries of rows that one kernel call counts."""
 
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
-    """Lists of elements for a table without any."""
+    """Return the lists of an empty table."""
 
     def starts() -> NDArray[np.int64]:
         return np.zeros(n_items + 1, np.int64)
@@ -46,7 +46,7 @@ def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
 
 
 def lists_for(lists: Lists, table: WorkingTable) -> Lists:
-    """Lists with room for the elements that the table has now: the same ones if they have it."""
+    """Return lists with room for the current elements of the table: the same ones if they have it."""
     if table.item_count <= len(lists.slots):
         return lists
     by_occurrence = ("slots", "key_slots", "keys")
@@ -54,7 +54,7 @@ def lists_for(lists: Lists, table: WorkingTable) -> Lists:
 
 
 def empty_work(capacity: int, database: TransactionDatabase) -> Work:
-    """Scratch memory for a table of so many slots and the transactions of this database."""
+    """Return scratch memory for a table with `capacity` slots and the transactions of this database."""
     n_items, n = database.n_items, database.transactions
     longest = int(database.lengths.max(initial=0)) + 1
     return Work(
@@ -96,8 +96,8 @@ class CoverState:
         """Cover every transaction by single items."""
         self.database = database
         self._commits = 0
-        # The last trial: what is carried out has nearly always just been tried. And what the last insertion changed:
-        # if it does not stay after all, that changes back.
+        # The last trial: a move has nearly always just been tried. And the reverse of the last insertion, in case
+        # it does not stay after all.
         self._trial: tuple[tuple[object, ...], Change] = ((), NOTHING)
         self._inserted: tuple[tuple[object, ...], Change] = ((), NOTHING)
         self._index = SupportIndex(database)
@@ -110,7 +110,7 @@ class CoverState:
         usage[:n_items] = supports
         tids = np.empty(occurrences + occurrences // 2 + 1024, np.int32)
         counting.singleton_tids(database.offsets, database.items, tid_start.copy(), tids)
-        # Each transaction keeps its length in front: one look into memory for both.
+        # The length of each cover is stored in front of it, so that one memory access gets both.
         start = database.offsets[:-1] + np.arange(n)
         slots = np.empty(occurrences + n, np.int32)
         is_item = np.ones(occurrences + n, bool)
@@ -152,9 +152,9 @@ class CoverState:
         return tuple(rows)
 
     def rows(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-        """(ends, others, counts): the row of slots[r] ends at ends[r]. Views, until the next call.
+        """Return (ends, others, counts): the row of slots[r] ends at ends[r]. The views are valid until the next call.
 
-        If there are many, only as many as there is room for, and at least one: whoever wants the others asks again.
+        Return only as many rows as there is room for, and at least one; call again for the others.
         """
         room = self._room_for_rows
         if len(room[0]) < len(slots):
@@ -191,7 +191,7 @@ class CoverState:
             self.try_insert(slot, itemset, entry)
         self._commits += 1
         work = self._arrays.work
-        # A list in the order of memory is walked over faster, many times.
+        # Traversing a list in memory order is faster, and lists are traversed many times.
         work.hits[: int(work.n_hits[0])].sort()
         change = self._carry_out(array_table.insert, slot)
         self._inserted = (("remove", slot), Change(change.slots, change.won, change.lost))
@@ -205,7 +205,7 @@ class CoverState:
     def remove(self, slot: int) -> None:
         """See `Source`."""
         if self._arrays.covers.usage[slot] > 0:
-            # Otherwise it is in no cover, and nothing changes but the table.
+            # Without usage it is in no cover, and only the table changes.
             if self._inserted[0] == ("remove", slot):
                 self._trial = self._inserted
             elif self._trial[0] != ("remove", slot):
@@ -215,11 +215,11 @@ class CoverState:
         array_table.take_from_lists(self._ready(), slot)
         self.table.drop(slot)
         self._arrays.covers.room[slot] = 0
-        # Also where no cover changed: what the last insertion broke may have been an element that is gone now.
+        # Even if no cover changed: the removed element may be one that the last insertion broke.
         self._trial = self._inserted = ((), NOTHING)
 
     def _carry_out(self, move: Any, slot: int) -> Change:
-        """Carry out what was just tried, with room for it; returns what it changed."""
+        """Carry out the last trial, after making room for it; return what it changed."""
         change = self._trial[1]
         if move(self._ready(), slot, self._commits, change.slots, change.won) < 0:
             wanted = self.usages[change.slots] + change.won
@@ -228,16 +228,16 @@ class CoverState:
         self._trial = self._inserted = ((), NOTHING)
         return change
 
-    # -- looking inside -----------------------------------------------------------------------------------------
+    # -- access -------------------------------------------------------------------------------------------------
 
     @property
     def covers(self) -> Covers:
-        """The covers, for kernels that count in them."""
+        """The covers, for other kernels."""
         return self._arrays.covers
 
     @property
     def work(self) -> Work:
-        """Scratch memory that fits the table, for the same."""
+        """Scratch memory that fits the table, for other kernels."""
         return self._arrays.work
 
     @property
@@ -246,14 +246,14 @@ class CoverState:
         return self._arrays.covers.usage
 
     def cover(self, t: int) -> list[int]:
-        """The slots in the cover of transaction `t`, in cover order."""
+        """Return the slots in the cover of transaction `t`, in cover order."""
         covers = self._arrays.covers
         begin = covers.start[t]
         slots = covers.slots[begin + 1 : begin + 1 + covers.slots[begin]].tolist()
         rank = self.table.elements.rank
         return sorted(slots, key=lambda s: int(rank[s]))
 
-    # -- keeping house ------------------------------------------------------------------------------------------
+    # -- memory -------------------------------------------------------------------------------------------------
 
     def _remember(self, trial: tuple[object, ...], n: int) -> Change:
         work = self._arrays.work
@@ -262,7 +262,7 @@ class CoverState:
         return change
 
     def _ready(self) -> NDArray[np.int64]:
-        """The array table, with everything in it as the code table is now."""
+        """Return the array table, updated to the current code table."""
         arrays, table = self._arrays, self.table
         if table.elements is not arrays.elements:
             arrays.use(table.elements)
@@ -278,7 +278,7 @@ class CoverState:
         self._arrays.use(work._replace(**{f: lengthen(getattr(work, f), capacity) for f in scratch}))
 
     def compact(self, extra: int = 0) -> None:
-        """Move all lists together, so that the holes they left in the pool can be used again."""
+        """Move all lists together, to reuse the gaps between them."""
         covers = self._arrays.covers
         starts = np.zeros_like(covers.tid_start)
         np.cumsum(covers.room[:-1], out=starts[1:])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Covering:
-    """A code table ready to cover. Element `k` is itemset k in cover order; after those come all single items."""
+    """A code table prepared for covering. Element `k` is itemset k in cover order; then come all single items."""
 
     def __init__(self, table: CodeTable) -> None:
         self.table = table
@@ -36,16 +36,16 @@ class Covering:
 
     @property
     def n_elements(self) -> int:
-        """Itemsets and single items."""
+        """The number of itemsets and single items."""
         return len(self.table.found) + len(self.table.vocabulary)
 
     def items_of(self, element: int) -> Itemset:
-        """The items of an element."""
+        """Return the items of an element."""
         found = self.table.found
         return found[element][0] if element < len(found) else (element - len(found),)
 
     def known(self, database: TransactionDatabase) -> tuple[TransactionDatabase, NDArray[np.int64]]:
-        """The transactions over the table's vocabulary, and how many items of each are not in that vocabulary."""
+        """Return the transactions over the table's vocabulary, and the number of unknown items in each."""
         if database.vocabulary == self.table.vocabulary:
             return database, np.zeros(len(database), np.int64)
         index = {label: i for i, label in enumerate(self.table.vocabulary)}
@@ -60,7 +60,7 @@ class Covering:
     def cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(ends, elements): the cover of transaction t is elements[ends[t - 1]:ends[t]], in cover order.
 
-        Items that the table does not know are refused, unless it was made without rare ones: then they are left out.
+        Unknown items raise `DataError`, unless the table was made without rare items: then they are left out.
         """
         known, strange = self.known(database)
         if strange.any() and self.table.min_count == 1 and not self.table.other:
@@ -68,7 +68,7 @@ class Covering:
             label = next(i for i in database.transaction(t) if i not in set(self.table.vocabulary))
             msg = (
                 f"transaction {t + 1} has the item {label!r}, which the code table does not know; "
-                "leave such items out, or score the transaction with score_samples"
+                "remove unknown items, or score the transaction with score_samples"
             )
             raise DataError(msg)
         ends, slots = self._cover(known)
@@ -76,16 +76,16 @@ class Covering:
         return ends, np.where(slots < n_items, slots + n_found, slots - n_items)
 
     def bits(self, database: TransactionDatabase) -> NDArray[np.float64]:
-        """The encoded length of each transaction, with one more usage for every element and for any other item.
+        """Return the encoded length of each transaction, with one usage added to every element and to "other".
 
-        So a transaction that the table could not encode (an item it never saw) has a finite, large length.
+        So a transaction with an unknown item, which the table cannot encode, has a large but finite length.
         """
         known, strange = self.known(database)
         ends, slots = self._cover(known)
         usages = [*self.table.singleton_usages, *(usage for _, usage, _, _ in self.table.found)]
         total = sum(usages) + len(usages) + self.table.other + 1
         lengths = np.array([code_length(usage + 1, total) for usage in usages])
-        # Added up one transaction at a time: the bits of a transaction do not depend on the others.
+        # Each transaction is summed separately, so that its bits do not depend on the others.
         tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         bits = np.bincount(tids, weights=lengths[slots], minlength=len(ends)).astype(np.float64)
         return bits + strange * code_length(self.table.other + 1, total)

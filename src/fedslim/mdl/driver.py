@@ -1,4 +1,4 @@
-"""Puts the questions of a search to a source, watches the clock and the stop signal, and reports progress."""
+"""Passes the questions of a search to a source, watches the clock and the stop signal, and reports progress."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Y = TypeVar("Y")
 S = TypeVar("S")
 
 REPORT_EVERY = 0.1
-"""Seconds between two reports of progress: often enough for a person, rarely enough to cost nothing."""
+"""Seconds between two progress reports: often enough for a person, rare enough to cost nothing."""
 
 
 class Stop:
-    """Says when to stop: at a deadline, or when somebody asked for it (Ctrl-C, another thread)."""
+    """Tells a search when to stop: at a deadline, or on request (Ctrl-C, another thread)."""
 
     def __init__(self, max_time: float | None = None) -> None:
         self.started = time.monotonic()
@@ -33,7 +33,7 @@ class Stop:
         self._asked = threading.Event()
 
     def within(self, max_time: float | None) -> Stop:
-        """Stop after so many seconds at the latest."""
+        """Stop after `max_time` seconds at the latest."""
         if max_time is not None:
             self.deadline = min(self.deadline, self.started + max_time)
         return self
@@ -44,25 +44,25 @@ class Stop:
 
     @property
     def asked(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether a stop was requested."""
         return self._asked.is_set()
 
     @property
     def seconds(self) -> float:
-        """How long it has been."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
     def now(self) -> bool:
-        """Whether it is time."""
+        """Return whether it is time to stop."""
         return self._asked.is_set() or time.monotonic() >= self.deadline
 
 
 @contextmanager
 def stopping_on_interrupt(stop: Stop) -> Iterator[None]:
-    """Make the first Ctrl-C ask for a stop, which keeps the best table so far; the second one interrupts.
+    """Make the first Ctrl-C request a stop, which keeps the best table so far; the second one interrupts.
 
-    The search must not be interrupted in the middle of a move. Only the main thread may handle signals, and whoever
-    chose to ignore them goes on doing so.
+    The search must not be interrupted in the middle of a move. Only the main thread can handle signals, and a process
+    that ignores them continues to do so.
     """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in a background job
     if ignored or threading.current_thread() is not threading.main_thread():
@@ -82,7 +82,7 @@ def stopping_on_interrupt(stop: Stop) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands."""
+    """The progress of a run."""
 
     policy: int
     policies: int
@@ -90,13 +90,13 @@ class Progress:
     accepted: int
     candidates: int
     percent: float  # L% now
-    best_gain: float  # bits that the candidate tried last was estimated to save
+    best_gain: float  # the estimated gain of the last candidate, in bits
     seconds: float
-    remaining: float | None  # a guess, in seconds
+    remaining: float | None  # estimated, in seconds
 
 
 class WatchedSearch(Protocol):
-    """What progress shows of a search, here or at the server of a federation."""
+    """What progress reports read from a search, in one place or at the server of a federation."""
 
     tally: Tally
     bits_now: float
@@ -108,7 +108,7 @@ class WatchedSearch(Protocol):
 
     @property
     def itemsets(self) -> int:
-        """How many itemsets there are now."""
+        """The current number of itemsets."""
 
 
 class DrivenSearch(Protocol):
@@ -118,14 +118,14 @@ class DrivenSearch(Protocol):
     converged: bool
 
     def run(self) -> Generator[Any, Any, SearchResult]:
-        """Ask until there is nothing left to ask."""
+        """Ask questions until the search ends."""
 
     def result(self) -> SearchResult:
-        """The best so far."""
+        """Return the best table so far."""
 
 
 class Trend:
-    """Guesses how long a search will go on: the best estimated gain falls towards zero, roughly exponentially."""
+    """Estimates the remaining time of a search: the best estimated gain falls towards zero, roughly exponentially."""
 
     FINAL_GAIN = 1.0
     SPAN = 0.5
@@ -134,11 +134,11 @@ class Trend:
         self._points: list[tuple[float, float]] = []
 
     def remaining(self, seconds: float, gain: float) -> float | None:
-        """The guess after this point; None while there is too little to go by."""
+        """Return the estimate after this point; None while there are too few points."""
         if not math.isfinite(gain) or gain <= 0:
             return None
         self._points.append((seconds, math.log(gain)))
-        # The recent half of the run says more about the rest than its beginning.
+        # The second half of the run so far predicts the rest better than the first half.
         first = next(p for p in self._points if p[0] >= seconds * self.SPAN)
         elapsed, fallen = seconds - first[0], first[1] - math.log(gain)
         if elapsed <= 0 or fallen <= 0:
@@ -149,10 +149,10 @@ class Trend:
 def run_search(
     search: DrivenSearch, answer: Callable[[Any], Generator[Y, S, Any]], should_stop: Callable[[], bool]
 ) -> Generator[Y, S, None]:
-    """Have the questions of a search answered until it ends, or should stop; `search.converged` says which.
+    """Answer the questions of a search until it ends or should stop; `search.converged` tells which.
 
-    `answer` is a generator, because an answer may take rounds. What the search must be answered is answered even if it
-    should stop: without the supports there is not even the standard code table, and a move has already been decided.
+    `answer` is a generator, because an answer may take rounds. Questions in `MUST_ANSWER` are answered even if the
+    search should stop: without supports there is no standard code table, and a move is already decided.
     """
     run = search.run()
     question = next(run)
@@ -164,7 +164,7 @@ def run_search(
 def drive(
     search: DrivenSearch, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
 ) -> SearchResult:
-    """Run a search on a source to its end, or until `stop`; the result is the best table so far either way."""
+    """Run a search on a source until it ends or `stop`; in both cases return the best table so far."""
     moved, next_report = False, 0.0
 
     def answer(question: Any) -> Generator[None, None, Any]:

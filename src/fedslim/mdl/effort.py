@@ -1,12 +1,12 @@
-"""How hard to look: each effort runs what the lower ones run and some more, and the best table wins.
+"""How hard the search looks: each effort includes the runs of the lower ones, and the best table wins.
 
-    1  plain greedy: the first candidate that compresses better is taken
-    2  the same, polished: then candidates that only an optimistic estimate would try, and each itemset tested again
+    1  the plain greedy search, which takes the first candidate that compresses better
+    2  the same, polished: it then tries candidates with an optimistic estimate, and tests each itemset again
     3  also with optimistic estimates from the start
     4  also with the best of several candidates at each step
 
-A polish starts from where the plain greedy ends and takes nothing but improvements, so a higher effort never ends worse
-than a lower one. With a time limit the cheapest run comes first. docs/explanation/decisions has the measurements.
+Polishing starts where the plain greedy search ends and takes only improvements, so a higher effort never ends worse
+than a lower one. The cheapest run comes first, because of time limits. docs/explanation/decisions has the measurements.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ HIGHEST_EFFORT = 4
 
 
 def policies(plain: Policy, effort: int) -> list[Policy]:
-    """The runs that make up an effort, cheapest first."""
+    """Return the policies of the runs that make up an effort, cheapest first."""
     if isinstance(effort, bool) or effort not in range(1, HIGHEST_EFFORT + 1):
-        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT}, not {effort!r}; 1 is the plain greedy"
+        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT}, not {effort!r}; 1 is the plain greedy search"
         raise ParameterError(msg)
     if effort == 1:
         return [plain]

@@ -1,6 +1,6 @@
-"""What an estimator can do once it has a code table: show it, cover with it, score with it.
+"""The methods of an estimator with a code table: show it, cover with it, score with it.
 
-`Slim` and `FedSlim` differ in how they come to the table, and in nothing else.
+`Slim` and `FedSlim` differ only in how they find the table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable, Compression
 
 MATRIX = 2
-"""Dimensions of what transform returns."""
+"""The number of dimensions that `transform` returns."""
 
 
 class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -49,7 +49,7 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def compression_(self) -> Compression:
-        """Bits before and after, data and model apart, and both ratios."""
+        """Bits before and after, for data and model separately, and both ratios."""
         self._check()
         return self.table_.compression
 
@@ -61,7 +61,7 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "table_")
 
     def _items(self, X: Any) -> TransactionDatabase:  # noqa: N803
-        """Rows as the items that they would have been in fitting."""
+        """Encode rows as in `fit`."""
         return encode(X, self.encoding_)[0]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in state.items() if name != "_covering"}
 
     def transform(self, X: Any) -> csr_array:  # noqa: N803
-        """The covers: a sparse matrix with a row for each transaction and a column for each element, 1 where used.
+        """Return the covers: a sparse matrix with a row for each transaction and a column for each element, 1 if used.
 
         Columns are the itemsets in cover order, then every single item of the vocabulary.
         """
@@ -79,14 +79,14 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return csr_array((np.ones(len(elements), np.uint8), elements, np.concatenate(([0], ends))), shape=shape)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
-        """The names of the columns of `transform`."""
+        """Return the names of the columns of `transform`."""
         self._check()
         covering, vocabulary = self._covering, self.table_.vocabulary
         names = [" ".join(vocabulary[i] for i in covering.items_of(k)) for k in range(covering.n_elements)]
         return np.array(names, dtype=object)
 
     def reconstruct(self, covers: Any) -> TransactionDatabase:
-        """The transactions that `transform` turned into these covers, exactly."""
+        """Return exactly the transactions that `transform` turned into these covers."""
         self._check()
         if not issparse(covers) or covers.ndim != MATRIX or covers.shape[1] != self._covering.n_elements:
             msg = (
@@ -110,9 +110,9 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     inverse_transform = reconstruct
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """The bits that each transaction takes, seen or unseen: the more, the more unusual it is.
+        """Return the bits of each transaction, seen or unseen: the more bits, the more unusual it is.
 
-        Every element, and "an item never seen", gets one usage more than it has, so that no length is infinite.
+        Every element, and "unknown item", gets one more usage than it has, so that no length is infinite.
         """
         self._check()
         return self._covering.bits(self._items(X))

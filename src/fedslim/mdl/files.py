@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 FORMAT = "fedslim-code-table"
 VERSION = 2
-"""2: tables may have a smallest count, with what was merged for it. Those that have none are still written as 1."""
+"""Version 2 adds `min_count` and `other`; tables without them are still written as version 1."""
 MAX_BYTES = 1 << 28
-"""A hundred times the largest table that we know of."""
+"""A hundred times the largest known table."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -78,7 +78,7 @@ def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False
 
 
 def code_table_document(table: CodeTable) -> dict[str, Any]:
-    """What a file says, for records that have a table in them."""
+    """Return the content of a code table file, also for records that contain a table."""
     c = table.compression
     merged = table.min_count > 1 or table.other
     return {
@@ -134,7 +134,7 @@ def load_code_table(path: str | Path) -> CodeTable:
 
 
 def code_table_of(data: bytes, path: str | Path) -> CodeTable:
-    """The table that such bytes say; `path` is where they are from, for errors."""
+    """Decode a code table; `path` names its source in errors."""
     file = FILES.decode(data, path, _CodeTableFile)
     labels = tuple(item.item for item in file.items)
     index = {label: i for i, label in enumerate(labels)}
@@ -144,10 +144,10 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     found = [_itemset(path, number, row, index, file.transactions) for number, row in enumerate(file.itemsets, 1)]
     keys = [order_key(ids, entry) for ids, _, _, entry in found]
     if any(a >= b for a, b in pairwise(keys)):
-        raise _bad(path, "its itemsets are not in cover order, or one of them is there twice")
+        raise _bad(path, "its itemsets are not in cover order, or one of them is listed twice")
     supports = tuple(item.support for item in file.items)
     if max(supports, default=0) > file.transactions:
-        raise _bad(path, f"it has {file.transactions} transactions, and an item with more than that")
+        raise _bad(path, f"it has {file.transactions} transactions, and an item with a higher support")
     usages = tuple(item.usage for item in file.items)
     covered = list(usages)
     for ids, usage, _, _ in found:
@@ -163,7 +163,7 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     counts = [*supports, *usages, file.other, *(count for _, *three in found for count in three)]
     small = next((count for count in counts if 0 < count < file.min_count), None)
     if small is not None:
-        raise _bad(path, f"its smallest count is said to be {file.min_count}, and it holds the count {small}")
+        raise _bad(path, f"its min_count is {file.min_count}, but it has the count {small}")
     return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order, file.min_count, file.other)
 
 

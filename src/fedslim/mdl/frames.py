@@ -1,4 +1,4 @@
-"""DataFrames of whichever library is there."""
+"""DataFrames of pandas or polars, whichever is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(records: list[dict[str, Any]], columns: Sequence[str]) -> Any:
-    """Records as a pandas DataFrame, or a polars one where only polars is installed."""
+    """Return records as a pandas DataFrame, or a polars one if only polars is installed."""
     data = {name: [record[name] for record in records] for name in columns}
     for library in ("pandas", "polars"):
         try:

@@ -1,4 +1,4 @@
-"""Itemsets and the standard cover order, for those who need no engine."""
+"""Itemsets and the standard cover order, without any dependencies."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ OrderKey = tuple[int, int, Itemset]
 
 
 def order_key(itemset: Itemset, entry: int) -> OrderKey:
-    """Sorts itemsets into cover order; `entry` is the usage (or support) with which the itemset entered."""
+    """Return the sort key for the cover order; `entry` is the usage (or support) with which the itemset entered."""
     return (-len(itemset), -entry, itemset)

@@ -3,7 +3,7 @@
     mined = mine(db, max_time=60)
     mined.table.compression.L_percent
 
-Here the search, the source and the effort come together, and the code table comes out.
+This module combines search, source and effort into a code table.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 Ending = Literal["converged", "out of time", "interrupted"]
 
 PAYS_IN_THREADS = 5_000_000
-"""Item occurrences from which on a second thread is worth what asking two sources costs."""
+"""From this many item occurrences on, several threads save more than they cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """What mining gave: the table, and how it went."""
+    """The result of mining: the table, and how the search went."""
 
     table: CodeTable
     tally: Tally
@@ -56,7 +56,7 @@ class Mined:
 
     @property
     def converged(self) -> bool:
-        """Whether the search came to its end by itself."""
+        """Whether the search ended by itself."""
         return self.ending == "converged"
 
 
@@ -76,8 +76,8 @@ def mine(
 ) -> Mined:
     """Find the code table that compresses the database best.
 
-    The result does not depend on `threads`. When the time is up, or `stop` is asked for, it is the best table so far.
-    The time that compiling the kernels takes does not count if `prepare` was called before `stop` was made.
+    The result does not depend on `threads`. If the time is up, or a stop is requested, it is the best table so far.
+    The time for compiling the kernels does not count if `prepare` is called before `stop` is created.
 
     Examples:
         >>> from fedslim.data import load
@@ -111,7 +111,7 @@ def mine(
 
 
 def code_table(database: TransactionDatabase, result: SearchResult, order: Order, min_count: int = 1) -> CodeTable:
-    """The table that a search found, with supports counted in the database."""
+    """Return the table that a search found, with supports counted in the database."""
     index = SupportIndex(database)
     found = [
         (e.items, e.usage, shown_support(e.usage, index.support(e.items), min_count), e.entry)
@@ -125,9 +125,9 @@ def code_table(database: TransactionDatabase, result: SearchResult, order: Order
 
 @cache
 def prepare() -> None:
-    """Compile the kernels, or load them from the cache, once: 10 to 20 s the first time, half a second after.
+    """Compile the kernels, or load them from the cache, once: 10 to 20 s the first time, then half a second.
 
-    Where they cannot be kept (a full disk, a folder that is not ours) they are compiled for this process only.
+    If they cannot be cached (a full disk, a read-only folder), they are compiled for this process only.
     """
     try:
         with helped_with("removal"):
@@ -139,12 +139,12 @@ def prepare() -> None:
 
 def _warm_up() -> None:
     database = TransactionDatabase.from_transactions([[1, 2, 3], [1, 2, 3], [1, 2], [3]] * 3)
-    # First without what a second process may be compiling meanwhile.
+    # First without the kernels that a second process may be compiling meanwhile.
     drive(SlimSearch(database.n_items, Policy(pruning=False)), CoverState(database))
     wait_for("removal")
     source, search = CoverState(database), SlimSearch(database.n_items, Policy())
     drive(search, source)
-    # What only larger data come to.
+    # Code that only larger data reach.
     search.ranking.warm_up()
     source.compact()
     source.support((0, 1))
@@ -156,7 +156,7 @@ def _warm_up() -> None:
 def reporter(
     search: WatchedSearch, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
 ) -> Callable[[], None]:
-    """A function that tells `on_progress` where a search stands, the policy being number so and so of so many."""
+    """Return a function that reports the progress of a search, which runs policy `number` of `of`."""
     trend = Trend()
 
     def report() -> None:
@@ -183,7 +183,7 @@ def reporter(
 
 
 def _source(database: TransactionDatabase, threads: int | None) -> AbstractContextManager[Source]:
-    """One cover state, or as many as threads, which is the same to the search."""
+    """Return one cover state, or one per thread; the search cannot tell the difference."""
     if threads is None:
         threads = min(os.cpu_count() or 1, 4) if database.occurrences >= PAYS_IN_THREADS else 1
     threads = max(1, min(threads, database.transactions))

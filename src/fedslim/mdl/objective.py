@@ -1,8 +1,8 @@
 """The objective, one function for each equation of the paper, in 64-bit floats.
 
-All logarithms are of integer counts and come from `log2` and `log2_table`, which do the same operations: nothing but
-IEEE addition, multiplication and division, so the same bits on every machine, whatever its C library. Sums that decide
-what enters the table are made by `math.fsum`, which rounds once and does not depend on the order of its terms.
+All logarithms are of integer counts and come from `log2` and `log2_table`. Both do the same operations, only IEEE
+addition, multiplication and division, so results are identical on every machine, whatever its C library. Sums that
+decide what enters the table use `math.fsum`, which rounds once and does not depend on the order of its terms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SERIES = tuple(2.0 / ((2 * k + 1) * LN2) for k in range(12))
 
 
 def log2(count: int) -> float:
-    """The binary logarithm of a positive count, as `log2_table` has it; 0 for 0 by convention."""
+    """Return the binary logarithm of a count, exactly as in `log2_table`; 0 for 0 by convention."""
     if count == 0:
         return 0.0
     mantissa, exponent = math.frexp(count)
@@ -41,7 +41,7 @@ def log2(count: int) -> float:
 
 
 def log2_table(largest: int) -> NDArray[np.float64]:
-    """log2[0..largest], with log2[0] = 0 by convention; it is never used for a code length."""
+    """Return log2[0..largest], with log2[0] = 0 by convention; that entry is never used for a code length."""
     mantissa, exponent = np.frexp(np.arange(largest + 1, dtype=np.float64))
     low = mantissa < SQRT_HALF
     mantissa[low] *= 2.0
@@ -57,18 +57,18 @@ def log2_table(largest: int) -> NDArray[np.float64]:
 
 
 def code_length(usage: int, total: int) -> float:
-    """L(X | CT) = log2 U − log2 u(X), the paper's equation for L(c_X)."""
+    """Return L(X | CT) = log2 U − log2 u(X), the paper's L(c_X)."""
     return log2(total) - log2(usage)
 
 
 def standard_lengths(supports: Sequence[int] | NDArray[np.int64]) -> list[float]:
-    """For each item its code length in the standard code table; items that never occur get 0."""
+    """Return the code length of each item in the standard code table; 0 for items that never occur."""
     total = int(sum(int(s) for s in supports))
     return [code_length(int(s), total) if s else 0.0 for s in supports]
 
 
 def standard_length(itemset: Iterable[int], lengths: Sequence[float]) -> float:
-    """L(X | ST): what it costs to spell an itemset out in the standard code table."""
+    """Return L(X | ST): the bits for spelling out an itemset in the standard code table."""
     return math.fsum(lengths[item] for item in itemset)
 
 
@@ -86,34 +86,34 @@ class Bits:
 
 
 def data_terms(usages: Iterable[int]) -> list[float]:
-    """The terms of L(D | CT) = Σ u(X)·L(X | CT) = U·log2 U − Σ u(X)·log2 u(X)."""
+    """Return the terms of L(D | CT) = Σ u(X)·L(X | CT) = U·log2 U − Σ u(X)·log2 u(X)."""
     used = [int(u) for u in usages if u]
     total = sum(used)
     return [total * log2(total), *(-(u * log2(u)) for u in used)]
 
 
 def model_terms(usages: Iterable[int], standard: Iterable[float]) -> list[float]:
-    """The terms of L(CT | D) = Σ [L(X | CT) + L(X | ST)] over the itemsets in use."""
+    """Return the terms of L(CT | D) = Σ [L(X | CT) + L(X | ST)] over the itemsets in use."""
     used = [(int(u), st) for u, st in zip(usages, standard, strict=True) if u]
     total = sum(u for u, _ in used)
     return [len(used) * log2(total), *(-log2(u) for u, _ in used), *(st for _, st in used)]
 
 
 def description_length(usages: Sequence[int], standard: Sequence[float]) -> Bits:
-    """L(D | CT) and L(CT | D) of a table with these usages and these lengths in the standard code table."""
+    """Return L(D | CT) and L(CT | D) of a table with these usages and these lengths in the standard code table."""
     return Bits(math.fsum(data_terms(usages)), math.fsum(model_terms(usages, standard)))
 
 
 def percent_of_standard(bits: float, standard: float) -> float:
-    """L%: the bits with a code table in percent of those with the standard code table; 100 where there are none."""
+    """Return L%: the bits in percent of those with the standard code table; 100 for data without items."""
     return 100.0 * bits / standard if standard else 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """How much of L(XY | ST) an estimate charges: a part for the cheaper parent, a part for the dearer one.
+    """The fraction of L(XY | ST) that an estimate charges, for the cheaper parent and for the dearer one.
 
-    Less than everything is optimistic: more candidates get a trial. What enters the table is decided by the trial.
+    A fraction below 1 is optimistic: more candidates are tried. The trial decides what enters the table.
     """
 
     cheaper: float = 1.0
@@ -126,10 +126,10 @@ EXACT = Charge()
 def estimated_gain(
     x: int, y: int, c: int, total: int, in_use: int, standard_x: float, standard_y: float, charge: Charge = EXACT
 ) -> float:
-    """The bits saved if X ∪ Y took over all `c` joint uses of X and Y and nothing else changed.
+    """Return the bits saved if X ∪ Y replaced all `c` joint uses of X and Y and nothing else changed.
 
-    `total` is U and `in_use` the number of itemsets with a usage. A parent that vanishes pays for its own share of
-    L(XY | ST), so only a parent that stays is charged for. `kernels/gain.py` has the same sum, term by term.
+    `total` is U and `in_use` the number of itemsets with a usage. A parent that vanishes saves its own share of
+    L(XY | ST), so only a parent that stays is charged. `kernels/gain.py` has the same sum, term by term.
     """
     x_left, y_left, total_left = x - c, y - c, total - c
     in_use_left = in_use + 1 - (x_left == 0) - (y_left == 0)
@@ -147,7 +147,7 @@ def estimated_gain(
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Two elements used together: u(X), u(Y), how often together, L(X | ST), L(Y | ST)."""
+    """Two elements used together: u(X), u(Y), their co-usage, L(X | ST), L(Y | ST)."""
 
     x: int
     y: int
@@ -157,11 +157,11 @@ class Joined:
 
 
 def estimated_gain_of_union(pairs: Sequence[Joined], usage: int, total: int, in_use: int) -> float:
-    """The bits saved if one itemset took over all joint uses of these pairs, all of which unite to it.
+    """Return the bits saved if one itemset, the union of each of these pairs, replaced all their joint uses.
 
-    Where tables differ from member to member, several pairs may unite to the same itemset, and it may have a `usage`
-    already: then it is not spelled out again. No element is in two of the pairs (its partner is what it lacks of the
-    union), so the pairs' changes just add up. `algorithm1/kernels/ranking.py` has the same sum, term by term.
+    Where members have different tables, several pairs may have the same union, and it may already have a `usage`: then
+    it is not spelled out again. No element is in two of the pairs (its partner is the rest of the union), so the
+    changes of the pairs add up. `algorithm1/kernels/ranking.py` has the same sum, term by term.
     """
     if len(pairs) == 1 and usage == 0:
         (p,) = pairs
@@ -197,9 +197,9 @@ def bits_after(
     in_use: int,
     log2_of: NDArray[np.float64],
 ) -> float:
-    """The change of L(D, CT) in bits when usages change by `net`, rounded once.
+    """Return the change of L(D, CT) in bits when usages change by `net`, rounded once.
 
-    `before` are the usages of the elements that change and `standard` their lengths L(X | ST), `total` is U and
+    `before` has the usages of the elements that change and `standard` their lengths L(X | ST); `total` is U and
     `in_use` the number of itemsets with a usage, both before the change.
     """
     after = before + net
@@ -208,7 +208,7 @@ def bits_after(
     in_use_then = in_use + int(np.count_nonzero(born)) - int(np.count_nonzero(gone))
     log_before, log_after = log2_of[before], log2_of[after]
     log_total, log_total_then = log2(total), log2(total_then)
-    # What did not change cancels out exactly: the sum is rounded only once.
+    # Equal terms cancel out exactly: the sum is rounded only once.
     terms = np.concatenate((before * log_before, -(after * log_after), log_before, -log_after)).tolist()
     if born.any() or gone.any():
         terms += standard[born].tolist()

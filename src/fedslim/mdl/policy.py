@@ -1,4 +1,4 @@
-"""How the search goes about it: what may enter the table, in which order it covers, how hard to look."""
+"""The policy of a search: what may enter the table, the cover order, and how hard to look."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Order = Literal["usage", "support"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the search goes about it. The default is SLIM's plain greedy."""
+    """How a search works. The default is SLIM's plain greedy search."""
 
     pruning: bool = True
     order: Order = "usage"
     max_itemset_size: int | None = None
     min_support: int = 1
     min_count: int = 1
-    """Items of fewer transactions are dropped at the start, and no itemset enters or stays with a smaller usage."""
+    """Items with a smaller support are dropped at the start, and no itemset enters or stays with a smaller usage."""
     charges: tuple[Charge, ...] = (EXACT,)
-    """One after the other, each until nothing is accepted any more."""
+    """Applied one after the other, each until no candidate is accepted."""
     look_ahead: int = 1
-    """How many of the best candidates are tried for each step; the best true gain wins."""
+    """How many of the best candidates each step tries; the one that saves most bits wins."""
     sweep: bool = False
-    """Whether to try to remove every element after convergence, and to go on if that helped."""
+    """Whether to try to remove every itemset after convergence, and to continue if that helped."""

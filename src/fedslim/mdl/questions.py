@@ -1,14 +1,13 @@
-"""What the search asks of the data, and what it tells them.
+"""The questions that the search asks about the data, and the moves that it makes.
 
-SLIM needs four things of its data (usages, co-usages, the effect of a trial insertion, of a trial removal) and tells
-them what enters and leaves the table. A question knows how to be put to a source; the search does not know what the
-source is:
+SLIM needs four things from its data (usages, co-usages, the effect of a trial insertion and of a trial removal), and
+moves elements in and out of the table. A question knows how to ask a source; the search does not know the source:
 
     search ──Question──▶ driver ──▶ one database                       centralised SLIM
                                 ──▶ several, answers added up          threads, and federations
 
-Every answer is made of counts over slots, so answers of several sources are added up entry by entry. What can be asked
-at once is asked at once: across a network a question is a round.
+Every answer consists of counts over slots, so answers of several sources are added up entry by entry. Questions are
+combined where possible, because in a federation each question is a round.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class SlotCounts(NamedTuple):
-    """Counts over slots, only those that are not zero, in no particular order of slots."""
+    """Nonzero counts over slots, in no particular order."""
 
     slots: NDArray[np.int32]
     counts: Counts
 
 
 class Change(NamedTuple):
-    """What an insertion or a removal does: for each slot, how many covers lose the element and how many win it."""
+    """What an insertion or a removal changes: for each slot, how many covers lose the element and how many win it."""
 
     slots: NDArray[np.int32]
     lost: Counts
@@ -44,36 +43,36 @@ class Change(NamedTuple):
 
 
 class Source(Protocol):
-    """Somewhere that has covers to count in: one database, or many that are added up."""
+    """Something with covers to count in: one database, or several whose counts are added up."""
 
     def supports(self) -> Counts:
-        """In how many transactions each item occurs: the usages of the standard code table."""
+        """Return the support of each item: the usages of the standard code table."""
 
     def support(self, itemset: Itemset) -> int:
-        """In how many transactions all these items occur together."""
+        """Return the support of an itemset."""
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
-        """For each of these elements, how often each element is used together with it (itself included)."""
+        """Return, for each of these elements, its co-usages with all elements (itself included)."""
 
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
-        """What would change if the itemset entered the table."""
+        """Return what would change if the itemset entered the table."""
 
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
-        """For each of these elements, what would change if it alone left the table."""
+        """Return, for each of these elements, what would change if it alone left the table."""
 
     def drop(self, items: tuple[int, ...]) -> None:
-        """Forget that these items occur; asked for before there is any itemset."""
+        """Forget that these items occur; called before the table has any itemset."""
 
     def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
-        """Insert. What changes was said when it was tried."""
+        """Insert an itemset; its trial told what changes."""
 
     def remove(self, slot: int) -> None:
-        """Remove. What changes was said when it was tried; an element without usage goes untried."""
+        """Remove an element; its trial told what changes. An element without usage needs no trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """The usages of the standard code table, please."""
+    """What are the supports of all items?"""
 
     def put_to(self, source: Source) -> Counts:
         """Ask."""
@@ -82,7 +81,7 @@ class Supports:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How many transactions contain the union of these elements? Asked only where a support decides something."""
+    """What is the support of the union of these elements? Asked only where the policy depends on supports."""
 
     itemset: Itemset
     parents: tuple[int, int]
@@ -94,7 +93,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class CoUsages:
-    """Rows of the pair matrix: how often are these elements used together with each other one?"""
+    """Rows of the pair matrix: what are the co-usages of these elements with all others?"""
 
     slots: tuple[int, ...]
 
@@ -119,7 +118,7 @@ class TryInsert:
 
 @dataclass(frozen=True, slots=True)
 class TryRemovals:
-    """What if this element were not in the table? Asked of several at once, each by itself."""
+    """What if this element were not in the table? Asked about several at once, each on its own."""
 
     slots: tuple[int, ...]
 
@@ -130,7 +129,7 @@ class TryRemovals:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """These items are too rare to be part of anything: they do not occur from now on. Told once, before any insert."""
+    """Treat these items, which are too rare, as absent from now on. Made once, before any insertion."""
 
     items: tuple[int, ...]
 
@@ -141,7 +140,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """This itemset, the union of its parents, is in the table from now on."""
+    """Insert this itemset, the union of its parents, into the table."""
 
     slot: int
     itemset: Itemset
@@ -155,7 +154,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The element that was removed last, and has not come back yet, is in the table again, in its slot."""
+    """Put the element that was removed last, and not restored yet, back into its slot."""
 
     slot: int
     itemset: Itemset
@@ -168,7 +167,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """This element is no longer in the table."""
+    """Remove this element from the table."""
 
     slot: int
 
@@ -179,7 +178,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Several questions at once: across a network they are one round."""
+    """Several questions at once: in a federation they are one round."""
 
     questions: tuple[Supports | Support | CoUsages | TryInsert | TryRemovals, ...]
 
@@ -189,7 +188,7 @@ class Together:
 
 
 class Presumed(NamedTuple):
-    """What an insertion changed, and what was asked about the table with the new element."""
+    """What an insertion changed, and the answers about the table with the new element."""
 
     change: Change
     trials: tuple[Change, ...]
@@ -198,9 +197,9 @@ class Presumed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Presume:
-    """Insert this itemset, most likely for good: what does it change? And then, removals and rows as usual.
+    """Insert this itemset, which will most likely stay: what does it change, and then these removals and rows?
 
-    If it does not stay after all, it is removed: covers depend on nothing but the table.
+    If it does not stay after all, it is removed again: covers depend only on the table.
     """
 
     move: Insert
@@ -208,7 +207,7 @@ class Presume:
     rows: tuple[int, ...]
 
     def put_to(self, source: Source) -> Presumed:
-        """Tell, and ask."""
+        """Insert, and ask."""
         move = self.move
         change = source.try_insert(move.slot, move.itemset, move.entry)
         source.insert(move.slot, move.itemset, move.entry)
@@ -217,19 +216,19 @@ class Presume:
 
 Move = Drop | Insert | Restore | Remove
 MOVES = (Drop, Insert, Restore, Remove)
-"""What sources are told; everything else they are asked."""
+"""Moves change the table and have no answer; all other questions have one."""
 
 Question = Presume | Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Move
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:
-    """The sum of several sources' counts."""
+    """Add up the counts of several sources."""
     slots, (counts,) = _add([part.slots for part in parts], [[part.counts for part in parts]])
     return SlotCounts(slots, counts)
 
 
 def add_changes(parts: Sequence[Change]) -> Change:
-    """The sum of several sources' changes."""
+    """Add up the changes of several sources."""
     slots, (lost, won) = _add(
         [part.slots for part in parts], [[part.lost for part in parts], [part.won for part in parts]]
     )
@@ -242,6 +241,6 @@ def _add(slots: list[NDArray[np.int32]], columns: list[list[Counts]]) -> tuple[N
         return every, [np.zeros(0, np.int64) for _ in columns]
     present = np.bincount(every)
     where = np.flatnonzero(present)
-    # bincount's weights are 64-bit floats, exact for counts below 2^53
+    # The weights of bincount are 64-bit floats, which are exact for counts below 2^53.
     sums = [np.bincount(every, weights=np.concatenate(column))[where].astype(np.int64) for column in columns]
     return where.astype(np.int32), sums

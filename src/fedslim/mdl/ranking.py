@@ -1,4 +1,4 @@
-"""The candidates in order of promise: a thin, growing shell around `kernels/ranking.py`."""
+"""The candidates ranked by estimated gain: a thin layer over `kernels/ranking.py` that grows its arrays."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NEVER = int(ranking.NEVER)
 SHORT_ROW = 64
 PAIRS_FOR_EACH_OCCURRENCE = 8
 MAX_ROWS = 1024
-"""Rows in one question: on wide data there are many, and somebody may want to stop in between."""
+"""Most rows in one question: wide data have many, and a search can stop only between questions."""
 
 MARGIN = 32.0
-"""Pairs estimated to cost more than this many bits are not kept: rows stay short, and rarely need asking again."""
+"""Pairs estimated to cost more bits than this are not kept: rows stay short, and rarely have to be asked for again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Two elements to join, how often they are used together, and the estimated gain in bits."""
+    """Two elements to join, their co-usage, and the estimated gain in bits."""
 
     x: int
     y: int
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A candidate that was put aside, and what was remembered of its pair before."""
+    """A candidate that was put aside, and the counts remembered for its pair before."""
 
     candidate: Candidate
     before: tuple[int, int, int]
@@ -50,13 +50,13 @@ class Aside:
 
 @dataclass(frozen=True, slots=True)
 class UnknownRows:
-    """The best candidate may be in one of these rows, which must be asked for first."""
+    """Rows that must be asked for first, because one of them may have the best candidate."""
 
     slots: tuple[int, ...]
 
 
 class CandidateRanking:
-    """Knows the rows of the pair matrix that it was told, and which candidate is best among all there are."""
+    """Keeps rows of the pair matrix, and finds the best of all candidates."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class CandidateRanking:
         self._table = table
         self._charge = charge
         self._largest = ANY_SIZE if largest is None else largest
-        self._least = least  # no pair that is used together less often is a candidate
+        self._least = least  # pairs with a lower co-usage are no candidates
         self._births = table.n_items
         self._limit = table.n_items
         capacity = table.capacity
@@ -128,7 +128,7 @@ class CandidateRanking:
         )
 
     def best(self) -> Candidate | UnknownRows | None:
-        """The candidate with the highest estimated gain above zero, or what must be known to tell."""
+        """Return the candidate with the highest estimated gain above zero, or the rows needed to find it."""
         row = self._best_known()
         above = 0.0 if row < 0 else float(self._rows.upper[row])
         if unknown := self._unknown(above):
@@ -139,7 +139,7 @@ class CandidateRanking:
         return Candidate(row, int(rows.partner[row]), int(rows.together[row]), above)
 
     def missing(self) -> tuple[int, ...]:
-        """The rows without which the best candidate cannot be told; whoever asks for something may ask for them too."""
+        """Return the rows needed to find the best candidate, to ask for them together with another question."""
         row = self._best_known()
         return self._unknown(0.0 if row < 0 else float(self._rows.upper[row]))
 
@@ -150,7 +150,7 @@ class CandidateRanking:
         return int(ranking.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now))
 
     def _unknown(self, above: float) -> tuple[int, ...]:
-        """The unknown rows that may hold something as good as this; if there are many, the most promising of them."""
+        """Return the unknown rows whose bound is at least `above`; if there are many, those with the highest bounds."""
         n = ranking.unknown(self._limit, above, self._rows, self._found)
         slots = self._found[:n]
         if n > MAX_ROWS:
@@ -158,7 +158,7 @@ class CandidateRanking:
         return tuple(slots.tolist())
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts, ...]) -> None:
-        """Take in the answers to the question for rows."""
+        """Store the rows of these slots."""
         for slot, row in zip(slots, answers, strict=True):
             self._learn(slot, row)
 
@@ -174,17 +174,17 @@ class CandidateRanking:
 
     @property
     def _longest_row(self) -> int:
-        """So many pairs are kept of a row that all rows together are linear in the data."""
+        """How many pairs of a row are kept, so that all rows together are linear in the data."""
         return max(SHORT_ROW, PAIRS_FOR_EACH_OCCURRENCE * self._occurrences // max(self._limit, 1))
 
     def _shortened(self, slot: int, row: SlotCounts) -> tuple[NDArray[np.int32], NDArray[np.int64], int, float]:
-        """The best pairs of a row, in the order of candidates, and the largest co-usage and gain of the others."""
+        """Return the best pairs of a row, best first, and the largest co-usage and gain of the others."""
         gains = np.empty(len(row.slots))
         ranking.row_gains(slot, row.slots, row.counts, gains, self._rows, self._facts, self._rejected, self._now)
         rank = self._facts.rank
         first, second = np.minimum(rank[row.slots], rank[slot]), np.maximum(rank[row.slots], rank[slot])
         order = np.lexsort((second, first, -row.counts, -gains))
-        # Rejected pairs come first and stay: they may be forgiven. They take nobody's place.
+        # Rejected pairs come first and are kept in addition: they may be forgiven.
         length = self._longest_row + int(np.count_nonzero(np.isposinf(gains)))
         order = order[: int(np.count_nonzero(gains > -np.inf))]
         kept, others = order[:length], order[length:]
@@ -208,24 +208,24 @@ class CandidateRanking:
         self._rejected = larger
 
     def warm_up(self) -> None:
-        """Go once through everything that small data do not come to."""
+        """Run the code that small data do not reach, so that it is compiled."""
         self.take_back(self.put_aside(Candidate(0, 1, 1, 0.0)))
         self.widen()
         self.compact()
         self._shortened(0, SlotCounts(np.zeros(1, np.int32), np.zeros(1, np.int64)))
 
     def put_aside(self, candidate: Candidate) -> Aside:
-        """Reject a candidate only to see what comes after it."""
+        """Reject a candidate temporarily, to see which one comes after it."""
         before = ranking.rejected_with(candidate.x, candidate.y, self._facts, self._rejected)
         self.reject(candidate)
         return Aside(candidate, before)
 
     def take_back(self, aside: Aside) -> None:
-        """Forget that it was put aside: what is remembered of the pair is what was remembered before."""
+        """Undo `put_aside`: restore the counts remembered for the pair before."""
         self._remember(aside.candidate, aside.before)
 
     def forgive(self, candidate: Candidate) -> None:
-        """Forget whatever is remembered of a rejected pair."""
+        """Forget that a pair was rejected."""
         self._remember(candidate, (NEVER, NEVER, NEVER))
 
     def _remember(self, candidate: Candidate, counts: tuple[int, int, int]) -> None:
@@ -241,7 +241,7 @@ class CandidateRanking:
         self.recharge(self._charge)
 
     def recharge(self, charge: Charge) -> None:
-        """Go on with another charge; nothing known of the rows' bounds holds any more, so all are asked for again."""
+        """Continue with another charge; the bounds of all rows become invalid, so all are asked for again."""
         self._charge = charge
         self._version += 1
         self._set_now(self._now.total, self._now.in_use)
@@ -249,7 +249,7 @@ class CandidateRanking:
         self._pool_end = 0
 
     def changed(self, slots: NDArray[np.int32], total: int, in_use: int) -> None:
-        """The covers of these elements changed; their usages and ranks are already up to date."""
+        """Note that the covers of these elements changed; their usages and ranks are already up to date."""
         before = self._now
         self._version += 1
         ranking.drift(self._limit, self._rows, before.total, before.in_use, total, in_use)
@@ -261,22 +261,22 @@ class CandidateRanking:
         ranking.forget_rows(slots.astype(np.int32, copy=False), self._rows, self._facts, self._now)
 
     def adopt(self, usages: NDArray[np.int64], standard: NDArray[np.float64]) -> None:
-        """Look at these arrays from now on: the old ones had become too short."""
+        """Use these longer arrays from now on."""
         self._facts = self._facts._replace(usage=usages, standard=standard)
 
     def welcome(self, slot: int) -> None:
-        """A slot is about to hold a new element; the table may have grown to make room for it."""
+        """Prepare a slot for a new element; the table may have grown to make room for it."""
         self._grow()
         self._limit = max(self._limit, slot + 1)
         self._births += 1
         self._facts.birth[slot] = self._births
 
     def birth_of(self, slot: int) -> int:
-        """A number that no other element ever had: what is remembered of rejected pairs is remembered by it."""
+        """Return the unique number of an element, which identifies it in rejected pairs."""
         return int(self._facts.birth[slot])
 
     def welcome_back(self, slot: int, birth: int) -> None:
-        """An element is in its slot again, as if it had never left."""
+        """Restore an element in its slot, as if it had never left."""
         self._grow()
         self._facts.birth[slot] = birth
 
@@ -297,7 +297,7 @@ class CandidateRanking:
         )
 
     def compact(self, extra: int = 0) -> None:
-        """Move all rows together, so that the space of forgotten ones can be used again."""
+        """Move all rows together, to reuse the space of forgotten ones."""
         rows = self._rows
         used = int(rows.length[: self._limit][rows.known[: self._limit] == 1].sum())
         size = max(len(rows.partners), 2 * (used + extra))

@@ -1,12 +1,12 @@
-"""What may be shown of a code table: no count below `min_count`, and none that the others give away.
+"""What may be published of a code table: no count below `min_count`, neither directly nor as a difference of others.
 
     supports, usages, other = merge_rare(supports, usages, min_count=5)
 
-The search keeps rare itemsets out of the table. What remains are single items that are spelled out in a few
-transactions. Blanking such a usage hides nothing: it equals the item's support minus the usages of the itemsets that
-contain the item. So these occurrences are subtracted from both usage and support and merged into *other*. The table
-then describes data in which they read "other", and for those data it is lossless: the usages of all elements with an
-item add up to its support.
+The search keeps rare itemsets out of the table. There remain single items that are spelled out in only a few
+transactions. Omitting their usages hides nothing: a usage equals the item's support minus the usages of the itemsets
+that contain the item. So these occurrences are subtracted from both usage and support and merged into *other*. The
+table then describes data in which they read "other", and for those data it is lossless: the usages of all elements
+with an item add up to its support.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Merged(NamedTuple):
-    """Supports and usages of single items without what is rare, and how many occurrences that was."""
+    """Supports and usages of single items without rare occurrences, and the number of these."""
 
     supports: Counts
     usages: Counts
@@ -39,7 +39,7 @@ class Merged(NamedTuple):
 
 
 def spelled_out(supports: Counts, found: Found) -> Counts:
-    """How often each item is spelled out: where it occurs, and no itemset has it covered."""
+    """Return how often each item is spelled out: where it occurs and no itemset covers it."""
     lengths = [len(items) for items, *_ in found]
     items = np.fromiter(chain.from_iterable(items for items, *_ in found), np.int64, sum(lengths))
     usages = supports.copy()
@@ -48,9 +48,9 @@ def spelled_out(supports: Counts, found: Found) -> Counts:
 
 
 def merge_rare(supports: Counts, usages: Counts, min_count: int, withheld: NDArray[np.bool_] | None = None) -> Merged:
-    """Subtract usages below `min_count`, and those of items that are withheld, from usages and supports.
+    """Subtract usages below `min_count`, and those of withheld items, from usages and supports.
 
-    Of their sum only whole multiples of `min_count` are told: two items with a sum of 8 below 5 can only be 4 and 4.
+    Their sum is rounded down to a multiple of `min_count`: two counts below 5 with the sum 8 can only be 4 and 4.
     """
     hidden = usages < min_count if withheld is None else (usages < min_count) | withheld
     rare = np.where(hidden, usages, 0)
@@ -58,9 +58,9 @@ def merge_rare(supports: Counts, usages: Counts, min_count: int, withheld: NDArr
 
 
 def shown_support(usage: int, support: int, min_count: int) -> int:
-    """The support of an itemset as it is shown: what it has beyond the usage in whole multiples of `min_count`.
+    """Return the support of an itemset as published: its excess over the usage is a multiple of `min_count`.
 
-    The difference to the usage, or to the support of a larger itemset, could otherwise be a small count.
+    Otherwise the difference to the usage, or to the support of a larger itemset, could be a small count.
     """
     return usage + (support - usage) // min_count * min_count
 
@@ -74,7 +74,7 @@ def release(
     order: Order = "usage",
     min_count: int = 1,
 ) -> CodeTable:
-    """The code table; where something may not be shown, items that nothing is left of are not in its vocabulary."""
+    """Return the code table; if counts were withheld, its vocabulary lacks the items without occurrences."""
     supports, usages, other = counts
     if min_count > 1 or other:
         kept = np.flatnonzero(supports).tolist()

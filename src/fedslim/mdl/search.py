@@ -3,8 +3,8 @@
     search = SlimSearch(n_items, Policy())
     for the driver: question = next(run); question = run.send(answer) … until StopIteration
 
-It cannot tell where the counts come from. Its own state is a valid code table whenever it waits for an answer, so a
-run may be stopped at any question, and `result()` is then the best table so far.
+It does not know where the counts come from. Its state is a valid code table whenever it waits for an answer, so a run
+may stop at any question, and `result()` is then the best table so far.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Question
 
 FAIR_LUCK = 0.7
-"""An eager search is eager as long as at least so many candidates are accepted."""
+"""An eager search inserts candidates at once while at least this fraction of them is accepted."""
 
 MAX_AT_ONCE = 3
-"""Candidates that an eager search asks about at once while most of them fail."""
+"""Candidates that an eager search tries at once while most of them fail."""
 
 MAX_TRIALS = 8
-"""Removals tried in one question: after one that succeeds the others have to be asked about again."""
+"""Removals tried in one question: after one that succeeds, the others have to be tried again."""
 
 
 class SlimSearch:
     """One run of the search.
 
-    An *eager* search has each candidate inserted at once and asks in the same breath what it will ask next if the
-    candidate is accepted, as most are; one that is not accepted is removed again. While most are not accepted, it asks
-    about several at once. It comes to the same result with half as many questions and somewhat more work, which pays
-    where a question is a round.
+    An *eager* search inserts each candidate at once, and asks at the same time what it will ask next if the candidate
+    is accepted, as most are; one that is not accepted is removed again. While most are not accepted, it tries several
+    at once. It finds the same result with half as many questions and somewhat more work, which pays where a question
+    is a round.
     """
 
     MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
@@ -75,12 +75,12 @@ class SlimSearch:
     def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
         self.policy = policy
         self._eager = eager and policy.look_ahead == 1
-        self._luck = 1.0  # how many of the last candidates were accepted
+        self._luck = 1.0  # the fraction of recent candidates that were accepted
         self.tally = Tally()
         self.converged = False
         self.bits_now = 0.0
         self.bits_standard = Bits(0.0, 0.0)
-        self.best_gain = math.inf  # the estimate of the last candidate tried: what there still is to win
+        self.best_gain = math.inf  # the estimated gain of the last candidate tried
         self._table = WorkingTable(n_items)
         self._usage: NDArray[np.int64] = np.zeros(self._table.capacity, np.int64)
         self._standard: NDArray[np.float64] = np.zeros(self._table.capacity)
@@ -88,32 +88,32 @@ class SlimSearch:
         self._log2: NDArray[np.float64] = np.zeros(1)
         self._total = 0
         self._in_use = 0
-        self._tried: dict[int, Change] = {}  # removals that were asked about and still hold
-        self._open: Step | None = None  # the step that is under way, where it may have to be undone
+        self._tried: dict[int, Change] = {}  # trial removals that are still valid
+        self._open: Step | None = None  # the current step, if it may have to be undone
 
-    # -- what is known at any time ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def itemsets(self) -> int:
-        """How many itemsets, singletons apart, are in the table now."""
+        """The current number of itemsets in the table, without singletons."""
         return len(self._table)
 
     @property
     def usages(self) -> NDArray[np.int64]:
-        """The usage of each slot now; a view, not to be changed or kept."""
+        """The current usage of each slot; a view, do not change or keep it."""
         return self._usage
 
     def found(self) -> list[tuple[int, TableEntry]]:
-        """The itemsets of the table in cover order, with their slots."""
+        """Return the itemsets of the table in cover order, with their slots."""
         table, usage = self._table, self._usage
         return [(s, TableEntry(table.itemsets[s], int(usage[s]), table.entries[s])) for s in table]
 
     def bits(self) -> Bits:
-        """The description length now, with both parts."""
+        """Return the current description length, with both parts."""
         return description_length(self._usage.tolist(), self._standard.tolist())
 
     def result(self) -> SearchResult:
-        """The table as it stands; what was changed by a step that is not finished yet is not part of it."""
+        """Return the current table, without the changes of an unfinished step."""
         table, usage = self._table, self._usage
         itemsets = [entry for _, entry in self.found()]
         if self._open is not None and self._open.moves:
@@ -166,7 +166,7 @@ class SlimSearch:
         )
 
     def _step(self) -> Generator[Question, Any, bool]:
-        """Accept the first candidate that compresses better (or the best of a few); False if there is none."""
+        """Accept the first candidate that compresses better (or the best of a few); return False if there is none."""
         if self._eager and self._luck < FAIR_LUCK and self._entry_is_known:
             return (yield from self._first_of_several())
         found: list[Trial] = []
@@ -188,12 +188,12 @@ class SlimSearch:
             return False
         if self.policy.look_ahead > 1:
             for trial in found:
-                self.ranking.forgive(trial.candidate)  # they were put aside only to see what comes after them
+                self.ranking.forgive(trial.candidate)  # rejected only to see which candidates come next
         yield from self._accept(min(found, key=lambda trial: trial.bits))
-        return True  # also where it did not stay: it is rejected then, and others may
+        return True  # even if it did not stay: it is rejected then, and others may be accepted
 
     def _pays(self, trial: Trial) -> bool:
-        """Whether a candidate compresses better, and is used often enough to be shown."""
+        """Return whether a candidate compresses better, and is used often enough to be published."""
         return trial.bits < 0 and self._new_usage(trial.move.slot, trial.change) >= self.policy.min_count
 
     @staticmethod
@@ -201,7 +201,7 @@ class SlimSearch:
         return int(change.won[change.slots == slot].sum())
 
     def _first_of_several(self) -> Generator[Question, Any, bool]:
-        """The same where most candidates fail: ask about several at once, those that come next if the others fail."""
+        """Do a step while most candidates fail: try several at once, each in case those before it fail."""
         while True:
             several: list[Aside] = []
             while len(several) < MAX_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
@@ -245,7 +245,7 @@ class SlimSearch:
         return best
 
     def _try(self, candidate: Candidate) -> Generator[Question, Any, Trial | None]:
-        """The change in bits if the candidate entered; None if its support is too small."""
+        """Try a candidate; return None if its support is too small."""
         self.tally.candidates += 1
         self.best_gain = candidate.gain
         itemset = self._union(candidate)
@@ -266,12 +266,12 @@ class SlimSearch:
         return Trial(candidate, move, change, self._bits_changed(change))
 
     def _presume(self, candidate: Candidate, move: Insert) -> Generator[Question, Any, Trial]:
-        """Have it inserted, and ask what comes next if all goes as estimated: only the two parents are used less."""
+        """Insert a candidate, and ask what comes next if only its two parents lose usage, as estimated."""
         left = {s: int(self._usage[s]) - candidate.together for s in (candidate.x, candidate.y)}
         stay = [s for s, usage in left.items() if usage > 0]
         removals: tuple[int, ...] = ()
         if self.policy.pruning and len(stay) == len(left):
-            # A parent that goes would change what the other one's removal does.
+            # If one parent left, the trial removal of the other would not hold.
             rank = self._table.elements.rank
             removals = tuple(sorted((s for s in stay if s in self._table.itemsets), key=lambda s: (left[s], rank[s])))
         rows = (move.slot, *stay)
@@ -286,7 +286,7 @@ class SlimSearch:
         return trial
 
     def _accept(self, trial: Trial) -> Generator[Question, Any, None]:
-        """Insert a candidate, and prune. If what it forces out of the table costs more than it saves, undo it."""
+        """Insert a candidate, and prune. If forced removals cost more than it saves, undo it."""
         move, table = trial.move, self._table
         if not trial.inserted:
             yield move
@@ -306,13 +306,13 @@ class SlimSearch:
             self.ranking.reject(trial.candidate)
 
     def _sweep(self) -> Generator[Question, Any, int]:
-        """Try to remove every element; returns how many went for good."""
+        """Try to remove every itemset; return how many were removed."""
         self._begin_step()
-        gone = yield from self._prune(set(self._table))
-        return gone if (yield from self._end_step()) else 0
+        removed = yield from self._prune(set(self._table))
+        return removed if (yield from self._end_step()) else 0
 
-    # A step is undone if it does not lower L after all: only itemsets that fall below `min_count`, and must go whatever
-    # that costs, can bring that about. So L falls with every step that stays, and the search comes to its end.
+    # A step is undone if it does not lower L after all. That happens only if an itemset falls below `min_count` and
+    # must be removed at any cost. So L falls with every step that stays, and the search terminates.
 
     def _begin_step(self) -> None:
         if self.policy.min_count > 1:
@@ -324,7 +324,7 @@ class SlimSearch:
             self._open.moves.append(Moved(move, itemset, entry, birth, change))
 
     def _end_step(self) -> Generator[Question, Any, bool]:
-        """Whether what happened since the step began stays; otherwise it is undone."""
+        """End a step; return whether it stays, otherwise undo it."""
         step = self._open
         if step is None or not step.forced or self.bits_now < step.bits:
             self._open = None
@@ -333,7 +333,7 @@ class SlimSearch:
         return False
 
     def rewind(self) -> list[Restore | Remove]:
-        """Give up the step that is under way, if any; returns the moves by which sources do the same."""
+        """Undo the current step, if any; return the moves with which sources do the same."""
         step, self._open = self._open, None
         if step is None:
             return []
@@ -354,18 +354,18 @@ class SlimSearch:
         return moves
 
     def _prune(self, pending: set[int]) -> Generator[Question, Any, int]:
-        """Remove the elements that no longer pay, smallest usage first; returns how many went.
+        """Remove the itemsets that no longer save bits, smallest usage first; return how many were removed.
 
-        Those that are used too rarely go in any case, and without pruning only those.
+        Itemsets used less than `min_count` times are removed in any case, and without pruning only those.
         """
-        gone, least = 0, self.policy.min_count
+        removed, least = 0, self.policy.min_count
         while pending := {
             s for s in pending if s in self._table.itemsets and (self.policy.pruning or self._usage[s] < least)
         }:
             rank = self._table.elements.rank
             queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MAX_TRIALS]
             trials = yield from self._try_removals(tuple(queue))
-            # One after the other, as if each had been asked for when its turn came: until one goes, nothing changes.
+            # In order, as if each had been tried when its turn came: until one is removed, the trials are valid.
             for slot, trial in zip(queue, trials, strict=True):
                 pending.remove(slot)
                 bits = self._bits_changed(trial)
@@ -375,16 +375,16 @@ class SlimSearch:
                     self._leave(slot, trial)
                     if self._open is not None:
                         self._open.forced |= forced
-                    gone += 1
+                    removed += 1
                     self.tally.pruned += 1
                     pending |= yield from self._apply(trial, bits)
                     break
-        return gone
+        return removed
 
     def _try_removals(self, slots: tuple[int, ...]) -> Generator[Question, Any, tuple[Change, ...]]:
-        """Ask what removals would change, and with them for the rows that the next candidate needs.
+        """Ask what removals would change, together with the rows that the next candidate needs.
 
-        Most removals are not carried out, and then the rows hold: a round is spared.
+        Most removals are not carried out; then the rows are valid, and a round is saved.
         """
         if unknown := tuple(s for s in slots if s not in self._tried):
             trials = TryRemovals(unknown)
@@ -398,12 +398,12 @@ class SlimSearch:
         return tuple(self._tried[s] for s in slots)
 
     def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:
-        """Take in what changed; returns the itemsets, no singletons, that are used less than before."""
+        """Apply a change; return the itemsets (no singletons) that are used less than before."""
         self.bits_now += bits
         net = self._take_in(change)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
         for slot in sorted(s for s in shrunk if self._usage[s] == 0):
-            # An itemset without usage is in no cover: it can go, and nothing else changes.
+            # An itemset without usage is in no cover: removing it changes nothing else.
             yield Remove(slot)
             self._leave(slot, None)
             shrunk.remove(slot)
@@ -414,7 +414,7 @@ class SlimSearch:
         self._table.drop(slot)
 
     def _take_in(self, change: Change) -> NDArray[np.int64]:
-        """Take in what changed; returns by how much each usage did."""
+        """Apply a change to the usages; return the net change of each."""
         net: NDArray[np.int64] = change.won - change.lost
         self._tried = {}
         used_before = int(np.count_nonzero(self._usage[change.slots]))
@@ -425,17 +425,17 @@ class SlimSearch:
         return net
 
     def max_uses(self, itemset: Itemset, entry: int) -> int:
-        """The itemset cannot be used more often than this if it enters: a bound that is proven, not estimated.
+        """Return a proven bound of the usage that the itemset would have if it entered.
 
-        Where it is used, each of its items is covered by an element that comes after it, in the table without it. Any
-        item gives such a bound; the rarest ones are likely to give the best.
+        Where it would be used, each of its items is now covered by an element that comes after it. So every item gives
+        a bound; the rarest ones are likely to give the best.
         """
         slots, usage = self._table.slots_behind(itemset, entry), self._usage
         rarest = sorted(itemset, key=self._item_lengths.__getitem__, reverse=True)[:2]
         return min(int(usage[i]) + int(usage[self._table.having(i, slots)].sum()) for i in rarest)
 
     def _bits_changed(self, change: Change) -> float:
-        """The change of L(D, CT) in bits."""
+        """Return the change of L(D, CT) in bits."""
         slots = change.slots
         return bits_after(
             self._usage[slots], change.won - change.lost, self._standard[slots], self._total, self._in_use, self._log2

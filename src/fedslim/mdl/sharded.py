@@ -1,4 +1,4 @@
-"""One database as several sources, so that more than one core can count. The search cannot tell.
+"""One database as several sources, so that several cores can count. The search cannot tell the difference.
 
 with Sharded(database, threads=2) as source:
     drive(search, source)
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 WORTH_A_THREAD = 1500
-"""Transactions of a shard that a question must be about before handing it to other threads costs less than it saves."""
+"""From this many transactions of a shard on, a question is worth passing to other threads."""
 
 LOOKED_AT = 8
-"""Transactions that a trial insertion looks at for each one that will use the itemset, by experience."""
+"""How many transactions a trial insertion inspects for each one that will use the itemset, by experience."""
 
 
 class Sharded:

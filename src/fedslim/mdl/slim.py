@@ -2,9 +2,9 @@
 
     slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
     slim.codetable_          # itemset, usage, support, code_length as a DataFrame
-    slim.score_samples(X)    # bits for each transaction: many bits, unusual transaction
+    slim.score_samples(X)    # bits of each transaction: the more bits, the more unusual
 
-A thin coat over `mine`; what a table is good for is in `estimator.py`.
+A thin layer over `mine`; the methods that use the table are in `estimator.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a search has done, is doing and comes to: its tally, a step that may be undone, its result."""
+"""The records of a search: its tally, trials, a step that may be undone, and its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """What the search has done so far."""
+    """How many candidates were tried and accepted, itemsets pruned, and rows asked for."""
 
     candidates: int = 0
     accepted: int = 0
@@ -39,7 +39,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """An element of the table found: items, usage, and the usage (or support) with which it entered."""
+    """An element of a search result: items, usage, and the usage (or support) with which it entered."""
 
     items: Itemset
     usage: int
@@ -59,9 +59,9 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate, the move that would insert it, what the sources say it changes, and by how many bits.
+    """A candidate, the move that inserts it, what that changes, and by how many bits.
 
-    If the sources have inserted it already, what they said about the table with it.
+    If it is already inserted, also trial removals and rows for the table with it.
     """
 
     candidate: Candidate
@@ -75,27 +75,27 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One move of a step, with what it takes to undo it."""
+    """One move of a step, with what is needed to undo it."""
 
     move: Insert | Remove
     itemset: Itemset
     entry: int
     birth: int
-    change: Change | None = None  # None where no cover changed
+    change: Change | None = None  # None if no cover changed
 
 
 @dataclass(slots=True)
 class Step:
-    """What happened since the table was last known to be good: moves, and the figures before the first of them."""
+    """The moves of a step, and the figures before the first of them."""
 
     bits: float
     accepted: int
     pruned: int
     moves: list[Moved] = field(default_factory=list)
-    forced: bool = False  # whether an itemset had to go although that cost bits
+    forced: bool = False  # whether an itemset had to be removed although that may cost bits
 
     def undo(self, table: WorkingTable, usage: NDArray[np.int64]) -> tuple[list[TableEntry], NDArray[np.int64]]:
-        """The itemsets of a table and all usages as they were when the step began; neither is changed."""
+        """Return the itemsets and all usages as they were when the step began; the arguments stay unchanged."""
         usage = usage.copy()
         found = {s: (table.itemsets[s], table.entries[s]) for s in table}
         for moved in reversed(self.moves):

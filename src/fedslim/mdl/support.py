@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
 COMMON = 32
-"""An item in at least 1/32 of the transactions gets a bitmap, which is then no larger than its list of int32."""
+"""An item in at least 1/32 of the transactions gets a bitmap, which is then no larger than a list of int32."""
 
 
 class SupportIndex:
@@ -35,7 +35,7 @@ class SupportIndex:
         vertical.fill(database.offsets, database.items, start.copy(), self.vertical)
 
     def support(self, itemset: Itemset) -> int:
-        """In how many transactions all items of the itemset occur; the empty itemset is in all of them."""
+        """Return in how many transactions all items of the itemset occur; the empty itemset is in all of them."""
         if not itemset:
             return self._transactions
         return int(vertical.count(np.array(itemset, np.int64), self.vertical))

@@ -1,11 +1,11 @@
 """The working code table: itemsets in numbered slots, kept in cover order.
 
     table = WorkingTable(n_items=5)
-    table.stage(5, (0, 1), entry=7)     # on trial: it has a rank, nothing else moved
+    table.stage(5, (0, 1), entry=7)     # on trial: it has a rank, the others keep theirs
     table.place(5)                      # in the table
     table.drop(5)
 
-The search and every source of evidence hold one each and make the same moves, so slots mean the same everywhere.
+The search and every source have one each and make the same moves, so slots mean the same everywhere.
 Cover order: larger itemsets first, then higher usage at entry, then lexicographic; singletons last.
 """
 
@@ -32,22 +32,22 @@ SPARE_SLOTS = 64
 
 
 class WorkingTable:
-    """Slots, ranks and items of a code table while it is being searched for.
+    """Slots, ranks and items of a code table during the search.
 
-    With `reuse_slots=False` a slot number is given out once: whoever keeps notes by slot need not forget in time.
+    With `reuse_slots=False` every slot number is used only once, so that other data can be keyed by slot.
     """
 
     def __init__(self, n_items: int, *, reuse_slots: bool = True) -> None:
         self.n_items = n_items
         self.itemsets: dict[int, Itemset] = {}  # slot -> items, no singletons
-        self.present: set[Itemset] = set()  # the same itemsets; none is there twice
+        self.present: set[Itemset] = set()  # the same itemsets, for lookup
         self.entries: dict[int, int] = {}
         self._keys: list[OrderKey] = []  # in cover order
         self._order = np.zeros(SPARE_SLOTS, np.int32)  # the slots in the same order
-        self.item_count = 0  # the number of items in all itemsets together (no singletons)
+        self.item_count = 0  # the total number of items in all itemsets (no singletons)
         self._reuse = reuse_slots
-        self._freed: list[int] = []  # slots that were used before and may be again
-        self._fresh = n_items  # no slot from here on was ever used
+        self._freed: list[int] = []  # freed slots that may be used again
+        self._fresh = n_items  # the first slot that was never used
         self._staged: tuple[int, OrderKey, int] | None = None
         self._end = n_items  # where the next itemset's items go
         capacity = n_items + SPARE_SLOTS
@@ -71,7 +71,7 @@ class WorkingTable:
 
     @property
     def order(self) -> NDArray[np.int32]:
-        """The slots of the itemsets (no singletons) in cover order; a view, not to be changed or kept."""
+        """The slots of the itemsets (no singletons) in cover order; a view, do not change or keep it."""
         return self._order[: len(self._keys)]
 
     def __len__(self) -> int:
@@ -81,15 +81,15 @@ class WorkingTable:
         return iter(self.order.tolist())
 
     def items_of(self, slot: int) -> Itemset:
-        """The items in a slot, singletons included."""
+        """Return the items in a slot, singletons included."""
         return (slot,) if slot < self.n_items else self.itemsets[slot]
 
     def slots_behind(self, itemset: Itemset, entry: int) -> NDArray[np.int32]:
-        """The slots of the itemsets that come after this one, which is not in the table, in cover order."""
+        """Return the slots of the itemsets that would come after this new one, in cover order."""
         return self.order[bisect_left(self._keys, order_key(itemset, entry)) :]
 
     def having(self, item: int, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those of the slots whose elements contain the item; in a wide vocabulary also some that do not."""
+        """Return the slots whose elements contain the item; in a wide vocabulary also some that do not."""
         bit = item % (64 * WORDS)
         has = (self.elements.mask[slots, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1)
         having: NDArray[np.int32] = slots[has.astype(bool)]
@@ -97,16 +97,16 @@ class WorkingTable:
 
     @property
     def free_slot(self) -> int:
-        """The slot for the next itemset: the same for everyone who made the same moves."""
+        """The slot for the next itemset: the same in all tables with the same moves."""
         return self._freed[-1] if self._freed else self._fresh
 
     @property
     def fresh_slot(self) -> int:
-        """No slot from here on was ever used."""
+        """The first slot that was never used."""
         return self._fresh
 
     def next_slot(self) -> int:
-        """The slot for the next itemset; whatever was on trial there is so no longer."""
+        """End any trial, and return the slot for the next itemset."""
         self.unstage()
         return self.free_slot
 
@@ -129,7 +129,7 @@ class WorkingTable:
         self._staged = (slot, key, position)
 
     def unstage(self) -> None:
-        """End the trial without a trace."""
+        """End the trial, if any, without changing the table."""
         if self._staged is not None:
             self.elements.rank[self._staged[0]] = DEAD_RANK
             self._staged = None
@@ -156,7 +156,7 @@ class WorkingTable:
         self._end += len(key[2])
 
     def drop(self, slot: int) -> None:
-        """Take an element out of the table; its slot is free again where slots are reused."""
+        """Remove an element from the table; if slots are reused, its slot becomes free."""
         self.unstage()
         position, n = int(self.elements.rank[slot]), len(self._keys)
         move_down(self._order, self.elements.rank, position, n)
@@ -179,7 +179,7 @@ class WorkingTable:
         )
 
     def _compact(self, least: int) -> None:
-        """Make room for items: those of dropped itemsets are thrown out."""
+        """Make room for items by discarding those of dropped itemsets."""
         wanted = self.n_items + self.item_count + (least - self._end)
         items = np.zeros(max(wanted * 2, 1024), np.int32)
         items[: self.n_items] = np.arange(self.n_items)

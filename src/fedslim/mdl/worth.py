@@ -1,6 +1,6 @@
-"""What each itemset of a table is worth: the bits that its data would cost more without it.
+"""What each itemset of a table is worth: the additional bits that the data would take without it.
 
-worth(database, table)[k]   # of table.itemsets[k]
+worth(database, table)[k]   # the worth of table.itemsets[k]
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def worth(database: TransactionDatabase, table: CodeTable) -> list[float]:
-    """ΔL of each itemset in cover order: L(D, CT without it) − L(D, CT), everything covered anew.
+    """Return ΔL of each itemset in cover order: L(D, CT without it) − L(D, CT), with new covers.
 
-    The table must have been mined from this database; only then are its usages those of these covers.
+    The table must have been mined from this database; otherwise its usages do not match the covers.
     """
     state = CoverState(database)
     slots = []

@@ -1,1 +1,1 @@
-"""What server and members say to each other, and what they do about it. No sockets, clocks or entropy in here."""
+"""The protocol between server and members: messages, sessions, variants. No sockets, clocks or entropy in here."""

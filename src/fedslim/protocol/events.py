@@ -1,4 +1,4 @@
-"""What sessions tell whoever drives them: messages to send, and what happened."""
+"""What sessions report to their driver: messages to send, and events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A message of the server's, the same for all these members."""
+    """A message from the server, the same for all these members."""
 
     to: tuple[str, ...]
     message: FromServer
@@ -23,14 +23,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class NewEpoch:
-    """Everybody is here, and is about to be sent the roster of this epoch; whoever resumes the run must know it."""
+    """All members have joined and will be sent the roster of this epoch; journal the epoch to be able to resume."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """Everybody is here and has confirmed the roster."""
+    """All members have joined and confirmed the roster."""
 
     members: tuple[str, ...]
     items: int
@@ -38,31 +38,31 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """Everybody who was asked has answered so; whoever wants to resume the run later keeps that, before going on."""
+    """All members that were asked have answered; journal the replies before going on, to be able to resume."""
 
     number: int
     kind: str
     replies: Mapping[str, FromMember]
-    ending: Ending | None = None  # why the run comes to its end from here on, if it does: decided with this round
+    ending: Ending | None = None  # why the search stops after this round, if it does
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A member is away, and the run waits for it."""
+    """A member has disconnected, and the run waits for it."""
 
     member: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Everybody is back, and the round that was going on is asked again."""
+    """All members are back, and the interrupted round is asked again."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class WentBack:
-    """A member has lost its last records, so everybody goes back to this round; whoever resumes the run must know."""
+    """A member has lost its last records, so all members go back to this round; journal it to be able to resume."""
 
     number: int
     member: str
@@ -70,14 +70,14 @@ class WentBack:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The run is over, and this came of it."""
+    """The run is over, with this outcome."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The run ended early because of a member; what had been reached is in the session's `best()`."""
+    """The run ended early, usually because of a member; the session's `best()` has the best table so far."""
 
     reason: str
     member: str | None
@@ -85,7 +85,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """At a member: the run is over; the table, in the member's own labels: that of all, or in SO its own."""
+    """At a member: the run is over. The table has the member's labels; in SO it is the member's own table."""
 
     ending: str
     table: CodeTable | None

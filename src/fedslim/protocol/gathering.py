@@ -1,12 +1,12 @@
-"""How members come together at the server: who has joined, the roster of the present epoch, and who confirmed it.
+"""How members gather at the server: who has joined, the roster of the current epoch, and who confirmed it.
 
     gathering.check(member, join)               # raises ProtocolError
     gathering.seat(member, join)
-    sends = gathering.invite(round)             # once nobody is missing: a new epoch begins, with this round
+    sends = gathering.invite(round)             # once no member is missing: a new epoch begins, with this round
     gathering.confirm(member, confirm)
-    gathering.confirmed()                       # once everybody has: all signatures, for all members
+    gathering.confirmed()                       # once all have confirmed: all signatures, for all members
 
-It does no I/O. Which round comes next, it is told: rounds are the session's business.
+It does no I/O and does not count rounds: the session passes the number of the next one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 MAX_EPOCHS = 1 << 16
 MAX_LOST_EPOCHS = 16
-"""By how many epochs a member may be ahead of a server that was killed: its last records may be lost with the disk."""
+"""How many epochs a member may be ahead of a server that was killed and may have lost its last records."""
 
 
 class Gathering:
-    """The members of one run, as far as they are here."""
+    """The members of one run that have joined so far."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class Gathering:
         vocabulary: bytes | None = None,
     ) -> None:
         self.members, self.settings, self.run = members, settings, run
-        self.epoch = -1  # of the last roster
+        self.epoch = -1  # that of the last roster
         self.items = 0
-        self.ids: tuple[bytes, ...] = ()  # of the items, by number, where the server is told them
-        self.labels: tuple[str, ...] = ()  # the same where the vocabulary is shared with the server
+        self.ids: tuple[bytes, ...] = ()  # by item number; empty unless members send them
+        self.labels: tuple[str, ...] = ()  # by item number; empty unless members share the vocabulary with the server
         self._keys = keys or Unsigned()
         self._rules = JoinRules(settings, vocabulary, self._keys)
         self._joined: dict[str, m.Join] = {}
-        self._lost_epochs = 0  # how many may have come after the last one that is known
+        self._lost_epochs = 0  # how many epochs may have followed the last known one
         self._roster: m.Roster | None = None
         self._digest = b""  # of that roster
-        self._hold_roster: set[str] = set()  # who has it, so that an update will do next time
+        self._hold_roster: set[str] = set()  # members that have it and need only an update next time
         self._signatures: dict[str, bytes] = {}  # of that roster
 
     @property
     def agreed(self) -> bool:
-        """Whether somebody who has joined has an agreed vocabulary."""
+        """Whether a member that has joined has an agreed vocabulary."""
         return any(join.digest for join in self._joined.values())
 
     def _next_epoch(self) -> int:
@@ -67,38 +67,38 @@ class Gathering:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there were so many epochs that there can be no other one."""
+        """Whether the limit of epochs is reached."""
         return self._next_epoch() >= MAX_EPOCHS
 
     def resume(self, items: int, epoch: int) -> None:
-        """Go on where a server was that was killed."""
+        """Continue where a server was killed."""
         self.items, self.epoch, self._lost_epochs = items, epoch, MAX_LOST_EPOCHS
 
     def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
-        """What the items are called, as it was known before the server was killed; members say it again."""
+        """Set the ids and labels known before the server was killed; members send them again."""
         self.ids, self.labels = _split(ids), tuple(labels)
 
     # -- joining ------------------------------------------------------------------------------------------------
 
     def check(self, member: str, join: m.Join) -> None:
-        """Check what a member joins with: whatever honest members would refuse is refused here, in its own name.
+        """Check a member's `Join`: refuse here what honest members would refuse, so that the error names this member.
 
         Raises:
-            ProtocolError: It cannot take part like this.
+            ProtocolError: The member cannot take part.
         """
         self._rules.check_version(member, join)
         self._rules.check_items(member, join, self._joined)
         if join.epoch > self.epoch + self._lost_epochs + 1:
-            msg = f"member {member!r} comes back from epoch {join.epoch - 1}, and there was none after {self.epoch}"
+            msg = f"member {member!r} comes back from epoch {join.epoch - 1}, but there was none after {self.epoch}"
             raise ProtocolError(msg)
         self._rules.check_key(member, join, self._joined)
 
     def seat(self, member: str, join: m.Join) -> None:
-        """A member that was checked is here."""
+        """Add a member whose `Join` was checked."""
         self._joined[member] = join
 
     def leave(self, member: str) -> None:
-        """The connection to a member is gone; what it joined with before the first roster does not count any more."""
+        """Note that a member disconnected; before the first roster, forget its `Join`."""
         self._hold_roster.discard(member)
         if self.epoch < 0:
             self._joined.pop(member, None)
@@ -106,10 +106,10 @@ class Gathering:
     # -- the roster ---------------------------------------------------------------------------------------------
 
     def invite(self, number: int) -> list[NewEpoch | Send]:
-        """Begin a new epoch with this round: everybody is sent the roster, or what is new in it.
+        """Begin a new epoch with this round: send all members the roster, or its changes.
 
         Raises:
-            ProtocolError: The members do not fit together: the run must end.
+            ProtocolError: The members are not compatible; the run must end.
         """
         joins = self._joined.values()
         epoch = self._next_epoch()
@@ -118,11 +118,11 @@ class Gathering:
         if not some.digest:
             union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
             if len(union) > MAX_ITEMS:
-                msg = f"the members know {len(union)} items together; at most {MAX_ITEMS} are possible"
+                msg = f"the members together have {len(union)} items; at most {MAX_ITEMS} are allowed"
                 raise ProtocolError(msg)
         items = some.items if some.digest else len(union)
         if epoch > 0 and items != self.items:
-            msg = f"the members know {items} items now, and knew {self.items} when the run began"
+            msg = f"the members have {items} items now, but had {self.items} when the run began"
             raise ProtocolError(msg)
         self.epoch, self._lost_epochs, self.items = epoch, 0, items
         self.ids = union or _split(some.ids)
@@ -144,7 +144,7 @@ class Gathering:
         return [NewEpoch(epoch), *self._sends(self._roster, before)]
 
     def _sends(self, roster: m.Roster, before: m.Roster | None) -> list[Send]:
-        """The roster for those who do not have one, and what is new in it for the others."""
+        """Return the roster for members that have none, and its changes for the others."""
         old = tuple(member for member in self.members if member in self._hold_roster)
         new = tuple(member for member in self.members if member not in self._hold_roster)
         self._hold_roster = set(self.members)
@@ -159,10 +159,10 @@ class Gathering:
         return sends
 
     def confirm(self, member: str, confirm: m.Confirm) -> None:
-        """Take in that a member has confirmed the roster, checked as the other members will check it.
+        """Record that a member confirmed the roster; check its signature as the other members will.
 
         Raises:
-            ProtocolError: It was shown something else: the others would have to give up because of it.
+            ProtocolError: It signed another roster; the other members would abort the run.
         """
         try:
             self._keys.check_roster(member, self._digest, self._joined[member].certificate, confirm.signature)
@@ -172,11 +172,11 @@ class Gathering:
         self._signatures[member] = confirm.signature
 
     def confirmed(self) -> Send:
-        """What everybody signed, for everybody."""
+        """Return the signatures of all members, addressed to all members."""
         return Send(self.members, m.Confirmed(self.epoch, [self._signatures[member] for member in self.members]))
 
     def _take_labels(self, joins: Iterable[m.Join]) -> None:
-        """Labels by item number, where members share them; an item without one is called by its id."""
+        """Set the labels by item number where members share them; an item without one is called by its id."""
         known: dict[bytes, str] = {}
         for join in joins:
             if join.labels:

@@ -1,9 +1,9 @@
-"""What a member may join with: whatever honest members would refuse is refused at the door, in its own name.
+"""What a member may join with: the server refuses what honest members would refuse, and names the member at fault.
 
     rules = JoinRules(settings, vocabulary, keys)
     rules.check_key("a", join, joined)          # raises ProtocolError
 
-Whether it comes back to where it was is for the session to say, which knows the rounds.
+Whether a member comes back at the right round is checked in `positions.py`.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class JoinRules:
     """What all members of a run have in common."""
 
     settings: m.Settings
-    vocabulary: bytes | None  # the digest that members agreed on, if the server was told; empty: on none
+    vocabulary: bytes | None  # the agreed digest, empty for no agreed vocabulary, None if the server does not know
     keys: KeyCheck
 
     def check_version(self, member: str, join: m.Join) -> None:
-        """Whether it speaks as this server does."""
+        """Check that the member has the protocol version of this server."""
         if join.protocol != m.PROTOCOL:
             msg = (
-                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), this server "
+                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), but this server speaks "
                 f"{m.PROTOCOL}; install the same version everywhere"
             )
             raise ProtocolError(msg)
 
     def check_items(self, member: str, join: m.Join, joined: Mapping[str, m.Join]) -> None:
-        """Whether its vocabulary is the one agreed on, and that of those who are here."""
+        """Check that the member's vocabulary is the agreed one, and that of the members that have joined."""
         if self.vocabulary is not None and join.digest != self.vocabulary:
             msg = (
-                f"member {member!r} has vocabulary {join.digest.hex() or '(none)'}, and this federation agreed on "
-                f"{self.vocabulary.hex() or 'none'}; hand it the vocabulary that the others have"
+                f"member {member!r} has vocabulary {join.digest.hex() or '(none)'}, but this federation agreed on "
+                f"{self.vocabulary.hex() or 'none'}; give it the vocabulary of the other members"
             )
             raise ProtocolError(msg)
         for other, before in joined.items():
@@ -53,32 +53,33 @@ class JoinRules:
             if before.fingerprint != join.fingerprint:
                 msg = (
                     f"members {other!r} and {member!r} have different secrets, so their items cannot be compared; "
-                    "give all members the same one, and its fingerprint into the federation's file"
+                    "give all members the same one, and put its fingerprint into the federation file"
                 )
                 raise ProtocolError(msg)
             if _check_agreed(before) != _check_agreed(join):
                 msg = (
                     f"members {other!r} and {member!r} do not have the same vocabulary; "
-                    "merge them (fedslim vocabulary merge) and hand the result to every member"
+                    "merge them (fedslim vocabulary merge) and give the result to every member"
                 )
                 raise ProtocolError(msg)
-        # With an agreed vocabulary ids are needed only to say what the labels belong to.
+        # With an agreed vocabulary, ids are needed only to tell which items the labels belong to.
         needed = bool(join.labels) or not join.digest
         if len(join.ids) != ID_BYTES * join.items and (needed or join.ids):
-            msg = f"member {member!r} says it knows {join.items} items and names {len(join.ids) / ID_BYTES:g}"
+            msg = f"member {member!r} announced {join.items} items but sent {len(join.ids) / ID_BYTES:g} ids"
             raise ProtocolError(msg)
         if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
-            msg = f"member {member!r} sent {len(join.labels)} labels, which this run did not ask for or does not need"
+            expected = join.items if self.settings.share_vocabulary else 0
+            msg = f"member {member!r} sent {len(join.labels)} labels where this run expects {expected}"
             raise ProtocolError(msg)
 
     def check_key(self, member: str, join: m.Join, joined: Mapping[str, m.Join]) -> None:
-        """Whether the others will take its key: one that they refuse would end the run in their name."""
+        """Check that the others will accept the member's key: if they refused it, they would seem to end the run."""
         try:
             self.keys.check(member, join.key, join.certificate, join.signature)
             if self.settings.masked:
                 check_usable(member, join.key)
         except (KeyAgreementError, UntrustedError) as error:
-            msg = f"member {member!r} joins with a key that nobody would take: {error}"
+            msg = f"member {member!r} joins with a key that no member would accept: {error}"
             raise ProtocolError(msg) from error
         twin = next((name for name, other in joined.items() if name != member and other.key == join.key), None)
         if self.settings.masked and twin is not None:
@@ -87,5 +88,5 @@ class JoinRules:
 
 
 def _check_agreed(join: m.Join) -> tuple[bytes, int]:
-    """What members have in common that agreed on a vocabulary; those that did not may know different items."""
+    """Return what must be equal for all members; without an agreed vocabulary they may have different items."""
     return join.digest, join.items if join.digest else 0

@@ -1,17 +1,16 @@
-"""A member's session: it joins, confirms the roster, answers what the variant asks, and receives the end. No I/O.
+"""A member's session: it joins, confirms the roster, answers questions, and receives the result. It does no I/O.
 
     session = MemberSession("hospital-a", member)
     send(session.join(os.urandom(32)))
     reply = session.receive(message)
 
-What leaves a member leaves it through `receive`: one reply to one question, made by the variant's file, and masked here
-where it is made of counts that the server must not see. Nothing is answered before all members have confirmed the same
-roster, and nothing that this member says, or refuses to say, depends on its counts: a question is refused for what it
-is, never for what the answer would be.
+After `join`, everything that a member sends comes from `receive`: one reply to one question. The variant computes it;
+counts that the server must not see are masked here. The member answers nothing before all members have confirmed the
+same roster. Whether it refuses a question depends only on the question, never on its counts.
 
-After a fault a member joins again, with a new key. A question that it has answered before is answered with the same
-counts under new masks. One that was killed brings itself back by receiving again what it had received (`replay`). When
-somebody has lost its last records, the roster names an earlier round: the member goes back to it, and answers the same
+After a fault a member joins again, with a new key. It answers a repeated question with the same counts under new
+masks. A member that was killed restores its state by replaying the messages that it had received (`replay`). When a
+party has lost its last records, the roster names an earlier round: the member goes back to it, and answers the same
 questions again, and no others.
 """
 
@@ -63,31 +62,30 @@ class MemberInput:
     members: tuple[str, ...]
     settings: m.Settings
     secret: ItemSecret
-    vocabulary: Vocabulary | None = None  # agreed on among the members; without one, the server forms the union
+    vocabulary: Vocabulary | None = None  # agreed among the members; without one, the server forms the union
     trust: RosterSigner = field(default_factory=Unsigned)
 
     def __post_init__(self) -> None:
-        """What a member can find out about its own data, it finds out before anybody hears of it."""
+        """Check the member's own data before anything is sent."""
         if self.database.transactions * len(self.members) > self.settings.max_transactions:
             msg = (
-                f"the run is for {self.settings.max_transactions} transactions of {len(self.members)} members, and "
-                f"this member has {self.database.transactions}, which is more than its part; raise max_transactions"
+                f"the run allows {self.settings.max_transactions} transactions for {len(self.members)} members, and "
+                f"this member's {self.database.transactions} are more than its share; raise max_transactions"
             )
             raise ParameterError(msg)
 
     @property
     def fingerprint(self) -> bytes:
-        """By which others see that they make ids with the same secret."""
+        """The fingerprint of the secret, by which the server sees that all members use the same one."""
         return bytes.fromhex(self.secret.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The last question, the answer before it was masked, the epoch in which it was last sent, and the transcript.
+    """The last question, its answer before masking, the epoch in which it was last sent, and the transcript.
 
-    The transcript is a digest of all questions so far, this one included. Masks depend on it and on the roster: members
-    that were shown or asked different things, now or ever, have masks that do not cancel, so a server cannot single one
-    of them out.
+    The transcript is a digest of all questions so far, this one included. Masks depend on it and on the roster: if
+    members ever saw different rosters or questions, their masks do not cancel, so a server cannot single one out.
     """
 
     question: Any
@@ -115,8 +113,8 @@ class MemberSession:
         self._secrets: dict[str, PairSecret] = {}
         self._hidden: dict[str, VectorMasker] = {}
         self._last: Answered | None = None
-        self._asked: dict[int, Any] = {}  # every question that was ever answered, by its round
-        self._again: deque[Any] = deque()  # those of them that come again, since everybody went back
+        self._asked: dict[int, Any] = {}  # every question answered so far, by round
+        self._again: deque[Any] = deque()  # questions that must come again after a return to an earlier round
         if own.vocabulary is not None:
             self._numbered = over(own.database, own.vocabulary, own.secret)
 
@@ -129,24 +127,24 @@ class MemberSession:
 
     @property
     def has_answered(self) -> bool:
-        """Whether this member has answered anything in the run; also where it went back to the beginning."""
+        """Whether this member has answered a question of the run, even if it went back to the beginning since."""
         return bool(self._asked)
 
     @property
     def run(self) -> bytes:
-        """The run that this member is in; empty before it is in one."""
+        """The run that this member is in; empty before it has a roster."""
         return b"" if self._roster is None else self._roster.run
 
     def is_closing(self, message: m.FromServer) -> bool:
-        """Whether a message is of those that the run ends with."""
+        """Return whether a message is one of the last of the run: the final question, or `Finish`."""
         final = self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
         return final or isinstance(message, m.Finish)
 
     def join(self, entropy: bytes) -> m.Join:
-        """The first message on a line, also after a fault; `entropy` is 32 random bytes, new each time."""
+        """Return the first message on a connection, also after a fault; `entropy` is 32 new random bytes."""
         own, agreed = self._own, self._own.vocabulary
         if self.state is not SessionState.FINISHED:
-            # Whatever was confirmed before, also in a journal, was confirmed on another connection with another key.
+            # An earlier confirmation, perhaps from the journal, belongs to another connection and another key.
             self.state = SessionState.JOINING
         self._secrets, self._hidden = {}, {}
         self._key = AgreementKey.from_random(entropy)
@@ -165,7 +163,7 @@ class MemberSession:
             labels,
             own.trust.certificate,
             own.trust.sign(self._key.public),
-            # Whoever has not answered anything yet is in no run: the server may have been killed before it was in one.
+            # A member without answers is in no run: the server may have been killed before it wrote down the run.
             self.run if self.has_answered else b"",
             self._roster.epoch + 1 if self._roster is not None and self.has_answered else 0,
             self.position,
@@ -177,11 +175,11 @@ class MemberSession:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def receive(self, message: m.FromServer) -> m.FromMember | None:
-        """Take in the server's message; returns the reply, if one is due.
+        """Process a message from the server; return the reply, if one is due.
 
         Raises:
-            ProtocolError: The server may not say that now, or asks for what this member does not give. The session is
-                as it was before; only a question that turned out to make no sense, half answered, ends it.
+            ProtocolError: The server may not send this now, or asks for something that this member does not give. The
+                session is unchanged, unless the variant found an error while answering: that ends the session.
         """
         after = at_member(self.state, message, self._own.settings.variant)
         reply: m.FromMember | None = None
@@ -202,7 +200,7 @@ class MemberSession:
 
     def _take_end(self, message: m.Finish) -> None:
         if self._variant is None or (self.state is SessionState.JOINING and not self.has_answered):
-            # A run that ended while this member was away is one that it had answered in.
+            # A run can end while a member is away only if the member has answered in it.
             msg = f"the server sent Finish while this member was {self.state.value}; it is refused"
             raise ProtocolError(msg)
         table = self._variant.own_table() if message.table is None else message.table
@@ -215,14 +213,14 @@ class MemberSession:
         self.received = Received(message.ending, code_table(table, self._numbered.vocabulary))
 
     def _check_attempt(self, message: Any) -> None:
-        """Masks are made for the attempt that the roster names: whoever names another wants something else."""
+        """Check the attempt number: masks are made only for the epoch of the roster."""
         assert self._roster is not None  # noqa: S101
         if getattr(message, "attempt", self._roster.epoch) != self._roster.epoch:
-            msg = f"the server made attempt {message.attempt} in epoch {self._roster.epoch}; it is refused"
+            msg = f"the server sent attempt {message.attempt} in epoch {self._roster.epoch}; it is refused"
             raise ProtocolError(msg)
 
     def replay(self, messages: Iterable[m.FromServer]) -> None:
-        """Receive again what was received before a fault, without answering it: the state is what it was."""
+        """Restore the state before a fault: process again the messages received then, without replying."""
         for message in messages:
             after = at_member(self.state, message, self._own.settings.variant)
             if isinstance(message, (m.Roster, m.RosterUpdate)):
@@ -234,7 +232,7 @@ class MemberSession:
             self.state = after
 
     def _answered(self, message: Any) -> m.FromMember | UnmaskedWords:
-        """The answer, which is the same if the question comes again because of a fault."""
+        """Return the answer to a question; a question repeated after a fault gets the same answer."""
         assert self._variant is not None  # noqa: S101  # no question is legal before the roster
         assert self._roster is not None  # noqa: S101
         last, epoch = self._last, self._roster.epoch
@@ -243,8 +241,8 @@ class MemberSession:
             if epoch == last.epoch:
                 msg = (
                     f"the server sent {type(message).__name__} of round {message.round} while this member was "
-                    f"{self.state.value} and past round {last.question.round}; a question is answered once, so it is "
-                    "refused"
+                    f"{self.state.value} and past round {last.question.round}; a question is answered only once, so it "
+                    "is refused"
                 )
                 raise ProtocolError(msg)
             _check_same(question, _first_attempt(last.question))
@@ -254,7 +252,7 @@ class MemberSession:
         if self._again:
             _check_same(question, self._again[0])
         elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self._variant.is_final(message):
-            msg = f"the server goes on asking after {answered} rounds, and {limit} were agreed on; it is refused"
+            msg = f"the server asked another question after {answered} rounds; {limit} were agreed on, so it is refused"
             raise ProtocolError(msg)
         try:
             answer = self._variant.answer(message)
@@ -270,7 +268,7 @@ class MemberSession:
         return answer
 
     def _go_back(self, number: int) -> None:
-        """Be where this member was before this round: it makes its way there again, by the same questions."""
+        """Go back to the state before this round, by answering the earlier questions again."""
         assert self._numbered is not None  # noqa: S101  # since the roster
         self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
         self._last, self._again = None, deque(self._asked.values())
@@ -278,16 +276,16 @@ class MemberSession:
             self._answered(self._again[0])
 
     def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
-        """What leaves the member: counts that the server must not see are masked here."""
+        """Return the answer as it is sent: with masks where the server must not see the counts."""
         if not isinstance(answer, UnmaskedWords):
             return answer
         if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:
-            msg = "counts must not leave this member without masks; the run must not go on"
+            msg = "counts must not leave this member without masks; the run must not continue"
             raise ProtocolError(msg)
         hidden = self._hidden.get(answer.purpose)
         if hidden is None:
             hidden = self._hidden[answer.purpose] = VectorMasker(self.name, self._secrets, purpose=answer.purpose)
-        assert self._last is not None  # noqa: S101  # it is the answer to that
+        assert self._last is not None  # noqa: S101  # `_answered` has just set it
         label = MaskLabel(question.round, question.attempt)
         vector = hidden.vector(answer.words, label, about=self._digest + self._last.transcript)
         return m.Masked(question.round, question.attempt, vector)
@@ -295,7 +293,7 @@ class MemberSession:
     # -- the roster ---------------------------------------------------------------------------------------------
 
     def _take_seat(self, message: m.Roster | m.RosterUpdate, *, replayed: bool = False) -> None:
-        """Check what the server announces against what this member agreed to, and against what it announced before."""
+        """Check the roster against what this member agreed to, and against the roster before; then use it."""
         before = self._roster
         roster = message if isinstance(message, m.Roster) else self._updated(message)
         n = len(roster.members)
@@ -303,23 +301,23 @@ class MemberSession:
             msg = f"the roster has {n} members, {len(roster.keys)} keys and {len(roster.certificates)} certificates"
             raise ProtocolError(msg)
         if not replayed and (self._key is None or self._key_in(roster) != self._key.public):
-            msg = "the server's roster has another key under this member's name; the run must not go on"
+            msg = "the server's roster has another key under this member's name; the run must not continue"
             raise ProtocolError(msg)
         if before is not None and self.has_answered:
             known = (before.run, before.settings, before.members, before.ids)
             if (roster.run, roster.settings, roster.members, roster.ids) != known or roster.epoch <= before.epoch:
-                msg = "the server's new roster is not one of the run that this member is in; it is refused"
+                msg = "the server's new roster does not belong to the run that this member is in; it is refused"
                 raise ProtocolError(msg)
             vocabulary = self._vocabulary(roster)
         else:
             if roster.next_round:
-                msg = f"the server goes on with round {roster.next_round}, and this member has answered nothing yet"
+                msg = f"the server continues with round {roster.next_round}, but this member has answered nothing yet"
                 raise ProtocolError(msg)
             self._check_terms(roster)
             vocabulary = self._vocabulary(roster)
             if self._own.vocabulary is None:
                 self._numbered = self._over(vocabulary)
-            assert self._numbered is not None  # noqa: S101  # of the agreed vocabulary, or just made
+            assert self._numbered is not None  # noqa: S101  # set in `__init__`, or just now
             self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
         self._roster = roster
         if roster.next_round + 1 < self.position:
@@ -328,47 +326,47 @@ class MemberSession:
         self._secrets, self._hidden = {}, {}
 
     def _updated(self, update: m.RosterUpdate) -> m.Roster:
-        assert self._roster is not None  # noqa: S101  # an update is not legal before a roster
+        assert self._roster is not None  # noqa: S101  # no update is legal before a roster
         try:
             return apply_update(self._roster, update)
         except IndexError:
-            msg = f"the server replaced a key at a place that the roster of {len(self._roster.keys)} does not have"
+            msg = f"the server replaced a key at a place outside of the roster of {len(self._roster.keys)} members"
             raise ProtocolError(msg) from None
 
     def _key_in(self, roster: m.Roster) -> bytes | None:
-        """The key that a roster has for this member."""
+        """Return the key that a roster has for this member."""
         return dict(zip(roster.members, roster.keys, strict=True)).get(self.name)
 
     def _check_terms(self, roster: m.Roster) -> None:
-        """A member believes its own file: what the server announces must be the same."""
+        """Check that settings and members are those of this member's own federation file."""
         own, settings = self._own, roster.settings
         if settings != own.settings:
             names = (name for name in settings.__struct_fields__)
             name = next(name for name in names if getattr(settings, name) != getattr(own.settings, name))
             msg = (
                 f"the server announced {name} = {getattr(settings, name)!r:.60}, and this member agreed to "
-                f"{getattr(own.settings, name)!r}; everybody needs the same federation file"
+                f"{getattr(own.settings, name)!r}; all parties need the same federation file"
             )
             raise ProtocolError(msg)
         if sorted(roster.members) != sorted(own.members):
             msg = (
-                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, this member "
+                f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, but this member "
                 f"agreed to {', '.join(map(repr, sorted(own.members)))}; with others it shares nothing"
             )
             raise ProtocolError(msg)
 
     def _share_secrets(self, confirmed: m.Confirmed) -> None:
-        """See that everybody signed what this member signed; then there is a new secret with each of them.
+        """Check that all members signed the same roster, then derive a new secret with each of them.
 
-        No mask of an earlier epoch can come again: the epoch is part of what was signed.
+        No mask of an earlier epoch can recur: the epoch is part of what they signed.
         """
         roster, own = self._roster, self._key
-        assert roster is not None  # noqa: S101  # it is not legal before a roster
+        assert roster is not None  # noqa: S101  # Confirmed is not legal before a roster
         assert own is not None  # noqa: S101  # nor is a roster before joining
         if confirmed.epoch != roster.epoch or len(confirmed.signatures) != len(roster.members):
             msg = (
-                f"the server passed on {len(confirmed.signatures)} signatures of epoch {confirmed.epoch} for a roster "
-                f"of {len(roster.members)} members in epoch {roster.epoch}; the run must not go on"
+                f"the server sent {len(confirmed.signatures)} signatures of epoch {confirmed.epoch} for a roster of "
+                f"{len(roster.members)} members in epoch {roster.epoch}; the run must not continue"
             )
             raise ProtocolError(msg)
         for name, certificate, signature in zip(roster.members, roster.certificates, confirmed.signatures, strict=True):
@@ -382,11 +380,11 @@ class MemberSession:
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
         if self._own.vocabulary is not None:
             if roster.ids:
-                msg = "the server's roster has a vocabulary of its own, but one was agreed on; it is refused"
+                msg = "the server's roster has a vocabulary, but the members agreed on another; it is refused"
                 raise ProtocolError(msg)
             return self._own.vocabulary
         if len(roster.ids) % ID_BYTES:
-            msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is no whole number of ids"
+            msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is not a whole number of ids"
             raise ProtocolError(msg)
         ids = tuple(roster.ids[k : k + ID_BYTES] for k in range(0, len(roster.ids), ID_BYTES))
         if any(one >= other for one, other in pairwise(ids)):
@@ -395,27 +393,27 @@ class MemberSession:
         return Vocabulary(ids, self._own.secret.fingerprint)
 
     def _over(self, vocabulary: Vocabulary) -> TransactionDatabase:
-        """The data in the numbers of the server's vocabulary, which must have all ids that this member has named."""
+        """Number the data by the server's vocabulary, which must have all ids that this member has sent."""
         try:
             return over(self._own.database, vocabulary, self._own.secret)
         except DataError:
-            msg = "the server's vocabulary does not have all the ids that this member has sent; it is refused"
+            msg = "the server's vocabulary lacks ids that this member has sent; it is refused"
             raise ProtocolError(msg) from None
 
 
 def farewell(error: FedslimError) -> m.Abort:
-    """What the server is told when a member cannot go on.
+    """Return the message for the server when a member cannot continue.
 
-    A member's own errors may name its data. Only what is about the server's messages, or another member's key, leaves.
+    A member's own errors may name its data, so only errors about messages and other members' keys leave the member.
     """
     public = isinstance(error, (ProtocolError, UntrustedError, KeyAgreementError))
     return m.Abort(str(error)[:2000] if public else CANNOT)
 
 
 def _check_same(question: Any, before: Any) -> None:
-    """What was answered before is answered again, and nothing else: two answers would tell more than one."""
+    """Check that a repeated round asks the same question: two different answers would reveal more than one."""
     if question != before:
-        msg = f"the server asked something else in round {question.round} than before; it is refused"
+        msg = f"the server asked another question in round {question.round} than before; it is refused"
         raise ProtocolError(msg)
 
 

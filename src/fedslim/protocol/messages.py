@@ -1,8 +1,8 @@
-"""Everything that server and members say to each other. What is not here cannot be sent.
+"""All messages between server and members. What is not here cannot be sent.
 
-Itemsets travel as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian
-buffers with their length and width beside them. Every size is bounded in its type (`wire_types.py`).
-Who may say what, and when, is in `state.py`; what a variant's numbers mean is in the variant's file.
+Itemsets are sent as item numbers of the agreed vocabulary, whose ids are keyed hashes; vectors as raw little-endian
+buffers with their length and width. Every size is bounded in its type (`wire_types.py`).
+`state.py` defines who may send what, and when; the file of a variant defines what its numbers mean.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
 PROTOCOL = 4
-"""Raised whenever an old peer would misunderstand a new one."""
+"""The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
-"""Questions that a server may ask beyond `max_rounds`, to finish what it has begun."""
+"""Questions that a server may ask beyond `max_rounds`, to finish the search."""
 
 
-# -- coming together, and parting -----------------------------------------------------------------------------------
+# -- start and end of a run -----------------------------------------------------------------------------------------
 
 
 class Settings(Piece, frozen=True):
-    """What a run is to be. The server announces it; a member takes part only if its own file says the same."""
+    """The settings of a run. The server announces them; a member takes part only if its own file has the same."""
 
     variant: Annotated[str, Meta(max_length=20)]
     masked: bool
     max_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
-    """All members together have no more: the proven bound of every sum until better ones are known."""
+    """The most that all members may have together: the bound of every sum until a better one is known."""
     share_vocabulary: bool = False
     max_rounds: Limit | None = None
     pruning: bool = True
@@ -60,43 +60,43 @@ class Settings(Piece, frozen=True):
     max_itemset_size: Limit | None = None
     min_support: Limit = 1
     min_count: Limit = 1
-    """Nothing smaller is published."""
+    """The smallest count that may be published."""
     min_members_with: Limit = 1
-    """So many members must have an itemset for it to be published."""
+    """How many members must have an itemset for it to be published."""
 
 
 class Join(Message, frozen=True):
-    """Member: here I am, with my key for this run, and the ids of the items I know or the digest of what was agreed.
+    """Member: I join, with my key for this run, and the ids of my items or the digest of the agreed vocabulary.
 
-    Whoever comes back after a fault says which run it was in, and how many of its rounds are behind it.
+    A member that comes back after a fault names its run, and the round that comes next.
     """
 
     protocol: Annotated[int, Meta(ge=0, le=1 << 16)]
     software: Annotated[str, Meta(max_length=40, pattern=r"^[A-Za-z0-9.+-]*\Z")]
     key: Key
-    fingerprint: Annotated[bytes, Meta(max_length=16)]  # of the secret that ids are made with
-    digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty: there is none
-    ids: Ids  # empty if there is an agreed vocabulary and the server knows how long it is
-    items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # how many there are
-    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only where the vocabulary is shared with the server
-    certificate: Certificate  # where there is an authority to make one
+    fingerprint: Annotated[bytes, Meta(max_length=16)]  # of the members' secret
+    digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty if there is none
+    ids: Ids  # empty with an agreed vocabulary, unless labels are sent
+    items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # the number of items
+    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only if the vocabulary is shared with the server
+    certificate: Certificate  # empty without a CA
     signature: Signature  # of the key
-    run: Annotated[bytes, Meta(max_length=16)]  # empty for whoever comes for the first time
-    epoch: Attempt  # that of the next roster, at least: no secret comes twice
+    run: Annotated[bytes, Meta(max_length=16)]  # empty for a member that joins for the first time
+    epoch: Attempt  # lower bound for the epoch of the next roster: no secret is used twice
     position: RoundNumber  # the round that comes next
 
 
 class Roster(Message, frozen=True):
-    """Server: these are the members, their keys, the vocabulary, and what the run is to be."""
+    """Server: these are the members, their keys, the vocabulary and the settings."""
 
     run: Annotated[bytes, Meta(min_length=16, max_length=16)]
     settings: Settings
     members: Annotated[list[Name], Meta(min_length=1, max_length=MAX_MEMBERS)]
     keys: Annotated[list[Key], Meta(max_length=MAX_MEMBERS)]
-    ids: Ids  # the union of what members know, in ascending order; empty if a vocabulary was agreed on
+    ids: Ids  # the union of the members' ids, in ascending order; empty with an agreed vocabulary
     epoch: Attempt
     certificates: Annotated[list[Certificate], Meta(max_length=MAX_MEMBERS)]
-    next_round: RoundNumber  # with which the run goes on: whoever is further goes back to it
+    next_round: RoundNumber  # where the run continues: members that are further go back to it
 
 
 class Seat(Piece, frozen=True):
@@ -108,9 +108,9 @@ class Seat(Piece, frozen=True):
 
 
 class RosterUpdate(Message, frozen=True):
-    """Server, to those who have the roster: members came back with new keys, and a new epoch begins.
+    """Server, to members that have the roster: some came back with new keys, and a new epoch begins.
 
-    Everybody derives new secrets then, and confirms the roster anew.
+    All members then confirm the new roster and derive new secrets.
     """
 
     epoch: Attempt
@@ -119,21 +119,21 @@ class RosterUpdate(Message, frozen=True):
 
 
 class Confirm(Message, frozen=True):
-    """Member: I agree to the roster of this epoch. The signature is of all that I was shown."""
+    """Member: I agree to the roster of this epoch; the signature covers everything in it."""
 
     epoch: Attempt
     signature: Signature
 
 
 class Confirmed(Message, frozen=True):
-    """Server: this is what every member signed, in the order of the roster; check that all saw what you saw."""
+    """Server: the signatures of all members, in roster order; check that all signed the roster that you signed."""
 
     epoch: Attempt
     signatures: Annotated[list[Signature], Meta(max_length=MAX_MEMBERS)]
 
 
 class PackedElement(Piece, frozen=True):
-    """An element of the table found."""
+    """An itemset of the code table found."""
 
     items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
     usage: Count
@@ -149,22 +149,22 @@ class PackedTable(Piece, frozen=True):
     supports: Vector
     transactions: Count
     min_count: Limit
-    other: Count  # occurrences of items that are too rare to be shown
+    other: Count  # occurrences of items that are too rare to be published
 
 
 class Finish(Message, frozen=True):
-    """Server: that was it. The table only where the variant lets members know it."""
+    """Server: the run is over. It has the table if the variant lets members know it."""
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
 
 
 class Heard(Message, frozen=True):
-    """Member: I was told the end and have written it down; nobody has to tell me again."""
+    """Member: I have received the end of the run and written it down."""
 
 
 class Abort(Message, frozen=True):
-    """Either: I cannot go on, and why."""
+    """Server or member: I cannot continue, for this reason."""
 
     reason: Text
 
@@ -172,18 +172,18 @@ class Abort(Message, frozen=True):
 # -- X: the same table everywhere, sums only ------------------------------------------------------------------------
 
 
-# An itemset is named as the union of two elements of the table, so nothing else can be asked about. How many slots an
-# answer covers is not said: members know that from the table, and nobody can make it depend on what they have in it.
+# An itemset is named as the union of two elements of the table, so the server cannot ask about other itemsets. No
+# message says how many slots an answer covers: members know it from the table, and the server cannot choose it.
 
 
 class DropItems(Message, frozen=True, tag="Drop"):
-    """These items are too rare to be part of anything: they count as absent from now on."""
+    """These items are too rare: they count as absent from now on."""
 
     items: Vector
 
 
 class InsertUnion(Message, frozen=True, tag="Insert"):
-    """The union of these two elements is in the table from now on."""
+    """The union of these two elements enters the table."""
 
     slot: Number
     parents: Pair
@@ -191,37 +191,37 @@ class InsertUnion(Message, frozen=True, tag="Insert"):
 
 
 class RestoreElement(Message, frozen=True, tag="Restore"):
-    """The element that was removed last is back in its slot."""
+    """The element that was removed last returns to its slot."""
 
     slot: Number
 
 
 class RemoveElement(Message, frozen=True, tag="Remove"):
-    """This element is no longer in the table."""
+    """This element leaves the table."""
 
     slot: Number
 
 
 class WantSupports(Message, frozen=True):
-    """How often each item occurs, and after them the number of transactions. Only to begin with."""
+    """The support of each item, then the number of transactions. Asked only at the start."""
 
 
 class WantUnionSupport(Message, frozen=True):
-    """In how many transactions the union of these two elements occurs, where the settings make that matter."""
+    """The support of the union of these two elements; allowed only where the settings need it."""
 
     parents: Pair
     bits: Bits
 
 
 class WantRows(Message, frozen=True):
-    """How often each element is used together with these: for each of these a count of so many bits for every slot."""
+    """The co-usages of these elements: for each of them a row with a count for every slot, of the given bits."""
 
     slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_PARTS)]
     bits: Annotated[bytes, Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class WantSparseRow(Message, frozen=True):
-    """The same for one element as a sketch, for rows with few entries."""
+    """The co-usages of one element as a sketch, for rows with few entries."""
 
     slot: Number
     cells: Number
@@ -229,9 +229,9 @@ class WantSparseRow(Message, frozen=True):
 
 
 class WantInsertion(Message, frozen=True):
-    """What changes if the union of two elements enters: a sketch of what is lost (even places) and won (odd) by slot.
+    """What changes if the union of two elements enters: a sketch of covers lost (even places) and won (odd) by slot.
 
-    With `keep` it enters at once, and all that is asked for after it is about the table with it.
+    With `keep` it enters at once, and the wants after it are about the table with it.
     """
 
     slot: Number
@@ -243,7 +243,7 @@ class WantInsertion(Message, frozen=True):
 
 
 class WantRemovals(Message, frozen=True):
-    """What changes if each of these elements alone leaves: one sketch, the elements after each other."""
+    """What changes if each of these elements alone leaves: one sketch, with the elements one after the other."""
 
     slots: Annotated[list[Number], Meta(min_length=1, max_length=64)]
     cells: Number
@@ -251,9 +251,9 @@ class WantRemovals(Message, frozen=True):
 
 
 class WantFinal(Message, frozen=True):
-    """Of each itemset of the table, which can only shrink from now on: usage, support, and whether it is used here.
+    """The usage and support of each itemset of the table, which from now on can only shrink.
 
-    The last only where the settings say how many members must have an itemset; then also which items occur here.
+    With `min_members_with` also whether this member uses each itemset, and which items occur in its data.
     """
 
     bits: Bits
@@ -284,33 +284,33 @@ class Masked(Message, frozen=True):
 
 
 class Accept(Piece, frozen=True):
-    """The union of the elements of each of these pairs is in the table from now on, of all who use one of them."""
+    """The union of each of these pairs of elements enters the table of every member that uses such a pair."""
 
     pairs: Pairs
 
 
 class AskUsages(Message, frozen=True):
-    """Server, SO: how often does each of your items occur?"""
+    """Server, SO: what is the support of each item?"""
 
     round: RoundNumber
 
 
 class Usages(Message, frozen=True):
-    """Member, SO: for each item of the vocabulary, and after them the number of transactions."""
+    """Member, SO: the support of each item of the vocabulary, then the number of transactions."""
 
     round: RoundNumber
     counts: Vector
 
 
 class AskCandidates(Message, frozen=True):
-    """Server, SO: which pairs of your elements are used together, and how often? What changed since the last answer."""
+    """Server, SO: which co-usages of your elements have changed since your last answer?"""
 
     round: RoundNumber
     accepted: Accept | None
 
 
 class Candidates(Message, frozen=True):
-    """Member, SO: pairs of elements and how often they are used together now, 0 for those that no longer are."""
+    """Member, SO: pairs of elements and their co-usages, 0 for pairs that are no longer used together."""
 
     round: RoundNumber
     x: Vector
@@ -319,7 +319,7 @@ class Candidates(Message, frozen=True):
 
 
 class Evaluate(Message, frozen=True):
-    """Server, SO: what would change if the union of these pairs entered your table?"""
+    """Server, SO: what would change if the itemset that is the union of these pairs entered your table?"""
 
     round: RoundNumber
     pairs: Pairs
@@ -335,7 +335,7 @@ class Evaluated(Message, frozen=True):
 
 
 class AskSupports(Message, frozen=True):
-    """Server, SO: in how many of your transactions does each itemset of your own table occur?"""
+    """Server, SO: what is the support of each itemset of your own table?"""
 
     round: RoundNumber
     accepted: Accept | None
@@ -350,14 +350,14 @@ class SupportCounts(Message, frozen=True, tag="Supports"):
 
 
 class AskIndexedUsages(Message, frozen=True):
-    """Server, SA: the usages of all items, and the number of transactions, masked."""
+    """Server, SA: what are the usages of all items, and the number of transactions? Masked."""
 
     round: RoundNumber
     attempt: Attempt
 
 
 class Entered(Piece, frozen=True):
-    """An accepted itemset: its number in the global index, the pairs it is the union of, its usage at entry."""
+    """An itemset that entered: its number in the global index, the pairs it is the union of, its usage at entry."""
 
     number: Number
     pairs: Pairs
@@ -365,7 +365,7 @@ class Entered(Piece, frozen=True):
 
 
 class AskStructure(Message, frozen=True):
-    """Server, SA, round 1: the index loses pairs; which candidates of yours does it lack? No counts."""
+    """Server, SA, round 1: these pairs leave the index; which of your candidates does it lack? No counts."""
 
     round: RoundNumber
     entered: Entered | None
@@ -373,7 +373,7 @@ class AskStructure(Message, frozen=True):
 
 
 class Structure(Message, frozen=True):
-    """Member, SA: pairs of numbers of the global index."""
+    """Member, SA: the missing candidates, as pairs of numbers of the global index."""
 
     round: RoundNumber
     x: Vector
@@ -381,9 +381,9 @@ class Structure(Message, frozen=True):
 
 
 class AskIndexed(Message, frozen=True):
-    """Server, SA, round 2: the index gets these pairs; now the counts of some of its pairs, masked.
+    """Server, SA, round 2: these pairs enter the index; what are the co-usages of some of its pairs? Masked.
 
-    First those of the new pairs, then those of all pairs with one of the elements, in the order of the index.
+    First the new pairs, then all pairs with one of the elements, in the order of the index.
     """
 
     round: RoundNumber
@@ -395,7 +395,7 @@ class AskIndexed(Message, frozen=True):
 
 
 class AskEvaluation(Message, frozen=True):
-    """Server, SA: what if this itemset entered? Lost, then won, for all numbers that are given out, masked."""
+    """Server, SA: what if this itemset entered? Covers lost, then won, for all numbers of the index. Masked."""
 
     round: RoundNumber
     attempt: Attempt
@@ -404,7 +404,7 @@ class AskEvaluation(Message, frozen=True):
 
 
 class AskIndexedSupports(Message, frozen=True):
-    """Server, SA: in how many transactions does each of these itemsets of the index occur? Masked."""
+    """Server, SA: what is the support of each of these itemsets of the index? Masked."""
 
     round: RoundNumber
     attempt: Attempt

@@ -1,4 +1,4 @@
-"""What a run comes to, and how a code table crosses the line."""
+"""The outcome of a run, and how a code table is sent."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import SearchResult, Tally
 
-DISAGREE = "usages and supports of the table do not agree: somebody does not count as the protocol says"
+DISAGREE = "usages and supports of the table do not agree: a member does not count as the protocol says"
 
 Ending = Literal["converged", "out of time", "out of rounds", "interrupted", "member lost"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The table found, in item numbers, and how the search for it went.
+    """The table found, in item numbers, and how the search went.
 
-    `member_usages` has how often each member uses each of its itemsets, where the variant shows that to the server.
+    `member_usages` has each member's usage of each itemset, where the variant shows that to the server.
     """
 
     table: PackedTable
@@ -38,7 +38,7 @@ class Outcome:
 
     @property
     def converged(self) -> bool:
-        """Whether the search came to its end by itself."""
+        """Whether the search ended by itself."""
         return self.ending == "converged"
 
 
@@ -47,13 +47,13 @@ Found = Sequence[tuple[tuple[int, ...], int, int, int]]
 
 
 def found_by(result: SearchResult, supports: Sequence[int]) -> Found:
-    """A search's itemsets, singletons apart, with their supports in the same order."""
+    """Return the itemsets of a search result, without singletons; `supports` has their supports in the same order."""
     itemsets = [entry for entry in result.entries if len(entry.items) > 1]
     return [(e.items, e.usage, support, e.entry) for e, support in zip(itemsets, supports, strict=True)]
 
 
 def check_singletons(result: SearchResult, found: Found, item_supports: Sequence[int]) -> None:
-    """Where usages of single items are added up by themselves, they must be what the itemsets leave over."""
+    """Check that the summed usages of single items are what the itemsets leave over."""
     supports = np.asarray(item_supports, np.int64)
     usages = np.zeros_like(supports)
     for entry in result.entries:
@@ -70,7 +70,7 @@ def pack_table(
     min_count: int = 1,
     withheld: NDArray[np.bool_] | None = None,
 ) -> PackedTable:
-    """The table as it is sent, with nothing in it that must not be published, such as items that are `withheld`."""
+    """Return the table as it is sent, without counts and `withheld` items that must not be published."""
     supports = np.asarray(item_supports, np.int64)
     shown = merge_rare(supports, _check(found, supports, transactions), min_count, withheld)
     elements = [
@@ -83,30 +83,30 @@ def pack_table(
 
 
 def code_table(table: PackedTable, labels: Sequence[str]) -> CodeTable:
-    """The table with the labels that somebody has for the item numbers."""
+    """Check a table that was received, and return it with these labels for the item numbers."""
     usages, supports = table.usages.values(), table.supports.values()
     if not len(usages) == len(supports) == len(labels):
         msg = (
-            f"a table with usages of {len(usages)} items and supports of {len(supports)} came where there are "
+            f"a table has usages of {len(usages)} items and supports of {len(supports)}, but the vocabulary has "
             f"{len(labels)}; it is refused"
         )
         raise ProtocolError(msg)
     found = [(tuple(e.items), e.usage, e.support, e.entry) for e in table.itemsets]
     for items, *_ in found:
         if len(items) == 1 or items[-1] >= len(labels) or not all(map(lt, items, items[1:])):
-            msg = "a table came whose itemsets are not items of the vocabulary in ascending order; it is refused"
+            msg = "a table has itemsets that are not items of the vocabulary in ascending order; it is refused"
             raise ProtocolError(msg)
     if not np.array_equal(usages, _check(found, supports, table.transactions)):
         raise ProtocolError(DISAGREE)
     counts = np.concatenate((usages, supports, [table.other], [min(three) for _, *three in found]))
     if ((counts > 0) & (counts < table.min_count)).any():
-        msg = f"a table came with a count below {table.min_count}, which it says is its smallest; it is refused"
+        msg = f"a table has a count below its own min_count {table.min_count}; it is refused"
         raise ProtocolError(msg)
     return release(labels, table.transactions, Merged(supports, usages, table.other), found, min_count=table.min_count)
 
 
 def _check(found: Found, supports: NDArray[np.int64], transactions: int) -> NDArray[np.int64]:
-    """How often single items are spelled out; counts that nobody comes to who covers every item once are refused."""
+    """Return the usages of single items; raise `ProtocolError` if no covers could have these counts."""
     spelled = spelled_out(supports, found)
     if (
         any(not 0 < usage <= support <= transactions for _, usage, support, _ in found)

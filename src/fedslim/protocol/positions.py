@@ -1,7 +1,7 @@
-"""How far each member is in a run, and to which round everybody goes back if one has lost its last records.
+"""How far each member is in a run, and to which round all go back if one has lost its last records.
 
-The answers to all rounds before that one are known, so the server's search is brought there by playing them again. The
-questions that follow are then those that followed before, and have the same answers.
+The server knows the answers to all rounds before that one, and brings its search there by replaying them. The questions
+that follow are then the same as before, and have the same answers.
 """
 
 from __future__ import annotations
@@ -20,91 +20,91 @@ if TYPE_CHECKING:
     from fedslim.protocol.variant import Replies
 
 MAX_LOST_ROUNDS = 1 << 16
-"""By how many rounds members may be ahead of a server that was killed: its last records may be lost with the disk."""
+"""How many rounds members may be ahead of a server that was killed and may have lost its last records."""
 
 MAX_RETREATS = 16
-"""How often members may lose records: each time, everybody answers again what was answered before."""
+"""How often members may lose records: each time, all members answer earlier questions again."""
 
 
 class Kept(Protocol):
-    """What was kept of a round: its replies, and whether the run came to its end from there on."""
+    """The record of a round: its replies, and whether the search stopped after it."""
 
     @property
     def replies(self) -> Replies:
-        """For each member that was asked its reply."""
+        """The reply of each member that was asked."""
 
     @property
     def ending(self) -> Ending | None:
-        """Why the search was told to stop, if it was."""
+        """Why the search had to stop, if it had to."""
 
 
 AnyKept = TypeVar("AnyKept", bound=Kept)
 
 
 class Positions:
-    """The next round of each member, as the server knows it, and who has to go back."""
+    """The next round of each member, as the server knows it, and which members have lost records."""
 
     def __init__(
         self, members: Iterable[str], max_rounds: int | None, history: Callable[[], Iterable[Kept]] | None
     ) -> None:
-        self._next = dict.fromkeys(members, 0)  # for each member, the round after the last it answered
+        self._next = dict.fromkeys(members, 0)  # for each member, the round after the last one it answered
         self._max_rounds = max_rounds
         self.history = history
-        self.furthest = 0  # the round that came next for the member that was furthest, before anybody went back
+        self.furthest = 0  # the highest next round of any member, before any of them went back
         self.retreats = 0
-        self._lost_rounds = 0  # how many may have come after those that are known
-        self._behind: dict[str, int] = {}  # members that were set back, and to which round
-        self._endings: dict[int, Ending] = {}  # what was decided with rounds, also where they are played again
+        self._lost_rounds = 0  # how many rounds may have followed the known ones
+        self._behind: dict[str, int] = {}  # members that have lost records, and their next round
+        self._endings: dict[int, Ending] = {}  # decisions to stop, by round; they hold when rounds are asked again
 
     def restore(self, furthest: int, endings: Mapping[int, Ending], retreats: int) -> None:
-        """Know what a server knew that was killed; its last records may be lost."""
+        """Restore the state of a server that was killed; its last records may be lost."""
         self.furthest, self._endings, self.retreats = furthest, dict(endings), retreats
         self._lost_rounds = MAX_LOST_ROUNDS
 
     def start_over(self) -> None:
-        """The rounds are played from the first one on."""
+        """Start from the first round."""
         self._next = dict.fromkeys(self._next, 0)
 
     def advance(self, members: Iterable[str], number: int) -> None:
-        """These members have answered; this round comes next."""
+        """Note that these members have answered, so that round `number` comes next for them."""
         for member in members:
             self._next[member] = number
 
     def ending_of(self, number: int) -> Ending | None:
-        """What was decided with this round, if it was asked before."""
+        """Return the decision to stop that was made in this round, if it was asked before."""
         return self._endings.get(number)
 
     def all_here(self) -> None:
-        """Everybody has said how far it is."""
+        """Note that all members have reported their position."""
         self._lost_rounds = 0
 
     def check_return(self, member: str, join: m.Join, run: bytes, number: int | None, *, gathered: bool) -> None:
-        """Check that a member can come back to this run from where it is; if it was set back, note that.
+        """Check that a member can come back to this run from its position; note if it has lost records.
 
-        `number` is that of the next round, None before there is any; `gathered` is whether all have been here once.
+        `number` is that of the next round, None before the first; `gathered` is whether all members were present once.
         """
         where = self._next[member]
         self._behind.pop(member, None)
         lost_all = (join.run, join.position) == (b"", 0)
         if not where and lost_all:
-            return  # it was lost before it had answered anything
+            return  # it was away before it had answered anything
         if not gathered or (join.run != run and not lost_all):
             msg = (
-                f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}; this is "
-                f"run {run.hex()}. It cannot go on: it belongs to another run"
+                f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}, but "
+                f"this is run {run.hex()}; it cannot continue here"
             )
             raise ProtocolError(msg)
         ahead = where if number is None else number
         if join.position in {where, ahead}:
             return
         set_back = join.position < ahead
-        # Whoever was away when the others went back is where they all had been.
+        # A member that was away when the others went back is still where all of them had been.
         most = max(ahead + self._lost_rounds, self.furthest)
         if self._max_rounds is not None:
             most = min(most, self._max_rounds + m.ROUNDS_TO_FINISH)
         if (set_back and self.history is None) or join.position > most:
             msg = (
-                f"member {member!r} comes back from round {join.position}, and was in round {where}. It cannot go on: "
+                f"member {member!r} comes back from round {join.position}, but was in round {where}. It cannot go on: "
                 "it has lost its journal, or another one was put in its place"
             )
             raise ProtocolError(msg)
@@ -113,9 +113,9 @@ class Positions:
             self._behind[member] = join.position
 
     def retreat(self, number: int) -> tuple[str, int] | None:
-        """The member that is furthest behind, and the round it is in; None if nobody was set back.
+        """Return the member that is furthest behind, and its round, to which all go back; None if none lost records.
 
-        Everybody goes back there. `number` is that of the round that would have come next.
+        `number` is that of the round that would have come next.
         """
         if not self._behind:
             return None
@@ -126,12 +126,12 @@ class Positions:
         return last
 
     def rounds_before(self, number: int) -> list[Kept] | None:
-        """The rounds before this one, from the history; None if it lacks some."""
-        assert self.history is not None  # noqa: S101  # nobody is taken back otherwise
+        """Return the rounds before this one from the history; None if it lacks some."""
+        assert self.history is not None  # noqa: S101  # `check_return` lets no member fall back otherwise
         rounds = iter(self.history())
         before = list(islice(rounds, number))
         if len(before) != number:
             return None
-        # Decided once: the questions that follow must be those that followed before.
+        # Keep the decisions to stop, so that the same questions follow as before.
         self._endings |= {at: kept.ending for at, kept in enumerate(rounds, number) if kept.ending is not None}
         return before

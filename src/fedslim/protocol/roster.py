@@ -1,12 +1,12 @@
-"""What members confirm before they answer anything: a digest of all that they were shown.
+"""What members confirm before they answer anything: a digest of the roster that they received.
 
     digest = roster_digest(roster, vocabulary=digest_of_ids, fingerprint=secret.fingerprint)
     signature = trust.sign_roster(digest)                       # to the server, and from there to all members
     trust.check_roster(name, digest, certificate, signature)    # what each of the others signed
 
-Without this a server could show members different rosters, say vocabularies in which the items of one member have
-numbers of their own, and read "sums" that are one member's counts. Signatures stop it before the first answer. Secrets
-are derived from the digest as well, so that members that saw different things have masks that do not cancel.
+Without this a server could send members different rosters, say vocabularies in which one member's items have their own
+numbers, and read "sums" that are one member's counts. Signatures prevent that before the first answer. Secrets are
+derived from the digest as well, so that the masks of members with different rosters do not cancel.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ LABEL = b"fedslim roster v1"
 
 
 def roster_digest(roster: m.Roster, *, vocabulary: bytes, fingerprint: bytes) -> bytes:
-    """A hash of everything that must be the same for all members.
+    """Return a hash of everything that must be the same for all members.
 
     Args:
-        roster: As it was shown, or put together from updates.
-        vocabulary: The digest of the item ids in the order of their numbers: of those agreed on, or of those shown.
-        fingerprint: That of the secret which ids are made with.
+        roster: The roster as received, or with updates applied.
+        vocabulary: The digest of the item ids in the order of their numbers, agreed or from the roster.
+        fingerprint: The fingerprint of the members' secret.
     """
-    shown = (roster.run, roster.epoch, roster.next_round, roster.settings, roster.members, roster.keys)
-    return sha256(LABEL + msgspec.msgpack.encode((shown, vocabulary, fingerprint))).digest()
+    content = (roster.run, roster.epoch, roster.next_round, roster.settings, roster.members, roster.keys)
+    return sha256(LABEL + msgspec.msgpack.encode((content, vocabulary, fingerprint))).digest()
 
 
 def apply_update(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
-    """The roster of the next epoch. A place that is not in the roster raises IndexError."""
+    """Return the roster of the next epoch; raise IndexError for a place that is not in the roster."""
     keys, certificates = list(roster.keys), list(roster.certificates)
     for seat in update.seats:
         keys[seat.place], certificates[seat.place] = seat.key, seat.certificate
@@ -47,31 +47,31 @@ def apply_update(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
 
 
 class KeyCheck(Protocol):
-    """Checks what members sign: see `transport/trust`."""
+    """Checks members' signatures: see `fedslim.trust`."""
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """Raise `UntrustedError` unless this agreement key is that member's."""
+        """Raise `UntrustedError` unless this agreement key belongs to that member."""
 
     def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
         """Raise `UntrustedError` unless that member has confirmed this roster."""
 
 
 class RosterSigner(KeyCheck, Protocol):
-    """The same at a member, which signs as well."""
+    """Checks signatures, and signs for a member."""
 
     @property
     def certificate(self) -> bytes:
-        """The member's own."""
+        """The member's own certificate."""
 
     def sign(self, key: bytes) -> bytes:
-        """A signature of the member's agreement key."""
+        """Sign the member's agreement key."""
 
     def sign_roster(self, digest: bytes) -> bytes:
-        """A signature of the roster that the member was shown."""
+        """Sign the digest of the roster that the member received."""
 
 
 class Unsigned:
-    """For one process, where there is nobody to protect from: members say what they saw, and prove nothing."""
+    """No signatures, for runs in one process: the digest itself stands for the signature."""
 
     certificate = b""
 
@@ -89,5 +89,5 @@ class Unsigned:
     def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:  # noqa: ARG002
         """See `RosterSigner`."""
         if signature != digest:
-            msg = f"member {name!r} was shown another roster than this one; the run must not go on"
+            msg = f"member {name!r} was sent another roster than this one; the run must not continue"
             raise UntrustedError(msg)

@@ -1,16 +1,16 @@
-"""The server's session: members join and confirm the roster, a variant runs, everybody is told the end. It does no I/O.
+"""The server's session: members join and confirm the roster, a variant runs, all receive the end. It does no I/O.
 
     session = ServerSession(["a", "b"], settings, run=entropy)
     for output in session.receive("a", message, now):
-        ...                                     # Send to members; or something happened
+        ...                                     # a Send to members, or an event
 
-Whoever drives it moves the messages and hands in the time. Names of members come from the driver, which knows them from
+The driver carries the messages and supplies the time. It also supplies the names of members, which it knows from
 certificates; no message can claim one.
 
-A member that is away can come back: everybody then confirms a new roster, and the round that was going on is asked
-again. A server that was killed is brought back by `replay`, with what members had answered; its members are then all
-away. Whoever has lost its last records, the server or a member, makes everybody go back to where it is: the same
-questions are then asked again, and have the same answers.
+A member that is away can come back: all members then confirm a new roster, and the interrupted round is asked again.
+`replay` restores a server that was killed, from the answers that it had received; all its members are then away. When
+a party has lost its last records, the server or a member, all go back to its round: the same questions are then asked
+again, and have the same answers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 WORD_BYTES = 8
 MAX_LATE = 3
-"""Messages of one member after the end: an answer that was on its way, that it gives up, that it has heard."""
+"""Messages that one member may send after the end: an answer that was on its way, `Abort`, `Heard`."""
 
 
 class ServerSession:
@@ -59,7 +59,7 @@ class ServerSession:
         max_time: float | None = None,
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
-        history: Callable[[], Iterable[Kept]] | None = None,  # the rounds so far, for whoever keeps them
+        history: Callable[[], Iterable[Kept]] | None = None,  # the rounds so far, from a journal
     ) -> None:
         if not members or len(set(members)) != len(members):
             msg = f"a federation needs members with different names, not {list(members)}"
@@ -67,7 +67,7 @@ class ServerSession:
         self.members = tuple(sorted(members))
         self.settings = settings
         self.outcome: Outcome | None = None
-        self.variant: ServerSide | None = None  # from the moment that everybody is here
+        self.variant: ServerSide | None = None  # set when the run starts
         self._policy = policy or policy_of(settings)
         self._max_time = max_time
         self.gathering = Gathering(self.members, settings, run, keys=keys, vocabulary=vocabulary)
@@ -78,42 +78,42 @@ class ServerSession:
         self._round: Round | None = None
         self._replies: Replies = {}
         self._waiting: set[str] = set()
-        self._sends: list[Send] = []  # of the round that is going on
-        self._farewell: m.Finish | m.Abort | None = None  # what everybody was told at the end
-        self._late = dict.fromkeys(self.members, 0)  # for each member, what it has said since
+        self._sends: list[Send] = []  # of the current round
+        self._farewell: m.Finish | m.Abort | None = None  # the message that ended the run
+        self._late = dict.fromkeys(self.members, 0)  # for each member, how many messages came after that
         self.positions = Positions(self.members, settings.max_rounds, history)
 
-    # -- what is known at any time ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the run has ended for all members."""
         return all(state is MemberState.FINISHED for state in self._states.values())
 
     @property
     def rounds(self) -> int:
-        """How many rounds were begun."""
+        """How many rounds have begun."""
         return self._situation.number if self.variant is not None else 0
 
     def state_of(self, member: str) -> MemberState:
-        """Where a member stands."""
+        """Return the state of a member."""
         return self._states[member]
 
     def waiting_for(self) -> tuple[str, ...]:
-        """Who has to say something before the run goes on."""
+        """Return the members whose messages the run is waiting for."""
         idle = {MemberState.IDLE, MemberState.SEATED, MemberState.FINISHED}
         return tuple(member for member, state in self._states.items() if state not in idle)
 
     @property
     def gathered(self) -> bool:
-        """Whether everybody has been here at once."""
+        """Whether all members were present at the same time once."""
         return self.gathering.epoch >= 0
 
     def max_bytes(self, member: str) -> int:
-        """How long a message of this member's can be before compression, if it is one that it may send now.
+        """Return the largest size, before compression, of a message that this member may send now.
 
-        What is asked for bounds an answer; before a member has joined, the ids of the items that it knows. Only answers
-        whose length nobody knows (pairs in SA and SO) and labels may have all that a frame can hold.
+        The question bounds an answer; before a member has joined, its ids bound its message. Only answers of unknown
+        length (pairs in SA and SO) and labels may fill a whole frame.
         """
         most = framing.SMALL
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
@@ -121,13 +121,13 @@ class ServerSession:
                 return framing.MAX_PLAIN
             items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else MAX_ITEMS
             return most + ID_BYTES * items
-        if self._round is not None:  # the answer may also be on its way when the round is asked again
+        if self._round is not None:  # an answer may still be on its way when the round is asked again
             words = self._round.words
             most = framing.MAX_PLAIN if words is None else most + WORD_BYTES * words
         return most
 
     def best(self) -> Outcome | None:
-        """The best so far, without asking anybody: of itemsets only the usages are known, which stand for supports."""
+        """Return the best table so far without asking members; usages stand for the supports of itemsets."""
         if self.outcome is not None:
             return self.outcome
         if self.variant is None or not self.variant.supports:
@@ -139,7 +139,7 @@ class ServerSession:
         return Outcome(table, result.tally, "member lost", self.variant.member_usages())
 
     def elapsed(self, now: float) -> float:
-        """How many seconds the run has taken since everybody was ready, as `max_time` counts them."""
+        """Return the seconds since all members had confirmed, as `max_time` counts them."""
         return now - self._began
 
     def stop(self) -> None:
@@ -151,10 +151,10 @@ class ServerSession:
     def receive(  # noqa: PLR0911  # one for each kind of message, and for those that come too late
         self, member: str, message: m.FromMember, now: float
     ) -> list[ServerOutput]:
-        """Take in a member's message.
+        """Process a member's message.
 
         Raises:
-            ProtocolError: The member may not say that now. The session is as it was before.
+            ProtocolError: The member may not send this now. The session is unchanged.
         """
         if member not in self._states:
             msg = f"{member!r} is not a member of this federation; its {type(message).__name__} is refused"
@@ -192,7 +192,7 @@ class ServerSession:
         return [] if self._waiting else self._resume(now)
 
     def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
-        """What was on its way when the run ended; that `Heard` came matters to whoever carries messages."""
+        """Ignore messages that were on their way when the run ended; only the driver needs `Heard`."""
         self._late[member] += 1
         if self._late[member] > MAX_LATE:
             msg = f"member {member!r} sent {type(message).__name__} long after the end; it is refused"
@@ -205,14 +205,14 @@ class ServerSession:
             msg = f"member {member!r} sent Confirm while the server was {state.value}; it is refused"
             raise ProtocolError(msg)
         if confirm.epoch != self.gathering.epoch or after is state:
-            return []  # of a roster that is not the last one
+            return []  # it confirms an earlier roster
         self.gathering.confirm(member, confirm)
         self._states[member] = after
         waiting = any(state is not MemberState.IDLE for state in self._states.values())
         return [] if waiting else self._begin(now)
 
     def disconnect(self, member: str) -> list[ServerOutput]:
-        """The connection to a member is gone: it may come back."""
+        """Note that the connection to a member is lost; it may come back."""
         state = self._states[member]
         if state in {MemberState.FINISHED, MemberState.AWAY, MemberState.EXPECTED}:
             return []
@@ -223,7 +223,7 @@ class ServerSession:
         self._states[member] = MemberState.AWAY
         return [Waiting(member)]
 
-    def replay(  # noqa: PLR0913  # what was known of a run
+    def replay(  # noqa: PLR0913  # what a journal has of a run
         self,
         rounds: Iterable[AnyKept],
         items: int,
@@ -235,12 +235,12 @@ class ServerSession:
         endings: Mapping[int, Ending] | None = None,
         retreats: int = 0,
     ) -> None:
-        """Bring a new session to where another one was that had received these replies, in this epoch.
+        """Bring a new session to the state of an earlier one that had received these replies, in this epoch.
 
-        All members are away then: they join with the run and the round they are in. `passed` is told of each round once
-        the session has taken it in; `now` is the present, less what the run had taken. If the other one was killed
-        on its way back, `furthest` and `endings` say how far members had been, and what was decided up to there;
-        `retreats` how often everybody went back.
+        All members are then away; they join with their run and round. `passed` is called after each round; `now` is
+        the present time less what the run had taken. If the earlier session was killed while going back, `furthest` is
+        the highest round of any member before, and `endings` has the decisions up to there; `retreats` is the number
+        of returns to earlier rounds.
         """
         self.positions.restore(furthest, endings or {}, retreats)
         self.gathering.resume(items, epoch)
@@ -249,7 +249,7 @@ class ServerSession:
             self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
     def _play(self, rounds: Iterable[AnyKept], passed: Callable[[AnyKept], None] | None = None) -> bool:
-        """Take in rounds from the first on; whether that was the whole run."""
+        """Replay rounds from the first on; return whether that was the whole run."""
         assert self._rounds is not None  # noqa: S101
         self.positions.start_over()
         self._round = next(self._rounds)
@@ -260,7 +260,7 @@ class ServerSession:
             try:
                 self._round = self._rounds.send(kept.replies)
                 self._situation.number += 1
-            except StopIteration as end:  # all had been said, and perhaps not everybody had heard the end
+            except StopIteration as end:  # the search was over, though perhaps not all members knew
                 self._finish(end.value)
             if passed is not None:
                 passed(kept)
@@ -270,22 +270,22 @@ class ServerSession:
         return False
 
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
-        """A member is gone for good: the run ends with what was reached."""
+        """End the run because a member is lost; `best` has the best table so far."""
         return [] if self._states[member] is MemberState.FINISHED else self._fail(reason, member)
 
-    # -- coming together ----------------------------------------------------------------------------------------
+    # -- gathering ----------------------------------------------------------------------------------------------
 
     def _go_back(self) -> list[ServerOutput]:
-        """If a member was set back, be where the run was before its round."""
+        """If a member has lost records, bring the run back to the start of its round."""
         retreat = self.positions.retreat(self.rounds)
         if retreat is None:
             return []
         member, number = retreat
         if self.positions.retreats > MAX_RETREATS:
-            return self._fail(f"members have lost records {self.positions.retreats} times, {member!r} the last", member)
+            return self._fail(f"members lost records {self.positions.retreats} times, the last was {member!r}", member)
         before = self.positions.rounds_before(number)
         if before is None:
-            return self._fail(f"the journal lacks rounds before {number}, to which {member!r} was set back", None)
+            return self._fail(f"the journal lacks rounds before {number}, where {member!r} has to continue", None)
         assert self._rounds is not None  # noqa: S101
         self._rounds.close()
         self._start(self._began)
@@ -293,12 +293,12 @@ class ServerSession:
         return [WentBack(number, member)]
 
     def _gather(self, last: str) -> list[ServerOutput]:
-        """Once nobody is away or on its way, everybody gets a new roster; those who are here wait for it."""
+        """Send a new roster once all members have joined; until then those that have joined wait."""
         missing = {MemberState.AWAY, MemberState.EXPECTED}
         if any(state in missing for state in self._states.values()):
             return []
         if self.gathering.exhausted:
-            return self._fail(f"member {last!r} came back once too often: there can be no more rosters", last)
+            return self._fail(f"member {last!r} came back once too often: the limit of epochs is reached", last)
         retreat = self._go_back()
         if self._farewell is not None:
             return retreat
@@ -329,23 +329,23 @@ class ServerSession:
     def _check_round(self, member: str, reply: m.FromMember) -> None:
         number = getattr(reply, "round", None)
         if number != self._situation.number - 1:
-            msg = f"member {member!r} answered round {number} in round {self._situation.number - 1}; it is refused"
+            msg = f"member {member!r} answered round {number} during round {self._situation.number - 1}; it is refused"
             raise ProtocolError(msg)
         if getattr(reply, "attempt", self.gathering.epoch) != self.gathering.epoch:
-            msg = f"member {member!r} answered another attempt at round {number} than the present one; it is refused"
+            msg = f"member {member!r} answered an earlier attempt at round {number}; it is refused"
             raise ProtocolError(msg)
 
     def _resume(self, now: float) -> list[ServerOutput]:
-        assert self._round is not None  # noqa: S101  # somebody has just answered it
+        assert self._round is not None  # noqa: S101  # a member has just answered it
         self.positions.advance(self._replies, self._situation.number)
-        # Decided once and kept with the round: a server that is brought back must not decide otherwise.
+        # Decided once and journaled with the round: a restored server must decide the same.
         decided = self.positions.ending_of(self._situation.number - 1) or self._reason_to_stop(now)
         self._situation.ending = self._situation.ending or decided
         ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
         return [ended, *self._next()]
 
     def _next(self) -> list[ServerOutput]:
-        """Let the variant go on to its next round, or to the end."""
+        """Let the variant continue to its next round, or to the end."""
         assert self._rounds is not None  # noqa: S101
         situation = self._situation
         replies, self._replies = self._replies, {}
@@ -356,13 +356,13 @@ class ServerSession:
         except FedslimError as error:
             return self._fail(f"the round cannot be used: {error}", None)
         except MemoryError:
-            # What is kept grows with the counts, and a member can say large ones, up to `max_transactions`.
+            # Tables grow with the counts, and a lying member can send counts up to `max_transactions`.
             return self._fail("the round cannot be used: its counts are too large for the server's memory", None)
         self._round = current
         situation.number += 1
         self._sends = self._sends_of(current)
         away = {MemberState.AWAY, MemberState.SEATED}
-        # Whoever is away had answered. The next round begins when it is back.
+        # Members that are away now had answered; the next round begins when they are back.
         return [] if any(state in away for state in self._states.values()) else self._ask()
 
     def _sends_of(self, current: Round) -> list[Send]:
@@ -371,7 +371,7 @@ class ServerSession:
         return [Send((member,), message) for member, message in current.messages.items()]
 
     def _ask(self) -> list[ServerOutput]:
-        """Ask what the round is about; after a fault, again, and then everybody that was asked."""
+        """Ask the question of the round; after a fault, ask it again, all members that were asked before."""
         assert self._round is not None  # noqa: S101
         self._replies = {}
         self._waiting = {member for send in self._sends for member in send.to}
@@ -380,7 +380,7 @@ class ServerSession:
         return [Send(send.to, _number_attempt(send.message, self.gathering.epoch)) for send in self._sends]
 
     def _reason_to_stop(self, now: float) -> Ending | None:
-        # What members have answered before they answer again, and nothing else: a search cannot stop in between.
+        # Questions that members answered before are asked again unchanged, so the search cannot stop among them.
         may_stop = self._situation.number >= self.positions.furthest
         if self._stop_asked and may_stop:
             return "interrupted"
@@ -405,8 +405,8 @@ class ServerSession:
         others = tuple(other for other, state in self._states.items() if other != member and state not in here)
         self._end()
         self._farewell = m.Abort(reason[:2000])
-        told: list[ServerOutput] = [Send(others, self._farewell)] if others else []
-        return [*told, Failed(reason, member)]
+        sends: list[ServerOutput] = [Send(others, self._farewell)] if others else []
+        return [*sends, Failed(reason, member)]
 
     def _end(self) -> None:
         for member in self.members:
@@ -416,7 +416,7 @@ class ServerSession:
 
 
 def _number_attempt(message: m.FromServer, number: int) -> m.FromServer:
-    """The message with the number of the attempt at its round, where that matters: where its answer is masked."""
+    """Set the attempt number of a message; only messages with masked answers have one."""
     if number == 0 or not hasattr(message, "attempt"):
         return message
     return msgspec.structs.replace(message, attempt=number)

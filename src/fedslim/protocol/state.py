@@ -1,16 +1,16 @@
-"""Who may say what, and when: two tables, and nothing else decides.
+"""Who may send what, and when: two tables decide, and nothing else.
 
-The server keeps a state for each member, named after what it waits for; a member has one state of its own. A message
-that the table does not list for the state is refused with an error that names state, message and peer.
+The server keeps a state for each member, named after what it waits for; a member has one state. A message that the
+table does not list for the state is refused with an error that names state, message and peer.
 
     server:  (join) → seated, invited → confirmed ⇄ waits for an answer of one kind → finished
              away, from any of these → (join) → seated …
-    member:  joining → (roster) → confirming → (everybody's signatures) → running a variant → finished
+    member:  joining → (roster) → confirming → (all signatures) → running a variant → finished
 
-A member answers no question before it has seen that all members signed the roster that it signed. When a member has
-come back, everybody confirms a new roster, and the round that was going on is asked again. Answers that were on their
-way then come before the member has confirmed: they are legal, and dropped, as is what was on its way when the run
-ended. Abort may come at any time from a member, from the server before the end; Heard only after it.
+A member answers no question before it has checked that all members signed the roster that it signed. When a member
+comes back, all members confirm a new roster, and the interrupted round is asked again. Answers that were on their way
+then arrive before the member has confirmed: they are legal, and dropped, as are messages that were on their way when
+the run ended. A member may send Abort at any time, the server only before the end; Heard is legal only after the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MemberState(Enum):
-    """Where a member stands, as the server sees it."""
+    """The state of a member, as the server sees it."""
 
     EXPECTED = "waiting for it to join"
     SEATED = "waiting for the others to join"
@@ -45,7 +45,7 @@ class MemberState(Enum):
 
 
 class SessionState(Enum):
-    """Where a member stands."""
+    """The state of a member's session."""
 
     JOINING = "waiting for the roster"
     CONFIRMING = "waiting for the others to confirm the roster"
@@ -81,7 +81,7 @@ AWAITING: Mapping[type[Message], MemberState] = {
 """The state of a member that owes a reply of this kind."""
 
 RUNNING: Mapping[str, SessionState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
-"""What a confirmed roster of each variant leads to."""
+"""The state after a confirmed roster, by variant."""
 
 _ASKED_OF = {
     C.RUNNING_X: (m.Ask,),
@@ -91,18 +91,18 @@ _ASKED_OF = {
 
 AT_MEMBER: Mapping[tuple[SessionState, type[Message]], SessionState | None] = {
     (C.JOINING, m.Roster): C.CONFIRMING,
-    # Somebody has come back.
+    # A member has come back.
     **{(state, kind): C.CONFIRMING for state in (C.CONFIRMING, *_ASKED_OF) for kind in (m.Roster, m.RosterUpdate)},
-    (C.CONFIRMING, m.Confirmed): None,  # whichever variant this is
+    (C.CONFIRMING, m.Confirmed): None,  # the state depends on the variant: see RUNNING
     **{(state, kind): state for state, kinds in _ASKED_OF.items() for kind in kinds},
-    # Also to whoever comes back: the run may have ended while it was away.
+    # Also while joining: the run may have ended while the member was away.
     **{(state, m.Finish): C.FINISHED for state in (C.JOINING, *_ASKED_OF)},
     **{(state, m.Abort): C.FINISHED for state in C if state is not C.FINISHED},
 }
 
 
 def at_server(state: MemberState, message: Message, member: str) -> MemberState:
-    """The state of a member after its message, if it may say that now."""
+    """Return the state of a member after its message; raise `ProtocolError` if it may not send it now."""
     after = AT_SERVER.get((state, type(message)))
     if after is None:
         msg = f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
@@ -111,7 +111,7 @@ def at_server(state: MemberState, message: Message, member: str) -> MemberState:
 
 
 def at_member(state: SessionState, message: Message, variant: str) -> SessionState:
-    """The state of a member of a run of this variant after the server's message, if the server may say that now."""
+    """Return a member's state after the server's message; raise `ProtocolError` if the server may not send it now."""
     after = AT_MEMBER.get((state, type(message)), C.JOINING)
     if after is C.JOINING:
         msg = f"the server sent {type(message).__name__} while this member was {state.value}; it is refused"

@@ -1,4 +1,4 @@
-"""Masked vectors on the line: hiding one member's, and adding up those of all."""
+"""Masked vectors in messages: masking one member's, and adding up those of all."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from fedslim.secagg.ring import Words
 
 WORD_BITS = 64
-MAX_WORDS = (MAX_VECTOR - (1 << 16)) * 8 // WORD_BITS  # the frame around them needs some room, too
+MAX_WORDS = (MAX_VECTOR - (1 << 16)) * 8 // WORD_BITS  # leaves room for the frame around them
 
 
 def check_words(words: int) -> None:
-    """An answer must fit into a message: whoever asks for more is refused before any memory is taken."""
+    """Check that an answer fits into a message, before any memory is allocated for it."""
     if words > MAX_WORDS:
-        msg = f"the server asked for {words} words; an answer has at most {MAX_WORDS}. It is refused"
+        msg = f"the server asked for {words} words, but an answer has at most {MAX_WORDS}; it is refused"
         raise ProtocolError(msg)
 
 
 class VectorMasker:
-    """One member's masker for one purpose. Without secrets (one member, a measurement) words go as they are."""
+    """One member's masker for one purpose. Without secrets (one member, a measurement) words stay unmasked."""
 
     def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
         self._masker = Masker(name, secrets, purpose=purpose)
 
     def vector(self, words: Words, label: MaskLabel, *, about: bytes) -> Vector:
-        """The words, masked, as they are sent."""
+        """Mask the words, and return them as they are sent."""
         return Vector(len(words), WORD_BITS, self._masker.mask(words, label, about=about))
 
 
 def add_up(replies: Mapping[str, Masked], length: int) -> Words:
-    """The sum of the replies of exactly these members."""
+    """Return the sum of the replies of exactly these members."""
     total = MaskedSum(replies, length=length)
     for member, reply in replies.items():
         if reply.words.bits != WORD_BITS or reply.words.length != length:
-            msg = f"member {member!r} answered with {reply.words.length} words where {length} were asked for"
+            msg = f"member {member!r} answered with {reply.words.length} words, but {length} were asked for"
             raise ProtocolError(msg)
         total.add(member, reply.words.data)
     return total.words()

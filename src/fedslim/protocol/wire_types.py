@@ -1,4 +1,4 @@
-"""What messages are made of: limits, numbers and texts with their bounds, vectors. What decodes, fits."""
+"""The field types of messages: numbers and texts with their bounds, vectors. Decoding checks every bound."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ class Vector(Piece, frozen=True):
 
     @classmethod
     def of(cls, values: NDArray[np.integer]) -> Vector:
-        """Numbers from 0 up, in the narrowest width that holds them."""
+        """Make a vector of non-negative numbers, in the narrowest width that holds them."""
         most = int(values.max(initial=0))
         bits = next(width for width in cls.WIDTHS if most >> width == 0)
         return cls(len(values), bits, values.astype(f"<u{bits // 8}").tobytes())
 
     def values(self, most: int = MAX_COUNT) -> NDArray[np.int64]:
-        """The numbers; none of them above `most`."""
+        """Return the numbers; raise `ProtocolError` if one of them is above `most`."""
         if self.bits not in self.WIDTHS or len(self.data) * 8 != self.length * self.bits:
-            msg = f"a vector says {self.length} numbers of {self.bits} bits and has {len(self.data)} bytes"
+            msg = f"a vector announces {self.length} numbers of {self.bits} bits, but has {len(self.data)} bytes"
             raise ProtocolError(msg)
         numbers = np.frombuffer(self.data, f"<u{self.bits // 8}")
         if len(numbers) and int(numbers.max()) > most:
-            msg = f"a vector holds the number {int(numbers.max())}; at most {most} makes sense there"
+            msg = f"a vector holds the number {int(numbers.max())}; at most {most} is allowed there"
             raise ProtocolError(msg)
         return numbers.astype(np.int64)

@@ -1,11 +1,11 @@
-"""X, the exact variant: the one search of `mdl/`, answered by masked sums over all members.
+"""X, the exact variant: the search of `mdl/`, answered by masked sums over all members.
 
-Every member covers with the same table in the same order, so all that the search needs is a sum over members. The
-search cannot tell these sums from the counts of one database, so its result is that of all transactions together.
+Every member covers with the same table in the same order, so everything that the search needs is a sum over members.
+The search cannot tell these sums from the counts of one database, so its result is that of mining in one place.
 
-A round is one masked vector from each member: the answers to all questions of the round, one after the other. Rows of
-the pair matrix are packed into as many bits as their element's usage has, or, where few entries are expected, sketched;
-what a trial changes is always sketched, for it changes few elements of many. See docs/explanation/decisions/x.md.
+In a round each member sends one masked vector: the answers to all questions of the round, one after the other. Rows of
+the pair matrix are packed into as many bits as their element's usage has, or sketched where few entries are expected.
+Changes are always sketched, for a trial changes few elements of many. See docs/explanation/decisions/x.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class XServer:
         self._moves: list[m.Move] = []
         self.transactions = 0
         self.supports: list[int] = []
-        self._most = 0  # no element is used more often
+        self._most = 0  # upper bound of all usages
         self._shape = Shape.at_start(situation.settings, situation.items, len(situation.members))
         self._sizes = Sizes()
 
@@ -62,26 +62,26 @@ class XServer:
         return Outcome(table, self.search.tally, ending)
 
     def _make(self, move: q.Move) -> None:
-        """Have the members make a move, with the next question."""
+        """Send a move to the members with the next question."""
         self._moves.append(_move(move))
         if not isinstance(move, q.Drop):
             self._reach(move.slot)
             self._sizes.forget_row(move.slot)
 
     def _reach(self, slot: int) -> None:
-        """Answers are about this slot, too, from now on."""
+        """Make answers cover this slot from now on."""
         self._shape = self._shape._replace(slots=max(self._shape.slots, slot + 1))
 
     def _finished(self) -> Generator[Round, Replies, m.PackedTable]:
-        """The table as it may be published: without itemsets that too few members have, or that are used too rarely.
+        """Return the table as it may be published: without itemsets of too few members or with too low a usage.
 
-        They go all at once. That changes the usages of others, so it is repeated until all that is left may stay.
+        They are removed all at once. That changes the usages of others, so it is repeated until all others may stay.
         """
         settings, found = self._situation.settings, self.search.found()
         expected: list[int] | None = [entry.usage for _, entry in found]
         counted: list[tuple[tuple[int, ...], int, int, int]] = []
         withheld: NDArray[np.bool_] | None = None
-        # Also where nothing is left to count: members check the result against the table, so all moves must be made.
+        # Ask even if nothing is left to count: members check the result against their table, so they need all moves.
         while found or self._moves or (self._shape.members and withheld is None):
             counts = yield from self._count_final(len(found))
             usages = counts.usages.tolist()
@@ -99,18 +99,18 @@ class XServer:
             if not weak.any():
                 break
             self._moves += [m.RemoveElement(found[k][0]) for k in np.flatnonzero(weak).tolist()]
-            found = [pair for pair, gone in zip(found, weak.tolist(), strict=True) if not gone]
+            found = [pair for pair, removed in zip(found, weak.tolist(), strict=True) if not removed]
             counted = []
         return pack_table(counted, self.supports, self.transactions, settings.min_count, withheld)
 
     def member_usages(self) -> None:
-        """See `ServerSide`: the server sees sums only."""
+        """See `ServerSide`: in X the server sees only sums."""
         return
 
     def _ask(self, question: q.Question) -> Generator[Round, Replies, Any]:
-        """One question of the search; those that need more than one try are asked again, and only those.
+        """Answer a question of the search; wants whose sketch was too small, and only those, are asked again.
 
-        A move takes no round of its own: members are told with the next question.
+        A move takes no round of its own: it is sent with the next question.
         """
         if isinstance(question, q.MOVES):
             self._make(question)
@@ -122,19 +122,19 @@ class XServer:
                 want, readings[k] = asked[k].want, reading
                 if reading is None:
                     if isinstance(want, m.WantInsertion) and want.keep:
-                        self._moves.append(m.RemoveElement(want.slot))  # it has entered, and is going to enter again
+                        self._moves.append(m.RemoveElement(want.slot))  # it has entered, and will enter again
                     asked[k] = enlarge(asked[k], self._shape, self._situation.number)
         return self._answer(question, iter(readings))
 
     def _wants(self, question: q.Question) -> list[Asked]:  # noqa: PLR0911  # one for each kind of question
-        """What to ask the members for, to answer a question."""
+        """Return what to ask the members for, to answer a question."""
         sizes, usages, seed = self._sizes, self.search.usages, self._situation.number
         match question:
             case q.Together(questions):
                 return [asked for part in questions for asked in self._wants(part)]
             case q.Presume(move, removals, slots):
-                # An insertion that is carried out at once, and what is asked about the table with it. The two parents,
-                # whose rows are asked for, are used less than before: where the new one is, they are not.
+                # An insertion that takes effect at once, and questions about the table with it. The usages of the two
+                # parents, whose rows are asked for, can only fall: where the new element is used, they are not.
                 self._reach(move.slot)
                 most = min(self.search.max_uses(move.itemset, move.entry), self._most)
                 bounds = [most if s == move.slot else int(usages[s]) for s in slots]
@@ -154,7 +154,7 @@ class XServer:
         raise AssertionError(question)
 
     def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:  # noqa: PLR0911  # one for each kind
-        """The answer to a question from the readings of what was asked for it, which are next."""
+        """Return the answer to a question from the next readings, which are those of its wants."""
         usages = self.search.usages
         match question:
             case q.Together(questions):
@@ -185,10 +185,10 @@ class XServer:
                 return np.array(self.supports, np.int64)
         return next(readings)
 
-    # A member that lies can spoil the sums, but must not make the search look where nothing is.
+    # A lying member can spoil the sums, but must not make the search access slots without an element.
 
     def _after(self, change: q.Change, usages: NDArray[np.int64], *, new: int = -1) -> NDArray[np.int64]:
-        """The usages after a change, which must be those of elements that there are."""
+        """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
         slots = change.slots
         then: NDArray[np.int64] = usages.copy()
         then[slots] += change.won - change.lost
@@ -200,7 +200,7 @@ class XServer:
     def _rows_of(
         self, slots: tuple[int, ...], readings: Iterator[Any], usages: NDArray[np.int64]
     ) -> tuple[q.SlotCounts, ...]:
-        """Rows by slot; two elements are not used together more often than either of them is used."""
+        """Return rows in the order of slots; check that no co-usage is above the usage of either element."""
         rows: dict[int, q.SlotCounts] = {}
         while len(rows) < len(slots):
             rows |= next(readings)
@@ -217,8 +217,8 @@ class XServer:
         return counts
 
     def _round(self, asked: Sequence[Asked]) -> Generator[Round, Replies, list[Any]]:
-        """Ask everybody, add up, and read the sums."""
-        wants = [each.want for each in asked]
+        """Ask all members, add up their answers, and read the sums."""
+        wants = [one.want for one in asked]
         ask = m.Ask(self._situation.number, 0, self._moves, wants)
         self._moves = []
         lengths = [words_of(want, self._shape) for want in wants]

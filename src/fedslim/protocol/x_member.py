@@ -1,4 +1,4 @@
-"""X at a member: the covers of its transactions, what may be asked about them, and the answers.
+"""X at a member: the covers of its transactions, the questions it allows about them, and the answers.
 
 The server's side, and how the two fit together, is in `x.py`.
 """
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     Batch = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 MAX_TRIED = 3
-"""Candidates that a search asks about at once."""
+"""Most candidates that a search tries in one round."""
 
 MAX_ENTERING = 2
-"""Itemsets that enter in one round: one that was tried before, and one that is expected to stay."""
+"""Most itemsets that enter in one round: one that was tried before, and one that is expected to stay."""
 
 
 class Phase(Enum):
-    """How far a run is: which questions may come."""
+    """The phase of a run, which determines the allowed questions."""
 
     START = "at the start"
     SEARCH = "during the search"
@@ -45,10 +45,10 @@ class Phase(Enum):
 
 
 class XMember:
-    """Keeps the covers of one member's transactions, and answers with masked words.
+    """Keeps the covers of one member's transactions, and answers with words to be masked.
 
-    It answers what the search can ask, and nothing else: supports of items to begin with; then rows, trials and moves
-    that are about elements of the table and unions of two of them; at the end counts of the table that was found.
+    It answers only questions that the search can ask: first supports of items; then rows, trials and moves about
+    elements of the table and unions of two of them; at the end counts of the table that was found.
     """
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, members: int) -> None:
@@ -56,8 +56,8 @@ class XMember:
         self._settings = settings
         self._shape = Shape.at_start(settings, database.n_items, members)
         self._phase = Phase.START
-        self._dropped = False  # whether rare items were
-        self._removed: list[tuple[int, tuple[int, ...], int]] = []  # what may come back, the last one first
+        self._dropped = False  # whether rare items were dropped
+        self._removed: list[tuple[int, tuple[int, ...], int]] = []  # a stack of elements that may be restored
         self._counts: dict[type[m.Want], Callable[[Any], Any]] = {
             m.WantRows: self._rows,
             m.WantSparseRow: self._sparse_row,
@@ -69,24 +69,24 @@ class XMember:
         }
 
     def own_table(self) -> None:
-        """See `MemberSide`: there is one table for all, and the server tells it."""
+        """See `MemberSide`: there is one table for all members, and the server sends it."""
 
     def is_final(self, message: m.Ask) -> bool:
         """See `MemberSide`."""
         return any(isinstance(want, m.WantFinal) for want in message.wants)
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `MemberSide`: its itemsets are those that everybody has covered with."""
+        """See `MemberSide`: its itemsets must be those that this member covers with."""
         ours = [(list(self._state.table.itemsets[s]), self._state.table.entries[s]) for s in self._state.table]
         if [(element.items, element.entry) for element in table.itemsets] != ours:
-            msg = "the server's result is not the table that this member has covered with; it is refused"
+            msg = "the server's result is not the table that this member covers with; it is refused"
             raise ProtocolError(msg)
         if table.min_count != self._settings.min_count:
-            msg = f"the server's result says that its smallest count is {table.min_count}; it is refused"
+            msg = f"the server's result has another min_count ({table.min_count}) than agreed; it is refused"
             raise ProtocolError(msg)
 
     def answer(self, message: m.Ask) -> Answer:
-        """Make the moves, count what is asked for."""
+        """Make the moves, then count what the server asks for."""
         self._phase = self._next_phase(message)
         for move in message.moves:
             self._make(move)
@@ -99,9 +99,9 @@ class XMember:
         return Answer("x answers", answers[0] if len(answers) == 1 else np.concatenate(answers))
 
     def _next_phase(self, message: m.Ask) -> Phase:
-        """Where the run is after this, if it can be asked now.
+        """Return the phase after this question; raise `ProtocolError` if the search cannot ask it now.
 
-        A search tries a few candidates in a round: whoever tries many in one wants something else.
+        A search tries only a few candidates in a round; a server that tries more is up to something else.
         """
         kinds = [type(want) for want in message.wants]
         tried = kinds.count(m.WantInsertion) + kinds.count(m.WantUnionSupport)
@@ -109,7 +109,7 @@ class XMember:
         entering += sum([type(move) is m.InsertUnion for move in message.moves])
         if entering > MAX_ENTERING or tried > MAX_TRIED:
             msg = (
-                f"the server tries {tried} itemsets in a round and has {entering} enter; a search does no more than "
+                f"the server tries {tried} itemsets in a round and inserts {entering}; a search has at most "
                 f"{MAX_TRIED} and {MAX_ENTERING}, so it is refused"
             )
             raise ProtocolError(msg)
@@ -139,7 +139,7 @@ class XMember:
                 self._state.remove(slot)
             case m.RestoreElement(slot):
                 if not self._removed or self._removed[-1][0] != slot:
-                    msg = f"the server brings back slot {slot}, which is not what was removed last; it is refused"
+                    msg = f"the server restores slot {slot}, which was not removed last; it is refused"
                     raise ProtocolError(msg)
                 self._state.insert(*self._removed.pop())
             case m.DropItems(items):
@@ -149,7 +149,7 @@ class XMember:
         table = self._state.table
         numbers = items.values(table.n_items - 1).tolist()
         if self._settings.min_count == 1 or self._dropped or table.fresh_slot > table.n_items:
-            msg = "the server drops items, which is done once, at the start, for a smallest count; it is refused"
+            msg = "the server drops items, which is allowed only once, at the start, with min_count > 1; it is refused"
             raise ProtocolError(msg)
         self._dropped = True
         self._state.drop(tuple(numbers))
@@ -189,7 +189,7 @@ class XMember:
 
     def _union_support(self, want: m.WantUnionSupport) -> list[NDArray[np.int64]]:
         if self._settings.min_support == 1 and self._settings.order == "usage":
-            msg = "the server asked for the support of a candidate, which nothing that was agreed on needs; refused"
+            msg = "the server asked for the support of a candidate, which the settings do not need; it is refused"
             raise ProtocolError(msg)
         return [np.array([self._state.support(self._joined(want.parents))], np.int64)]
 
@@ -200,17 +200,17 @@ class XMember:
         has = (usages > 0, self._state.supports() > 0)
         return FinalCounts(usages, supports, *(which.astype(np.int64) for which in has))
 
-    # A server that lies must not be able to make the kernels look where nothing is, nor ask about what it likes.
+    # A lying server must not be able to make the kernels access slots without an element, nor ask about any itemset.
 
     def _alive(self, slot: int, *, itemset: bool = False) -> int:
         table = self._state.table
         if slot not in table.itemsets and (itemset or slot >= table.n_items):
-            msg = f"the server asked about slot {slot}, in which this member has nothing; it is refused"
+            msg = f"the server asked about slot {slot}, which is empty; it is refused"
             raise ProtocolError(msg)
         return slot
 
     def _joined(self, parents: tuple[int, int]) -> tuple[int, ...]:
-        """The union of two elements of the table, which have no item in common."""
+        """Return the union of two elements of the table; they must have no item in common."""
         table, (x, y) = self._state.table, parents
         itemset = tuple(sorted(table.items_of(self._alive(x)) + table.items_of(self._alive(y))))
         if len(set(itemset)) != len(itemset):
@@ -218,20 +218,20 @@ class XMember:
             raise ProtocolError(msg)
         longest = self._settings.max_itemset_size
         if longest is not None and len(itemset) > longest:
-            msg = f"the server joins elements to an itemset of {len(itemset)} items; {longest} were agreed on. Refused"
+            msg = f"the server forms an itemset of {len(itemset)} items; {longest} were agreed on, so it is refused"
             raise ProtocolError(msg)
         return itemset
 
     def _union(self, new: m.InsertUnion | m.WantInsertion) -> tuple[int, ...]:
-        """The itemset that is to enter, if it may."""
+        """Return the itemset that is to enter; raise `ProtocolError` if it may not."""
         if new.slot != (expected := self._state.table.free_slot):
-            msg = f"the server puts an itemset into slot {new.slot}, here slot {expected} is next; it is refused"
+            msg = f"the server inserts an itemset into slot {new.slot}, but slot {expected} is next; it is refused"
             raise ProtocolError(msg)
         itemset = self._joined(new.parents)
         if itemset in self._state.table.present:
-            msg = "the server puts an itemset into the table that is in it already; it is refused"
+            msg = "the server inserts an itemset that is in the table already; it is refused"
             raise ProtocolError(msg)
         if new.entry < self._settings.min_count:
-            msg = f"the server puts in an itemset used {new.entry} times, below the smallest count; it is refused"
+            msg = f"the server inserts an itemset used {new.entry} times, which is below min_count; it is refused"
             raise ProtocolError(msg)
         return itemset

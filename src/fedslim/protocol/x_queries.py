@@ -1,8 +1,8 @@
 """The layout of answers in X: which words answer a want, how a member fills them, how the server reads their sum.
 
-A want is the message itself. An answer is either one sketch or packed vectors, one after the other; what their sizes
-depend on besides the want is the `Shape`, which the server and every member know alike. To add a want, give it a case
-in `sketch_of` or `vectors_of`, and in `pack` and `read` where its counts mean something of their own.
+A want is the message itself. An answer is either one sketch or packed vectors, one after the other. Their sizes depend
+on the want and on the `Shape`, which server and members know alike. To add a want, give it a case in `sketch_of` or
+`vectors_of`, and in `pack` and `read` if its counts need special treatment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS: dict[type[m.Want], str] = {
     m.WantRemovals: "removals",
     m.WantFinal: "supports",
 }
-"""For people: what is asked."""
+"""What is asked, for logs and reports."""
 
 
 class Shape(NamedTuple):
@@ -44,35 +44,32 @@ class Shape(NamedTuple):
 
     items: int
     max_transactions: int
-    members: int  # 0 where nobody needs to know how many members have an itemset
-    slots: int  # every slot that was ever used is below it
-    itemsets: int = 0  # in the table
+    members: int  # 0 if `min_members_with` is 1: then nobody counts how many members have an itemset
+    slots: int  # every slot used so far is below it
+    itemsets: int = 0  # number of itemsets in the table
 
     @classmethod
     def at_start(cls, settings: m.Settings, items: int, members: int) -> Shape:
-        """With no itemsets in the table yet."""
+        """Return the shape while the table has no itemsets."""
         return cls(items, settings.max_transactions, members if settings.min_members_with > 1 else 0, items)
 
 
 class FinalCounts(NamedTuple):
-    """Of each itemset of the table, in cover order: its usage, its support, and how many members use it.
-
-    And of each item, how many members have it.
-    """
+    """The usage and support of each itemset in cover order, how many members use it, and how many have each item."""
 
     usages: NDArray[np.int64]
     supports: NDArray[np.int64]
-    members: NDArray[np.int64] | None = None  # where nobody needs to know, nobody is asked
+    members: NDArray[np.int64] | None = None  # not asked for if `min_members_with` is 1
     members_with_item: NDArray[np.int64] | None = None
 
 
 def bits_for(bound: int) -> int:
-    """How many bits a packed count takes whose sum has this bound."""
+    """Return how many bits a packed count takes whose sum has this bound."""
     return Ring.for_sums_up_to(bound).bits
 
 
 def sketch_of(want: Sketched, shape: Shape) -> Sketch:
-    """The sketch that answers a want. Changes have two places for each slot: lost (even) and won (odd)."""
+    """Return the sketch that answers a want. Changes have two places for each slot: lost (even) and won (odd)."""
     match want:
         case m.WantInsertion():
             places = 2 * max(shape.slots, want.slot + 1)
@@ -84,7 +81,7 @@ def sketch_of(want: Sketched, shape: Shape) -> Sketch:
 
 
 def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
-    """The packed vectors that answer a want: of each, the bits of a count and how many counts there are."""
+    """Return the packed vectors that answer a want: for each, the bits of a count and the number of counts."""
     match want:
         case m.WantSupports():
             return [(bits_for(shape.max_transactions), shape.items + 1)]
@@ -93,21 +90,22 @@ def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
         case m.WantRows(_, widths):
             return [(bits, shape.slots) for bits in widths]
         case m.WantFinal(bits):
-            who = [(bits_for(shape.members), shape.itemsets + shape.items)] if shape.members else []
-            return [(bits, 2 * shape.itemsets), *who]
+            members = [(bits_for(shape.members), shape.itemsets + shape.items)] if shape.members else []
+            return [(bits, 2 * shape.itemsets), *members]
 
 
 def words_of(want: m.Want, shape: Shape) -> int:
-    """How many words of an answer are for this want."""
+    """Return how many words of an answer belong to this want."""
     if isinstance(want, Sketched):
         return sketch_of(want, shape).words
     return sum([words_of_rows((bits,), length) for bits, length in vectors_of(want, shape)])
 
 
 def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
-    """A member's words for what it has counted: the same as `read` returns, but vectors and changes always in a list.
+    """Pack a member's counts into words.
 
-    Rows come in batches as `CoverState.rows` makes them.
+    The counts have the form that `read` returns, but vectors and changes are always in a list, and rows come in
+    batches as `CoverState.rows` makes them.
     """
     length = words_of(want, shape)
     check_words(length)
@@ -145,7 +143,7 @@ def _pack_vectors(words: Words, vectors: list[tuple[int, int]], counted: Sequenc
 
 
 def read(want: m.Want, shape: Shape, words: Words, bounds: Sequence[int]) -> Any:
-    """What the sum of all answers says; None if a sketch held too much.
+    """Read the sum of all answers; return None if a sketch was too small.
 
     `bounds` has a proven bound of the sums for each packed vector.
     """
@@ -180,11 +178,11 @@ def _read_entries(want: Sketched, shape: Shape, places: NDArray[np.int32], count
             span = 2 * shape.slots
             cuts = np.searchsorted(places, np.arange(1, len(slots)) * span)
             parts = zip(np.split(places, cuts), np.split(counts, cuts), strict=True)
-            return tuple([_change(own - k * span, its) for k, (own, its) in enumerate(parts)])
+            return tuple([_change(part - k * span, lost_won) for k, (part, lost_won) in enumerate(parts)])
 
 
 def _change(places: NDArray[np.int32], counts: NDArray[np.int64]) -> q.Change:
-    """Lost and won, by slot, from entries in ascending order of places."""
+    """Return covers lost and won by slot, from entries in ascending order of places."""
     slots, where = np.unique(places >> 1, return_inverse=True)
     both = np.zeros((2, len(slots)), np.int64)
     both[places & 1, where] = counts

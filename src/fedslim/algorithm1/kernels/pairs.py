@@ -1,8 +1,8 @@
-"""Pairs of elements that are used together: found by their two elements, and walked through element by element.
+"""Pairs of elements that are used together: looked up by their two elements, or traversed element by element.
 
-A pair is a number with two *ends*: end 2p is its element with the lower number, end 2p + 1 the other one. All ends at
-one element are a doubly linked list, so the pairs of an element are there to walk through, and a pair goes in constant
-time. An open hash table says which pair two elements have.
+A pair is a number p with two *ends*: end 2p is its element with the lower number, end 2p + 1 the other one. All ends at
+one element form a doubly linked list, so that the pairs of an element can be traversed and a pair can be removed in
+constant time. An open hash table maps two elements to their pair.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NOBODY = -1
-"""No pair, no end, no element, an empty place."""
+"""Stands for no pair, no end, no element, or an empty place."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 HIGH_HALF = np.uint64(32)
@@ -36,17 +36,17 @@ class Pairs(NamedTuple):
     count: NDArray[np.int64]  # for each pair, how often its elements are used together
     hash: NDArray[np.uint64]  # for each pair
     places: NDArray[np.int32]  # the hash table: pairs, NOBODY for an empty place
-    free: NDArray[np.int32]  # a stack of numbers that no pair has …
-    n_free: NDArray[np.int64]  # … and, in its only entry, how many there are
+    free: NDArray[np.int32]  # a stack of unused pair numbers …
+    n_free: NDArray[np.int64]  # … and, in its only entry, its height
 
 
 class Reports(NamedTuple):
-    """What somebody was told of the pairs."""
+    """Which counts of pairs were reported, and which have changed since."""
 
-    told: NDArray[np.int64]  # for each pair, the count that was told last
-    waiting: NDArray[np.uint8]  # whether it is on the list of those that changed since
-    queue: NDArray[np.int32]  # that list …
-    n_queue: NDArray[np.int64]  # … and, in its only entry, how long it is
+    told: NDArray[np.int64]  # for each pair, the count reported last
+    waiting: NDArray[np.uint8]  # for each pair, whether it is in the queue
+    queue: NDArray[np.int32]  # the pairs that may have changed since …
+    n_queue: NDArray[np.int64]  # … and, in its only entry, their number
 
 
 @inlined
@@ -56,18 +56,18 @@ def _hash(x: int, y: int) -> np.uint64:
 
 @inlined
 def home(hash_: np.uint64, places: np.ndarray) -> int:
-    """Where in a hash table of a power of two places to begin to look: the upper bits depend on all lower ones."""
+    """Return where a search in the hash table begins; the upper bits of the hash depend on all lower ones."""
     return np.int64(hash_ >> HIGH_HALF) & (len(places) - 1)
 
 
 @inlined
 def vacate(place: int, places: np.ndarray, hashes: np.ndarray) -> None:
-    """Empty a place of a hash table and move up whoever was only further on because it was taken."""
+    """Empty a place of a hash table, and move up the entries that were displaced by it."""
     mask = len(places) - 1
     gap = place
     k = (place + 1) & mask
     while places[k] >= 0:
-        # From its home to k is at least as far as from the gap to k: then its way leads over the gap.
+        # An entry at least as far from its home as from the gap was displaced by the gap's entry.
         if ((k - home(hashes[places[k]], places)) & mask) >= ((k - gap) & mask):
             places[gap] = places[k]
             gap = k
@@ -77,7 +77,7 @@ def vacate(place: int, places: np.ndarray, hashes: np.ndarray) -> None:
 
 @njit
 def rehash(old: np.ndarray, hashes: np.ndarray, new: np.ndarray) -> None:
-    """Put everybody from one hash table into another, which is empty and larger."""
+    """Copy all entries of a hash table into another one, which is empty and larger."""
     for k in range(len(old)):
         if old[k] >= 0:
             place = home(hashes[old[k]], new)
@@ -88,7 +88,7 @@ def rehash(old: np.ndarray, hashes: np.ndarray, new: np.ndarray) -> None:
 
 @inlined
 def find(x: int, y: int, pairs: Pairs) -> int:
-    """The place of the pair x < y in the hash table, or the empty place where it would be."""
+    """Return the place of the pair x < y in the hash table, or the empty place where it would be."""
     places = pairs.places
     place = home(_hash(x, y), places)
     while places[place] >= 0:
@@ -123,7 +123,7 @@ def _unlink(end: int, pairs: Pairs) -> None:
 
 @inlined
 def add(x: int, y: int, count: int, place: int, pairs: Pairs) -> int:
-    """A new pair x < y, whose empty place `find` has found."""
+    """Add a new pair x < y at the empty place that `find` returned; return its number."""
     pairs.n_free[0] -= 1
     p = np.int64(pairs.free[pairs.n_free[0]])
     pairs.element[2 * p] = x
@@ -138,7 +138,7 @@ def add(x: int, y: int, count: int, place: int, pairs: Pairs) -> int:
 
 @inlined
 def discard(p: int, pairs: Pairs) -> None:
-    """Take a pair out."""
+    """Remove a pair."""
     vacate(find(np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1]), pairs), pairs.places, pairs.hash)
     _unlink(2 * p, pairs)
     _unlink(2 * p + 1, pairs)
@@ -157,9 +157,9 @@ def _enqueue(p: int, reports: Reports) -> None:
 
 @njit
 def recount(slots: np.ndarray, begin: int, covers: Covers, work: Work, pairs: Pairs, reports: Reports) -> int:
-    """Count all pairs of the slots from the `begin`-th on anew; returns how far it came before there was no room.
+    """Recount all pairs of slots[begin:]; return the index of the first slot that was not counted for lack of room.
 
-    Which is all of them (`len(slots)`), or as many as there were free numbers for.
+    If there was room for all, return `len(slots)`.
     """
     for k in range(begin, len(slots)):
         x = np.int64(slots[k])
@@ -191,7 +191,7 @@ def recount(slots: np.ndarray, begin: int, covers: Covers, work: Work, pairs: Pa
 
 @njit
 def tell(pairs: Pairs, reports: Reports, xs: np.ndarray, ys: np.ndarray, counts: np.ndarray) -> int:
-    """Write down the pairs whose count is another than was told last; returns how many. Those that are gone, go."""
+    """Report the pairs whose count has changed since the last report; return how many. Drop pairs with count 0."""
     n = NONE
     for k in range(reports.n_queue[0]):
         p = np.int64(reports.queue[k])
@@ -210,7 +210,7 @@ def tell(pairs: Pairs, reports: Reports, xs: np.ndarray, ys: np.ndarray, counts:
 
 @njit
 def look_up(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, counts: np.ndarray) -> None:
-    """The counts of these pairs, in either order; 0 for those that are none, also where an element is NOBODY."""
+    """Look up the counts of pairs, in either order; 0 for unknown pairs, or where an element is NOBODY."""
     for k in range(len(xs)):
         x, y = min(np.int64(xs[k]), np.int64(ys[k])), max(np.int64(xs[k]), np.int64(ys[k]))
         p = NOT if x < 0 else np.int64(pairs.places[find(x, y, pairs)])
@@ -219,16 +219,16 @@ def look_up(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, counts: np.ndarray) ->
 
 @njit
 def locate(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, places: np.ndarray) -> None:
-    """The numbers of pairs x < y, NOBODY for those that are none."""
+    """Look up the numbers of pairs x < y; NOBODY for unknown ones."""
     for k in range(len(xs)):
         places[k] = pairs.places[find(np.int64(xs[k]), np.int64(ys[k]), pairs)]
 
 
 @njit
 def replace(xs: np.ndarray, ys: np.ndarray, counts: np.ndarray, begin: int, pairs: Pairs, old: np.ndarray) -> int:
-    """Give pairs x < y new counts, from the `begin`-th on, and say what they had; a pair with the count 0 goes.
+    """Set the counts of pairs x < y from index `begin` on, and put the old ones into `old`; count 0 removes a pair.
 
-    Returns how far it came before there was no room.
+    Return the index of the first pair that was not set for lack of room, or `len(xs)`.
     """
     for k in range(begin, len(xs)):
         x, y = np.int64(xs[k]), np.int64(ys[k])
@@ -249,9 +249,9 @@ def replace(xs: np.ndarray, ys: np.ndarray, counts: np.ndarray, begin: int, pair
 
 @njit
 def around(elements: np.ndarray, pairs: Pairs, numbers: np.ndarray, done: np.ndarray) -> int:
-    """The numbers of all pairs with one of these elements, each once. Returns how many there are.
+    """Collect the numbers of all pairs with one of these elements, each once; return how many there are.
 
-    `done` says of each element whether it was walked through: of none, to begin with.
+    `done` marks the elements that were traversed; it is zero at the start.
     """
     n = NONE
     for k in range(len(elements)):
@@ -268,6 +268,6 @@ def around(elements: np.ndarray, pairs: Pairs, numbers: np.ndarray, done: np.nda
 
 @njit
 def discard_all(numbers: np.ndarray, pairs: Pairs) -> None:
-    """Take pairs out, one after the other."""
+    """Remove pairs, one after the other."""
     for k in range(len(numbers)):
         discard(np.int64(numbers[k]), pairs)

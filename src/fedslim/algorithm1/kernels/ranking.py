@@ -1,8 +1,8 @@
-"""Which union of two elements promises most, where several pairs of elements may unite to the same itemset?
+"""Finds the union of two elements with the highest gain, where several pairs may have the same union.
 
 The estimated gain of a union depends on its own counts and, slightly, on U and n. Unions whose own counts changed are
-estimated at once. All others stand in blocks, and of a block only an upper bound is kept, which `drift` raises when U
-and n change; a block is gone through again only when its bound is the highest there is.
+estimated at once. All others are in blocks, and for a block only an upper bound is kept, which `drift` raises when U
+and n change; a block is scanned again only when its bound is the highest of all.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK = 64
-"""Unions in a block: a few microseconds to go through."""
+"""Unions in a block; scanning it takes a few microseconds."""
 
 CONTRADICTION = np.int64(-1)
-"""What `take_in` returns when counts cannot be true: a pair used more often than one of its elements."""
+"""What `take_in` returns for impossible counts: a co-usage above the usage of an element."""
 
 
 class Blocks(NamedTuple):
-    """What is known of each block of unions."""
+    """What is known about each block of unions."""
 
     upper: NDArray[np.float64]  # no union in the block that is not rejected gains more than this
     exact: NDArray[np.int64]  # the version for which `upper` is the gain of `best`
@@ -40,7 +40,7 @@ class Blocks(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """Tables to look logarithms up in."""
+    """Lookup tables of logarithms."""
 
     log2: NDArray[np.float64]
     data_part: NDArray[np.float64]  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
@@ -60,7 +60,7 @@ class UnionTotals(NamedTuple):
 
 @inlined
 def _note(g: int, unions: Unions, now: UnionTotals) -> None:
-    """The own counts of a union changed."""
+    """Note that a union's own counts have changed."""
     unions.rejected[g] = 0
     if unions.noted[g] != now.version:
         unions.noted[g] = now.version
@@ -70,7 +70,7 @@ def _note(g: int, unions: Unions, now: UnionTotals) -> None:
 
 @inlined
 def _is_true(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs) -> bool:
-    """Whether no pair is used more often than its elements, nor the union more often than any item."""
+    """Return whether no pair is used more often than its elements, and the union not more often than any item."""
     usage = NONE if unions.element[g] < 0 else elements.usage[unions.element[g]]
     if usage + unions.together[g] >= len(logs.log2):
         return False
@@ -150,9 +150,9 @@ def take_in(
     logs: Logs,
     now: UnionTotals,
 ) -> int:
-    """New counts of these pairs (0: gone), after the usages of the `changed` elements changed.
+    """Set new counts of these pairs (0 removes one), after the usages of the `changed` elements have changed.
 
-    There must be free numbers for as many pairs. Returns how many unions are estimated anew, or CONTRADICTION.
+    There must be free numbers for as many pairs. Return how many unions are estimated again, or CONTRADICTION.
     """
     unions.sizes[1] = 0
     for k in range(len(xs)):
@@ -198,7 +198,7 @@ def take_in(
 
 @inlined
 def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> bool:
-    """Of two unions with the same gain the one used more, then the larger one, then lexicographic."""
+    """Of two unions with equal gains prefer higher co-usage, then the larger one, then lexicographic order."""
     if unions.together[g] != unions.together[h]:
         return unions.together[g] > unions.together[h]
     p, q = np.int64(unions.first[g]), np.int64(unions.first[h])
@@ -218,7 +218,7 @@ def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: ServerElemen
 def _go_through(
     b: int, pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks, logs: Logs, now: UnionTotals
 ) -> None:
-    """Find the best union of a block under the present counts."""
+    """Find the best union of a block with the current counts."""
     best = NOT
     upper = -np.inf
     most = NONE
@@ -241,7 +241,7 @@ def _go_through(
 
 @njit
 def best(pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks, logs: Logs, now: UnionTotals) -> int:
-    """The union that promises most, NOBODY if none promises anything; its gain is its block's bound."""
+    """Return the union with the highest gain, NOBODY if none is above zero; its gain is its block's bound."""
     n_blocks = (unions.sizes[2] + BLOCK - 1) // BLOCK
     while True:
         top = NOT
@@ -252,7 +252,7 @@ def best(pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks,
             if blocks.upper[b] > upper:
                 top = b
                 upper = blocks.upper[b]
-            # Of equal bounds whichever is not sure yet comes first: when the top one is sure, all of them are.
+            # Of equal bounds an inexact one comes first: when the top one is exact, all of them are.
             elif blocks.exact[b] != now.version or (
                 blocks.exact[top] == now.version
                 and _prefer(np.int64(blocks.best[b]), np.int64(blocks.best[top]), unions, pairs, elements)
@@ -269,15 +269,15 @@ def best(pairs: Pairs, unions: Unions, elements: ServerElements, blocks: Blocks,
 def drift(n_blocks: int, blocks: Blocks, total_before: int, in_use_before: int, total: int, in_use: int) -> None:
     """Raise all bounds by as much as a gain can rise when U and n change while a union's own counts do not.
 
-    As `ranking.drift`; but with k pairs up to 2k elements may vanish, so that the gain may grow with U by 2k/(U−c)
-    beside log2(U / (U−c)). See docs/explanation/decisions/ranking-bounds.md.
+    As in `mdl/kernels/ranking.py`; but with k pairs up to 2k elements may vanish, so the gain may grow with U by
+    2k/(U−c) in addition to log2(U / (U−c)). See docs/explanation/decisions/ranking-bounds.md.
     """
     low = float(min(total, total_before))
     n = max(in_use, in_use_before)
     more = max(0, in_use - in_use_before)
     up = max(0, total - total_before)
     down = max(0, total_before - total)
-    # Two estimates are sums of terms as large as U·log2 U; each is rounded to its 53 bits a dozen times.
+    # Both estimates are sums of terms as large as U·log2 U; each is rounded to 53 bits a dozen times.
     rounding = 2.0**-48 * (1.0 + low + up + down) * math.log2(2.0 + low + up + down)
     for b in range(n_blocks):
         if blocks.upper[b] == -np.inf:

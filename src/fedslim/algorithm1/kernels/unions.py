@@ -1,8 +1,8 @@
-"""Which pairs of elements unite to which itemset.
+"""Which pairs of elements have which union.
 
-A *union* is an itemset that some pair of elements makes; all pairs that make it stand in its list, in the order of
-their elements' numbers. Unions are found by a hash that is the sum of their items' hashes: that of a pair is the sum of
-its elements'. Equal hashes are looked into, so a collision costs time and nothing else.
+A *union* is an itemset that is the union of a pair of elements; its list has all pairs with that union, in the order of
+their elements' numbers. Unions are looked up by a hash, the sum of their items' hashes; that of a pair is the sum of
+its elements' hashes. Itemsets with equal hashes are compared, so a collision costs only time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ServerElements(NamedTuple):
-    """What there is to know of each element, by its number."""
+    """What is known about each element, by its number."""
 
     usage: NDArray[np.int64]
     standard: NDArray[np.float64]  # L(X | ST)
@@ -32,19 +32,19 @@ class ServerElements(NamedTuple):
 
 
 class Unions(NamedTuple):
-    """What there is to know of each union, and for each pair where it belongs."""
+    """What is known about each union, and the union of each pair."""
 
-    first: NDArray[np.int32]  # its first pair, NOBODY for a number that no union has
-    pairs: NDArray[np.int64]  # how many pairs make it
+    first: NDArray[np.int32]  # its first pair, NOBODY for an unused number
+    pairs: NDArray[np.int64]  # how many pairs it has
     together: NDArray[np.int64]  # the sum of their co-usages
-    element: NDArray[np.int32]  # the element that it is already, NOBODY for none
-    rejected: NDArray[np.uint8]  # whether it was tried in vain, with the counts it still has
+    element: NDArray[np.int32]  # the element with the same items, NOBODY for none
+    rejected: NDArray[np.uint8]  # whether it was rejected with its current counts
     noted: NDArray[np.int64]  # the version in which its own counts last changed
     hash: NDArray[np.uint64]
     places: NDArray[np.int32]  # the hash table, NOBODY for an empty place
-    free: NDArray[np.int32]  # a stack of numbers that no union has
+    free: NDArray[np.int32]  # a stack of unused union numbers
     notes: NDArray[np.int32]  # unions whose own counts changed
-    sizes: NDArray[np.int64]  # how long these are: [free, notes], and [2] the highest number ever used, plus one
+    sizes: NDArray[np.int64]  # the lengths of `free` [0] and `notes` [1], and the highest number ever used plus one [2]
     of: NDArray[np.int32]  # for each pair, its union …
     following: NDArray[np.int32]  # … and the next pair of that union
 
@@ -56,9 +56,9 @@ def _size(x: int, y: int, size: np.ndarray) -> int:
 
 @inner
 def compare(x: int, y: int, p: int, q: int, elements: ServerElements) -> int:
-    """Which itemset comes first, x ∪ y (negative) or p ∪ q (positive)? Larger ones, then lexicographic; 0 if equal.
+    """Compare x ∪ y and p ∪ q: negative if x ∪ y comes first. Larger ones first, then lexicographic; 0 if equal.
 
-    `y` and `q` may be NOBODY; elements that are united are disjoint.
+    `y` and `q` may be NOBODY; the two elements of a pair are disjoint.
     """
     start, size, items = elements.start, elements.size, elements.items
     length = _size(x, y, size)
@@ -92,7 +92,7 @@ def compare(x: int, y: int, p: int, q: int, elements: ServerElements) -> int:
 
 @inlined
 def _find_element(x: int, y: int, hash_: np.uint64, elements: ServerElements) -> int:
-    """The place of the element x ∪ y in the hash table of elements, or the empty place where it would be."""
+    """Return the place of the element x ∪ y in the hash table of elements, or the empty place where it would be."""
     places = elements.places
     place = home(hash_, places)
     while places[place] >= 0:
@@ -105,13 +105,13 @@ def _find_element(x: int, y: int, hash_: np.uint64, elements: ServerElements) ->
 
 @njit
 def add_element(e: int, elements: ServerElements) -> None:
-    """Let a new element be found."""
+    """Add a new element to the hash table."""
     elements.places[_find_element(e, NOT, elements.hash[e], elements)] = e
 
 
 @inlined
 def find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, elements: ServerElements) -> int:
-    """The place of the union x ∪ y in the hash table of unions, or the empty place where it would be."""
+    """Return the place of the union x ∪ y in the hash table of unions, or the empty place where it would be."""
     places = unions.places
     place = home(hash_, places)
     while places[place] >= 0:
@@ -127,7 +127,7 @@ def find_union(x: int, y: int, hash_: np.uint64, unions: Unions, pairs: Pairs, e
 
 @inner
 def join(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
-    """Put a new pair into the list of its union, which may be new, too."""
+    """Add a new pair to the list of its union, which may be new, too."""
     x, y = np.int64(pairs.element[2 * p]), np.int64(pairs.element[2 * p + 1])
     hash_ = elements.hash[x] + elements.hash[y]
     place = find_union(x, y, hash_, unions, pairs, elements)
@@ -158,7 +158,7 @@ def join(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None
 
 @inner
 def leave(p: int, unions: Unions, pairs: Pairs, elements: ServerElements) -> None:
-    """Take a pair out of the list of its union, which goes with its last pair."""
+    """Remove a pair from the list of its union; with its last pair the union goes, too."""
     g = np.int64(unions.of[p])
     unions.pairs[g] -= 1
     if unions.pairs[g] == 0:

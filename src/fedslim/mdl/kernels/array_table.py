@@ -1,8 +1,8 @@
 """Kernels that find their arrays in an array table.
 
-Passing forty arrays to a kernel costs five microseconds of looking at Python objects, more than many questions take to
-answer. So a state writes once where its arrays are, a row of numbers for each, and the kernels here read them from
-there. Only `mdl/array_table.py` writes the table, and it keeps the arrays alive.
+Passing forty arrays to a kernel takes five microseconds for unpacking Python objects, longer than many questions take
+to answer. So a state writes the addresses of its arrays into a table once, one row for each array, and these kernels
+read them from there. Only `mdl/array_table.py` writes the table, and it keeps the arrays alive.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Field(NamedTuple):
 
     name: str
     row: int
-    type: Any  # what numba calls it
-    columns: int | None = None  # where that is a constant
+    type: Any  # the numba type
+    columns: int | None = None  # None if the number of columns is not constant
 
     def describe(self, value: Any) -> tuple[int, int, int]:
-        """The row of this array or flag; raises TypeError if the array is not what the field declares."""
+        """Return the row of this array or flag; raise TypeError if the array is not what the field declares."""
         if self.type is types.boolean:
             return int(value), 0, 0
         columns = value.shape[1] if value.ndim > 1 else 1
@@ -62,7 +62,7 @@ ROWS = next(_rows)
 
 
 def _make_reader(group: type) -> Any:
-    """Make the function by which kernels read a group of arrays from the table."""
+    """Make the function with which kernels read a group of arrays from the table."""
     fields = LAYOUT[group]
     group_type = types.NamedTuple([field.type for field in fields], group)
 
@@ -90,7 +90,7 @@ def _make_reader(group: type) -> Any:
                     shape, strides = [length, columns], [builder.mul(size, columns), size]
                 pointer = builder.inttoptr(address, array.data.type)
                 arrayobj.populate_array(array, pointer, shape, strides, size, meminfo=None)
-                return array._getvalue()  # noqa: SLF001  # numba's own way of handing out what it made
+                return array._getvalue()  # noqa: SLF001  # numba has no public way to get it
 
             return context.make_tuple(builder, group_type, [read_field(field) for field in fields])
 
@@ -104,7 +104,7 @@ _elements, _lists, _covers, _vertical, _work = map(_make_reader, LAYOUT)
 
 @inner
 def _hand_over(n_touched: int, work: Work) -> None:
-    """Put what was counted beside the touched slots, and clean up for the next count."""
+    """Copy the counts of the touched slots to `lost_of` and `won_of`, and reset them for the next trial."""
     for k in range(n_touched):
         s = np.int64(work.touched[k])
         work.lost_of[k] = work.lost[s]
@@ -127,9 +127,9 @@ def take_from_lists(table: np.ndarray, z: int) -> None:
 
 @njit
 def co_usages(table: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndarray, counts: np.ndarray) -> int:
-    """`counting.co_usage` of several elements: the entries of row r end at ends[r].
+    """Count the co-usages of several elements; the entries of row r end at ends[r].
 
-    Returns how many rows there was room for.
+    Return how many rows there was room for.
     """
     covers, work = _covers(table), _work(table)
     end = NONE
@@ -147,7 +147,7 @@ def co_usages(table: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.nda
 
 @njit
 def try_insert(table: np.ndarray, z: int) -> int:
-    """See `insertion.try_insert`; `lost_of` and `won_of` belong to the touched slots."""
+    """See `insertion.try_insert`; `lost_of` and `won_of` get the counts of the touched slots."""
     work = _work(table)
     n_touched = insertion.try_insert(z, _elements(table), _lists(table), _covers(table), _vertical(table), work)
     _hand_over(n_touched, work)
@@ -156,7 +156,7 @@ def try_insert(table: np.ndarray, z: int) -> int:
 
 @njit
 def try_remove(table: np.ndarray, z: int) -> int:
-    """See `removal.try_remove`; `lost_of` and `won_of` belong to the touched slots."""
+    """See `removal.try_remove`; `lost_of` and `won_of` get the counts of the touched slots."""
     work = _work(table)
     n_touched = removal.try_remove(z, _elements(table), _lists(table), _covers(table), work)
     _hand_over(n_touched, work)
@@ -165,7 +165,7 @@ def try_remove(table: np.ndarray, z: int) -> int:
 
 @inlined
 def _make_room(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
-    """See that every transaction list that will grow has the room to; False, and nothing done, if the pool is full."""
+    """Make room for every transaction list that will grow; return False, and do nothing, if the pool is too small."""
     wanted = NONE
     for k in range(len(slots)):
         length = covers.usage[slots[k]] + won[k]
@@ -189,7 +189,7 @@ def _make_room(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
 
 @njit
 def insert(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
-    """See `insertion.insert`; -1, and nothing done, if the pool has too little room for what the trial said."""
+    """See `insertion.insert`; return -1, and do nothing, if the pool has too little room."""
     covers, work = _covers(table), _work(table)
     if not _make_room(slots, won, covers):
         return NOT
@@ -200,7 +200,7 @@ def insert(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.nda
 
 @njit
 def remove(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
-    """See `removal.remove`; -1, and nothing done, if the pool has too little room for what the trial said."""
+    """See `removal.remove`; return -1, and do nothing, if the pool has too little room."""
     covers, work = _covers(table), _work(table)
     if not _make_room(slots, won, covers):
         return NOT

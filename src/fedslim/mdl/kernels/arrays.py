@@ -1,7 +1,7 @@
 """The typed arrays that the kernels share, grouped by what they describe.
 
-A *slot* is the number by which one element of the working code table is known: singletons have the slots
-`0 … n_items - 1` (slot = item), other itemsets the slots above; a freed slot is used again.
+A *slot* is the number of an element of the working code table: singletons have the slots `0 … n_items - 1`
+(slot = item), other itemsets the slots above; a freed slot is used again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ DEAD_RANK = -1
 
 
 WORDS = 8
-"""Words in a mask: a bit for each item up to 512 items; in a wider vocabulary items share bits, and masks only rule
-out. A constant, so that the compiler lays the loops over them out flat."""
+"""Words in a mask: a bit for each item up to 512 items. In a wider vocabulary items share bits, and masks can only rule
+elements out. A constant, so that the compiler unrolls the loops over them."""
 
 NO_GROUP = -1
 
@@ -41,14 +41,14 @@ Masks = Annotated[NDArray[np.uint64], types.uint64[:, ::1], WORDS]
 
 
 class Elements(NamedTuple):
-    """The working code table: what each slot holds and where it stands in the cover order."""
+    """The working code table: what each slot holds and its place in the cover order."""
 
     rank: Int32s  # place in the cover order, DEAD_RANK for free slots
     size: Int32s  # number of items
     start: Int64s  # where its items begin in `items`
     items: Int32s  # the items of all elements, each ascending
     mask: Masks  # a row of words: bit (item mod 64·words) set for each item
-    exact: Flag  # whether no two items share a bit, so that masks tell the truth and need no second look
+    exact: Flag  # whether no two items share a bit, so that masks are exact
 
 
 class Lists(NamedTuple):
@@ -59,7 +59,7 @@ class Lists(NamedTuple):
     key_start: Int64s  # those of which i is the key: key_slots[key_start[i]:key_start[i + 1]]
     key_slots: Int32s
     keys: Int32s  # scratch: for each element its key
-    support: Int64s  # the key of an element is its rarest item: whoever contains it is soon looked through
+    support: Int64s  # by item; the key of an element is its rarest item, so that lists by key are short
 
 
 class Covers(NamedTuple):
@@ -85,20 +85,20 @@ class Vertical(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch memory. Between two calls `lost` and `won` are zero but for the slots in `touched`, `marked` is zero."""
+    """Scratch memory. Between calls `marked` is zero, and `lost` and `won` are zero except for the `touched` slots."""
 
     lost: Int64s  # for each slot: covers that lost it
     won: Int64s  # for each slot: covers that won it
-    touched: Int32s  # the slots of which either is not zero
+    touched: Int32s  # the slots where `lost` or `won` is not zero
     row: Int64s  # the co-usages of the slots in `touched`
     marked: UInt8s  # for each item: whether the itemset on trial contains it
-    probes: Int64s  # for each item: the bitmaps that a user of the itemset on trial must be in
-    kept: Int32s  # one transaction's length each: elements that stay whatever happens, …
-    alive: Int32s  # … that may still break, …
-    broken: Int64s  # … where those stand that broke;
-    free: Int32s  # items that nothing covers yet
-    fitting: Int32s  # for each slot: elements that may be used anew
-    hits: Int32s  # for each transaction: those that use the itemset on trial
+    probes: Int64s  # bitmaps in which a transaction must be to use the itemset on trial
+    kept: Int32s  # of one transaction: elements that stay in its cover in any case
+    alive: Int32s  # of one transaction: elements that may still break
+    broken: Int64s  # of one transaction: positions of the elements that broke
+    free: Int32s  # of one transaction: items that nothing covers yet
+    fitting: Int32s  # elements that may be newly used, in cover order
+    hits: Int32s  # the transactions that use the itemset on trial
     group_hash: UInt64s  # an open hash table of groups of transactions, see `_group`
     group_tid: Int32s  # the first transaction of the group, NO_GROUP for an empty place
     group_count: Int64s
@@ -106,8 +106,8 @@ class Work(NamedTuple):
     inside: Int32s  # elements within the one on trial for removal, in cover order
     bucket: Int32s  # for each item: the first element of a list, NO_ELEMENT for none …
     chain: Int32s  # … and for each slot the next one
-    free_mask: UInt64s  # masks: the free items, …
-    available: UInt64s  # … free items and those of elements that may still break
-    lost_of: Int64s  # for each of `touched`: what a trial counted
+    free_mask: UInt64s  # mask of the free items
+    available: UInt64s  # mask of the free items and those of elements that may still break
+    lost_of: Int64s  # for each of `touched`: the counts of a trial
     won_of: Int64s
-    n_hits: Int64s  # one number: how many of `hits` there are
+    n_hits: Int64s  # one number: the length of `hits`

@@ -1,4 +1,4 @@
-"""Filling lists, counting co-usages, and covering transactions from nothing."""
+"""Filling lists, counting co-usages, and covering transactions from scratch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedslim.mdl.kernels.cover import EMPTY, NONE, NOT, ONCE, collect, first_at,
 
 @inlined
 def _key_of(z: int, elements: Elements, support: np.ndarray) -> int:
-    """The rarest item of an element."""
+    """Return the rarest item of an element."""
     key = np.int64(elements.items[elements.start[z]])
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         item = np.int64(elements.items[j])
@@ -22,7 +22,7 @@ def _key_of(z: int, elements: Elements, support: np.ndarray) -> int:
 
 @inner
 def add_to_lists(z: int, elements: Elements, lists: Lists) -> None:
-    """Put an element, which has its rank already, where it belongs. One pass over what stands behind it."""
+    """Insert an element, which already has its rank, into the lists, in one pass over the entries behind it."""
     start, slots, rank = lists.start, lists.slots, elements.rank
     first, size = elements.start[z], np.int64(elements.size[z])
     end = start[len(start) - 1]
@@ -46,7 +46,7 @@ def add_to_lists(z: int, elements: Elements, lists: Lists) -> None:
 
 @inner
 def take_from_lists(z: int, elements: Elements, lists: Lists) -> None:
-    """Take an element, which still has its rank, out of the lists."""
+    """Remove an element, which still has its rank, from the lists."""
     start, slots, rank = lists.start, lists.slots, elements.rank
     first, size = elements.start[z], np.int64(elements.size[z])
     write = NONE
@@ -73,7 +73,7 @@ def take_from_lists(z: int, elements: Elements, lists: Lists) -> None:
 
 @inlined
 def _shift_starts(z: int, by: int, elements: Elements, start: np.ndarray) -> None:
-    """Each item's list begins later (or earlier) by the number of z's items before it."""
+    """Shift the start of each item's list by `by` times the number of items of `z` before it."""
     first, size = elements.start[z], np.int64(elements.size[z])
     passed = NONE
     for i in range(len(start)):
@@ -123,7 +123,7 @@ def fill_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
 
 @njit
 def move_up(order: np.ndarray, rank: np.ndarray, position: int, n: int, slot: int) -> None:
-    """Put a slot into the cover order of `n`; those from its position on have one more before them."""
+    """Insert a slot into the cover order of `n` slots, and move up the ranks from its position on."""
     for k in range(n, position, -1):
         order[k] = order[k - 1]
         rank[order[k]] = k
@@ -133,7 +133,7 @@ def move_up(order: np.ndarray, rank: np.ndarray, position: int, n: int, slot: in
 
 @njit
 def move_down(order: np.ndarray, rank: np.ndarray, position: int, n: int) -> None:
-    """Take the slot at a position out of the cover order of `n`."""
+    """Remove the slot at a position from the cover order of `n` slots."""
     for k in range(position, n - 1):
         order[k] = order[k + 1]
         rank[order[k]] = k
@@ -141,7 +141,7 @@ def move_down(order: np.ndarray, rank: np.ndarray, position: int, n: int) -> Non
 
 @njit
 def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, tids: np.ndarray) -> None:
-    """Fill the transaction lists of the singletons; position[i] is where item i's list begins, then where it ends."""
+    """Fill the transaction lists of singletons; position[i] is the start of item i's list, and becomes its end."""
     for t in range(len(offsets) - 1):
         for j in range(offsets[t], offsets[t + 1]):
             item = np.int64(items[j])
@@ -151,7 +151,7 @@ def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray,
 
 @inner
 def co_usage(x: int, covers: Covers, work: Work) -> int:
-    """Count how often each element is in a cover together with `x` (x itself included): `touched` and `row` say so."""
+    """Count the co-usages of `x` with each element (x itself included) into `touched` and `row`."""
     n_touched = NONE
     for q in range(covers.tid_start[x], covers.tid_start[x] + covers.usage[x]):
         base = covers.start[covers.tids[q]]
@@ -172,7 +172,7 @@ def co_usage(x: int, covers: Covers, work: Work) -> int:
 def move_lists(
     tid_start: np.ndarray, usage: np.ndarray, new_start: np.ndarray, old: np.ndarray, new: np.ndarray
 ) -> None:
-    """Copy every transaction list to its new place in another pool."""
+    """Copy every transaction list to its place in another pool."""
     for s in range(len(usage)):
         for k in range(usage[s]):
             new[new_start[s] + k] = old[tid_start[s] + k]
@@ -188,7 +188,7 @@ def cover_all(
     slots: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """The cover of every transaction, from nothing: the slots of transaction t end at ends[t]."""
+    """Cover every transaction from scratch; the slots of transaction t end at ends[t]."""
     end = NONE
     for t in range(len(offsets) - 1):
         n_free = NONE

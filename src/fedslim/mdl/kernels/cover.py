@@ -1,8 +1,8 @@
-"""Covers kept up to date: what the insertion and the removal of an itemset have in common.
+"""Updating covers: what the insertion and the removal of an itemset have in common.
 
-The cover of a transaction depends on nothing but the transaction and the table. A change leaves everything earlier in
-the cover order as it was. Where items become free, an element can be used anew only if it contains a free item: that
-is what keeps a change local.
+The cover of a transaction depends only on the transaction and the table. A change leaves everything earlier in the
+cover order as it was. Where items become free, an element can be newly used only if it contains a free item: that
+keeps a change local.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
 EMPTY = np.uint64(0)
 BIT = np.uint64(1)
 
-# Typed constants: numba compiles a function anew for a literal 0, 1 or True.
+# Typed constants: numba compiles a function again for a literal 0, 1 or True.
 NONE = np.int64(0)
 ONCE = np.int64(1)
 NOT = np.int64(-1)
@@ -23,12 +23,12 @@ TRIAL = np.bool_(False)  # the two values of `commit`
 COMMIT = np.bool_(True)
 
 UNKNOWN = np.int64(-1)
-"""For `recover`: look through the lists for what fits."""
+"""For `recover`: the elements that fit are not known, search the lists."""
 
 
 @inlined
 def touch(s: int, n_touched: int, work: Work) -> int:
-    """Put `s` on the list of touched slots unless it is there; returns how many there are."""
+    """Add `s` to the touched slots if it is not among them; return their number."""
     if work.lost[s] == 0 and work.won[s] == 0:
         work.touched[n_touched] = s
         return n_touched + 1
@@ -45,11 +45,11 @@ def lose(s: int, times: int, n_touched: int, work: Work) -> int:
 
 @inlined
 def win(s: int, times: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
-    """Count `times` covers that win `s`; the cover of `t` is meant where it is carried out."""
+    """Count `times` covers that win `s`; with `commit`, add transaction `t` to its list."""
     n = touch(s, n_touched, work)
     work.won[s] += times
     if commit:
-        # The list has room: the caller made it from the trial's counts.
+        # The list has room: the caller has made it, by the counts of the trial.
         covers.tids[covers.tid_start[s] + covers.usage[s]] = t
         covers.usage[s] += 1
     return n
@@ -64,7 +64,7 @@ def mark(z: int, value: int, elements: Elements, work: Work) -> None:
 
 @inlined
 def first_at(start: np.ndarray, slots: np.ndarray, item: int, rank: np.ndarray, from_rank: int) -> int:
-    """The first position in the list of `item` whose element has at least the rank `from_rank`."""
+    """Return the first position in the list of `item` whose element has at least the rank `from_rank`."""
     low = start[item]
     high = start[item + 1]
     while low < high:
@@ -78,7 +78,7 @@ def first_at(start: np.ndarray, slots: np.ndarray, item: int, rank: np.ndarray, 
 
 @inlined
 def contains(s: int, item: int, elements: Elements) -> bool:
-    """Whether an item is in an element."""
+    """Return whether an item is in an element."""
     for j in range(elements.start[s], elements.start[s] + elements.size[s]):
         if elements.items[j] == item:
             return True
@@ -87,7 +87,7 @@ def contains(s: int, item: int, elements: Elements) -> bool:
 
 @inlined
 def overlap(a: int, b: int, elements: Elements) -> bool:
-    """Whether two elements share an item."""
+    """Return whether two elements share an item."""
     common = EMPTY
     for w in range(WORDS):
         common |= elements.mask[a, w] & elements.mask[b, w]
@@ -101,7 +101,7 @@ def overlap(a: int, b: int, elements: Elements) -> bool:
 
 @inlined
 def fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> bool:
-    """Whether `s` can be used: all its items free or in elements after it, at least one of them free."""
+    """Return whether `s` can be used: all its items are free or in elements after it, and at least one is free."""
     rank, mask = elements.rank, elements.mask
     if elements.exact:
         common = EMPTY
@@ -135,7 +135,7 @@ def fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> b
 
 @inlined
 def take_in(s: int, n_fitting: int, rank: np.ndarray, fitting: np.ndarray) -> int:
-    """Put `s` into `fitting` at its place in the cover order."""
+    """Insert `s` into `fitting` at its place in the cover order."""
     k = n_fitting
     while k > 0 and rank[fitting[k - 1]] > rank[s]:
         fitting[k] = fitting[k - 1]
@@ -146,7 +146,7 @@ def take_in(s: int, n_fitting: int, rank: np.ndarray, fitting: np.ndarray) -> in
 
 @inlined
 def within_available(s: int, mask: np.ndarray, work: Work) -> bool:
-    """Whether the mask of `s` asks for nothing but available items."""
+    """Return whether the mask of `s` has only available items."""
     missing = EMPTY
     for w in range(WORDS):
         missing |= mask[s, w] & ~work.available[w]
@@ -169,7 +169,7 @@ def collect_key(item: int, from_rank: int, n_fitting: int, elements: Elements, l
 def collect(
     from_rank: int, n_alive: int, n_free: int, n_fitting: int, elements: Elements, lists: Lists, work: Work
 ) -> int:
-    """Put all elements of rank `from_rank` on that the available items can make into `fitting`, in cover order."""
+    """Add to `fitting`, in cover order, the elements from rank `from_rank` on that consist of available items."""
     for k in range(n_free):
         n_fitting = collect_key(np.int64(work.free[k]), from_rank, n_fitting, elements, lists, work)
     for k in range(n_alive):
@@ -191,9 +191,9 @@ def set_available(n_alive: int, mask: np.ndarray, work: Work) -> None:
 
 @inlined
 def take_out(best: int, n_free: int, elements: Elements, work: Work) -> int:
-    """Take the items of `best` out of `free` and the masks; returns how many are left.
+    """Remove the items of `best` from `free` and the masks; return how many are left.
 
-    Where items share bits, the masks keep them: a mask may promise too much, but never too little.
+    Where items share bits, the masks stay as they are: a mask may have bits too many, but never too few.
     """
     mask, free = elements.mask, work.free
     still = NONE
@@ -230,14 +230,14 @@ def recover(
     covers: Covers,
     work: Work,
 ) -> int:
-    """Cover the items in `free` with elements of rank `from_rank` on, and write the cover if `commit`.
+    """Cover the items in `free` with elements from rank `from_rank` on, and write the cover if `commit`.
 
-    Everything counts `times` times: for all transactions of a group (and once where it is carried out).
+    Every change counts `times` times, for all transactions of a group; with `commit` it counts once.
 
-    The caller has set `free_mask`. A newly used element breaks those of the elements in `alive` that it overlaps: all
-    of them come after it. What breaks frees only items that were available before, so one look through the lists finds
-    all that can ever fit. A caller that knows all elements with a free item that fit says so with `n_fitting`
-    (otherwise UNKNOWN); should something break, its items need a look of their own.
+    The caller has set `free_mask`. A newly used element breaks the elements in `alive` that it overlaps, all of which
+    come after it. That frees only items that were available before, so one search of the lists finds all elements that
+    can ever fit. A caller that already knows which elements with a free item fit passes their number in `n_fitting`
+    (otherwise UNKNOWN); if an element then breaks, the lists are searched for its items.
     """
     rank, mask, size, start, items = elements.rank, elements.mask, elements.size, elements.start, elements.items
     alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
@@ -294,7 +294,7 @@ def recover(
 
 @inlined
 def forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Covers, work: Work) -> None:
-    """Strike the transactions that lost an element from that element's list, after `z` was inserted or removed."""
+    """Remove transactions that lost an element from the element's list, after `z` was inserted or removed."""
     z_is_in = work.won[z] > 0
     for k in range(n_touched):
         s = np.int64(work.touched[k])
@@ -303,7 +303,7 @@ def forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Cover
         if work.lost[s] == covers.usage[s]:
             covers.usage[s] = 0
             continue
-        # All that changed use z now, so whoever overlaps z is in none of them; otherwise one must look.
+        # All changed transactions use z now, so an element that overlaps z is in none of them; otherwise check each.
         surely_lost = z_is_in and s != z and overlap(s, z, elements)
         begin = covers.tid_start[s]
         n = NONE

@@ -1,4 +1,4 @@
-"""What joining two elements is estimated to save: the arithmetic that both rankings share, term by term."""
+"""The estimated gain of joining two elements: the arithmetic that both rankings share, term by term."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def log2_count(count: int) -> float:
 
 @inlined
 def total_parts(total: int, total_log: float, c: int) -> tuple[float, float]:
-    """What depends on U and c alone: U·log2 U − (U−c)·log2 (U−c), and log2 (U−c)."""
+    """Return the terms that depend only on U and c: U·log2 U − (U−c)·log2 (U−c), and log2 (U−c)."""
     left = total - c
     log_left = log2_count(left)
     return total_log - left * log_left, log_left
 
 
 @inlined
-def pair_gain(  # numbers, so that both rankings can call it with theirs
+def pair_gain(  # plain numbers, so that both rankings can call it
     x: int,
     y: int,
     c: int,
@@ -52,7 +52,7 @@ def pair_gain(  # numbers, so that both rankings can call it with theirs
     log_left: float,
     log2: np.ndarray,
 ) -> float:
-    """The twin of objective.estimated_gain. `codes_log` is n·log2 U; the two after it are `total_parts`."""
+    """The twin of objective.estimated_gain. `codes_log` is n·log2 U; the next two are from `total_parts`."""
     x_left = x - c
     y_left = y - c
     in_use_left = in_use + 1

@@ -1,4 +1,4 @@
-"""Inserting an itemset Z into the covers, on trial or for good.
+"""Inserting an itemset Z into the covers, on trial or permanently.
 
 Z is used where all its items are covered by elements that come after it in the cover order. Those elements break,
 and their other items become free.
@@ -30,7 +30,7 @@ from fedslim.mdl.kernels.cover import (
 
 @inlined
 def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) -> int:
-    """The item of `z` that elements after `z` cover in the fewest transactions: where to look for uses of `z`."""
+    """Return the item of `z` that elements after `z` cover in the fewest transactions: where to search for uses."""
     best = NOT
     best_count = NONE
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
@@ -50,7 +50,7 @@ def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) 
 def _insert_into(
     t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
-    """Use `z` in the cover of `t`; returns the number of touched slots, or -1 if `z` cannot be used there."""
+    """Use `z` in the cover of `t`; return the number of touched slots, or -1 if `z` cannot be used there."""
     rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
     base = covers.start[t]
     end = base + 1 + covers.slots[base]
@@ -62,7 +62,7 @@ def _insert_into(
         s = np.int64(covers.slots[k])
         common = NONE
         if s < n_items:
-            # a single item; at first covers are long and have little else
+            # The fast path for single items: early covers are long and consist mostly of them.
             common += work.marked[s]
         elif rank[s] >= rank[z]:
             shared = EMPTY
@@ -84,7 +84,7 @@ def _insert_into(
         n_touched = lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
     n_touched = win(z, ONCE, t, commit, n_touched, covers, work)
     if broken_items == size[z]:
-        # z is exactly a union of what covered it: nothing is freed, so nothing else changes.
+        # z is exactly the union of the elements that covered it: no item becomes free, so nothing else changes.
         if commit:
             for b in range(n_broken - 1, -1, -1):
                 end -= 1
@@ -115,7 +115,7 @@ def _insert_into(
         else:
             work.alive[n_alive] = s
             n_alive += 1
-    # From z's own rank on: while z is on trial, the element that z would push back still has that rank.
+    # From z's own rank on: while z is on trial, the element that z would displace still has that rank.
     return recover(
         t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, elements, lists, covers, work
     )
@@ -123,7 +123,7 @@ def _insert_into(
 
 @inlined
 def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertical: Vertical, work: Work) -> int:
-    """Put the bitmap rows of z's other common items into `probes`, rarest first; returns how many there are."""
+    """Put the bitmap rows of z's other common items into `probes`, rarest first; return their number."""
     probes, support = work.probes, lists.support
     n = NONE
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
@@ -143,7 +143,7 @@ def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertica
 
 @inner
 def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work) -> int:
-    """Count what inserting `z` changes and note in `hits` where it is used; returns the number of touched slots.
+    """Count what inserting `z` changes and put its uses into `hits`; return the number of touched slots.
 
     `elements` already holds `z` at its rank; `lists` does not.
     """
@@ -157,7 +157,7 @@ def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertica
         s = pivot if k == lists.start[pivot + 1] else np.int64(lists.slots[k])
         for q in range(covers.tid_start[s], covers.tid_start[s] + covers.usage[s]):
             t = np.int64(covers.tids[q])
-            # Most transactions seen here do not even contain z; a few bits tell that before the cover is looked at.
+            # Most transactions here do not even contain z; checking a few bits avoids reading their covers.
             bit = np.uint64(t & 63)
             inside = BIT
             for p in range(n_probes):
@@ -178,7 +178,7 @@ def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertica
 
 @inner
 def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
-    """Carry out what was just tried; returns the number of touched slots."""
+    """Carry out the last trial; return the number of touched slots."""
     n_touched = NONE
     mark(z, ONCE, elements, work)
     for k in range(n_hits):

@@ -1,12 +1,12 @@
-"""Which pair of elements promises most? A best-first search over rows of the pair matrix, with safe bounds.
+"""Finds the pair of elements with the highest gain: a best-first search over rows of the pair matrix, with safe bounds.
 
 The estimated gain of a pair depends on its own counts and, slightly, on two global ones: U, the sum of all usages,
-and n, the number of itemsets in use. After a change the rows of elements whose covers changed are forgotten, and asked
-for again only when what their usage allows (`row_bound`) is more than the best candidate known; the best gain of every
-other row is carried over as an upper bound (`drift` says how far it may have risen) and computed anew only when that
-bound is the highest there is.
+and n, the number of itemsets in use. After a change the rows of elements whose covers changed are forgotten. They are
+asked for again only when the bound by their usage (`row_bound`) is above the best known candidate. The best gain of
+every other row is carried over as an upper bound (`drift` raises it by as much as it may have risen) and computed again
+only when that bound is the highest of all.
 
-A pair belongs to that one of its two rows whose element changed last: its count there is up to date.
+A pair belongs to the row whose element changed last: its count there is up to date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG2_E = 1.4426950408889634
 
 
 class PairRows(NamedTuple):
-    """What is known of each element's row of the pair matrix."""
+    """What is known about each element's row of the pair matrix."""
 
     upper: NDArray[np.float64]  # no pair of the row gains more than this
     exact: NDArray[np.int64]  # the version for which `upper` is the gain of `partner`
@@ -45,13 +45,13 @@ class PairRows(NamedTuple):
 
 
 class TableFacts(NamedTuple):
-    """What the estimate needs to know of each element, and the tables it looks up."""
+    """What the estimate needs about each element, and its lookup tables."""
 
     usage: NDArray[np.int64]
     standard: NDArray[np.float64]  # L(X | ST)
     size: NDArray[np.int32]
     rank: NDArray[np.int32]
-    birth: NDArray[np.int64]  # a number that no other element ever had
+    birth: NDArray[np.int64]  # a number that is unique to the element
     log2: NDArray[np.float64]
     data_part: NDArray[np.float64]  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
     log_left: NDArray[np.float64]  # … and log2 (U−c) …
@@ -59,9 +59,9 @@ class TableFacts(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """Candidates that did not hold what they promised, with the counts they had: an open hash table."""
+    """Candidates that were rejected, with the counts they had: an open hash table."""
 
-    key: NDArray[np.int64]  # two births, 0 for an empty place
+    key: NDArray[np.int64]  # made of two births, 0 for an empty place
     x: NDArray[np.int64]
     y: NDArray[np.int64]
     c: NDArray[np.int64]
@@ -77,9 +77,9 @@ class Totals(NamedTuple):
     codes_log: float  # n·log2 U
     cheaper: float  # how much of the cheaper parent's L(·|ST) is charged
     dearer: float
-    largest: int  # longest itemset allowed
-    least: int  # pairs used together less often are no candidates
-    margin: float  # pairs further than this below zero are left out of the rows
+    largest: int  # the largest itemset allowed
+    least: int  # pairs with a lower co-usage are no candidates
+    margin: float  # pairs with a gain below -margin are left out of the rows
 
 
 @inlined
@@ -106,7 +106,7 @@ def _gain(a: int, b: int, c: int, facts: TableFacts, now: Totals) -> float:
 
 @inlined
 def _place(key: int, rejected: Rejected) -> int:
-    """Where the key stands in the hash table, or the empty place where it would."""
+    """Return the place of the key in the hash table, or the empty place where it would be."""
     mask = len(rejected.key) - 1
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     place = np.int64(h >> np.uint64(20)) & mask
@@ -117,7 +117,7 @@ def _place(key: int, rejected: Rejected) -> int:
 
 @inlined
 def _key(a: int, b: int, facts: TableFacts) -> tuple[int, int, int]:
-    """The key of a pair, and the pair in the order of that key."""
+    """Return the key of a pair, and the pair in the order of that key."""
     if facts.birth[a] > facts.birth[b]:
         a, b = b, a
     return ((facts.birth[a] + 1) << 32) | (facts.birth[b] + 1), a, b
@@ -125,7 +125,7 @@ def _key(a: int, b: int, facts: TableFacts) -> tuple[int, int, int]:
 
 @inlined
 def is_rejected(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> bool:
-    """Whether the pair was rejected with just these counts."""
+    """Return whether the pair was rejected with exactly these counts."""
     key, p, q = _key(a, b, facts)
     place = _place(key, rejected)
     return (
@@ -138,7 +138,7 @@ def is_rejected(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -
 
 @njit
 def reject(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> bool:
-    """Remember the pair with its counts; returns whether it is a new key."""
+    """Remember the pair with its counts; return whether its key is new."""
     key, p, q = _key(a, b, facts)
     place = _place(key, rejected)
     new = rejected.key[place] == 0
@@ -151,7 +151,7 @@ def reject(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> boo
 
 @njit
 def rejected_with(a: int, b: int, facts: TableFacts, rejected: Rejected) -> tuple[int, int, int]:
-    """The counts (usage, usage, co-usage, in the order of the key) that are remembered of a pair; NEVER for none."""
+    """Return the remembered counts of a pair (usage, usage, co-usage, in the order of the key); NEVER if none."""
     key, _, _ = _key(a, b, facts)
     place = _place(key, rejected)
     if rejected.key[place] == 0:
@@ -161,7 +161,7 @@ def rejected_with(a: int, b: int, facts: TableFacts, rejected: Rejected) -> tupl
 
 @njit
 def remember(a: int, b: int, x: int, y: int, c: int, facts: TableFacts, rejected: Rejected) -> None:
-    """Put back what `rejected_with` said, of a pair that was rejected since."""
+    """Restore the counts that `rejected_with` returned, for a pair that was rejected since."""
     key, _, _ = _key(a, b, facts)
     place = _place(key, rejected)
     rejected.x[place], rejected.y[place], rejected.c[place] = x, y, c
@@ -186,7 +186,7 @@ def _owns(a: int, b: int, stamp: np.ndarray) -> bool:
 
 @inlined
 def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) -> bool:
-    """Of two pairs with the same gain the one used more, then the one whose elements come first in cover order."""
+    """Of two pairs with equal gains prefer higher co-usage, then the one whose elements come first in cover order."""
     if c != d:
         return c > d
     first, second = min(rank[a], rank[b]), min(rank[p], rank[q])
@@ -197,7 +197,7 @@ def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) ->
 
 @inlined
 def _belongs(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
-    """Whether (x, y) is a candidate at all, and row `x` is the one to know of it."""
+    """Return whether (x, y) can be a candidate, and belongs to row `x`."""
     return y != x and _owns(x, y, rows.stamp) and facts.size[x] + facts.size[y] <= now.largest
 
 
@@ -212,7 +212,7 @@ def row_gains(
     rejected: Rejected,
     now: Totals,
 ) -> None:
-    """The estimated gain of each pair of a row: minus infinity if it does not belong there, infinity if rejected."""
+    """Estimate the gain of each pair of a row: minus infinity if it does not belong there, infinity if rejected."""
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
@@ -237,9 +237,9 @@ def add_row(
     rejected: Rejected,
     now: Totals,
 ) -> int:
-    """Take in the answer for row `x`, at pool position `at`; returns the position after it.
+    """Store row `x` at pool position `at`; return the position after it.
 
-    `most` and `dropped` speak for pairs that the caller has left out already: their largest co-usage and gain.
+    `most` and `dropped` are the largest co-usage and gain of pairs that the caller has already left out.
     """
     rows.known[x] = 1
     rows.start[x] = at
@@ -266,7 +266,7 @@ def add_row(
 
 @inner
 def _scan(x: int, rows: PairRows, facts: TableFacts, rejected: Rejected, now: Totals) -> None:
-    """Find the best pair of row `x` under the present counts; pairs that now belong elsewhere are dropped."""
+    """Find the best pair of row `x` with the current counts, and drop pairs that now belong to another row."""
     begin = rows.start[x]
     kept = begin
     best = -np.inf
@@ -289,7 +289,7 @@ def _scan(x: int, rows: PairRows, facts: TableFacts, rejected: Rejected, now: To
             together = c
     rows.length[x] = kept - begin
     if rows.dropped[x] > max(best, 0.0):
-        # What was left out may have become the best: the row must be asked for again before its turn comes.
+        # A pair that was left out may be the best now: the row must be asked for again before its turn comes.
         rows.known[x] = 0
         rows.upper[x] = rows.dropped[x]
         return
@@ -301,9 +301,9 @@ def _scan(x: int, rows: PairRows, facts: TableFacts, rejected: Rejected, now: To
 
 @inlined
 def _ahead(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
-    """Whether row `x` comes before row `y`: by its bound, then whoever is not sure yet, then by the pair it proposes.
+    """Return whether row `x` comes before row `y`: by bound, then inexact rows first, then by the best pair.
 
-    So when the first row of all is sure, all rows with the same bound are.
+    So when the first of all rows is exact, all rows with the same bound are.
     """
     if rows.upper[x] != rows.upper[y]:
         return rows.upper[x] > rows.upper[y]
@@ -324,7 +324,7 @@ def _ahead(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bo
 
 @inlined
 def _play(node: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, now: Totals) -> None:
-    """The winner of a node of the tournament is the better one of its two children's winners."""
+    """Set the winner of a tournament node to the better one of its two children's winners."""
     left, right = np.int64(tree[2 * node]), np.int64(tree[2 * node + 1])
     if right < 0 or (left >= 0 and _ahead(left, right, rows, facts, now)):
         tree[node] = left
@@ -334,10 +334,10 @@ def _play(node: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, now: T
 
 @njit
 def best(limit: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, rejected: Rejected, now: Totals) -> int:
-    """The row of the best candidate of all rows that are known; NEVER if none of them has one.
+    """Return the row of the best candidate of all known rows; NEVER if none of them has one.
 
-    The rows play a tournament (`tree` has twice as many places as there are rows, a power of two): when one of them
-    turns out to be worse than its bound, only its own path is played again.
+    The rows play a tournament (`tree` has twice as many places as there are rows, a power of two): when a row turns
+    out to be worse than its bound, only its own path is played again.
     """
     half = len(tree) // 2
     for x in range(half):
@@ -362,7 +362,7 @@ def best(limit: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, reject
 
 @njit
 def unknown(limit: int, above: float, rows: PairRows, found: np.ndarray) -> int:
-    """How many rows are not known that may hold something better than `above`; `found` says which."""
+    """Collect in `found` the unknown rows that may have a pair at least as good as `above`; return their number."""
     n = np.int64(0)
     for x in range(limit):
         if rows.known[x] == 0 and rows.upper[x] >= above and rows.upper[x] > 0.0:
@@ -373,11 +373,11 @@ def unknown(limit: int, above: float, rows: PairRows, found: np.ndarray) -> int:
 
 @inlined
 def row_bound(x: int, now: Totals) -> float:
-    """No pair with an element of usage `x` gains more than this, whoever the partner is.
+    """Bound the gain of any pair with an element of usage `x`, whatever the partner.
 
-    The part of the data falls with the partner's usage and, where the partner is used nowhere else, grows with the
-    co-usage: the most is won if two elements are always used together. Codes win n·log2(U / (U−x)) + log2 U at most,
-    and spelling wins nothing. See docs/explanation/decisions/ranking-bounds.md.
+    The data part falls with the partner's usage and, where the partner is used nowhere else, grows with the co-usage:
+    it is largest if two elements are always used together. Codes save at most n·log2(U / (U−x)) + log2 U, and spelling
+    saves nothing. See docs/explanation/decisions/ranking-bounds.md.
     """
     left = now.total - x
     if left <= 0:
@@ -391,7 +391,7 @@ def row_bound(x: int, now: Totals) -> float:
 
 @njit
 def forget_rows(slots: np.ndarray, rows: PairRows, facts: TableFacts, now: Totals) -> None:
-    """Nothing is known of these rows any more but what their usage allows."""
+    """Forget these rows; only the bounds by their usages remain."""
     for k in range(len(slots)):
         x = np.int64(slots[k])
         rows.known[x] = 0
@@ -404,8 +404,8 @@ def forget_rows(slots: np.ndarray, rows: PairRows, facts: TableFacts, now: Total
 def drift(limit: int, rows: PairRows, total_before: int, in_use_before: int, total: int, in_use: int) -> None:
     """Raise all bounds by as much as a gain can rise when U and n change while a pair's own counts do not.
 
-    With P(U, n, c) the part of the gain that depends on U and n: it grows with n by log2(U / (U−c)) at most, with U by
-    no more than that plus 1/(U−c) (in nats), and when U shrinks it can grow, for c = 1 and a parent that stays, by
+    The part P(U, n, c) of the gain that depends on U and n grows with n by at most log2(U / (U−c)), and with U by at
+    most that plus 1/(U−c) (in nats). When U shrinks it can grow, for c = 1 and a parent that stays, by
     (n + c) / (U·(U−c)) for each unit. See docs/explanation/decisions/ranking-bounds.md.
     """
     low = float(min(total, total_before))
@@ -413,7 +413,7 @@ def drift(limit: int, rows: PairRows, total_before: int, in_use_before: int, tot
     more = max(0, in_use - in_use_before)
     up = max(0, total - total_before)
     down = max(0, total_before - total)
-    # Two estimates are sums of terms as large as U·log2 U; each is rounded to its 53 bits a dozen times.
+    # Both estimates are sums of terms as large as U·log2 U; each is rounded to 53 bits a dozen times.
     rounding = 2.0**-48 * (1.0 + low + up + down) * math.log2(2.0 + low + up + down)
     for x in range(limit):
         c = rows.most[x]
@@ -430,7 +430,7 @@ def drift(limit: int, rows: PairRows, total_before: int, in_use_before: int, tot
 
 @njit
 def compact(rows: PairRows, limit: int, partners: np.ndarray, counts: np.ndarray) -> int:
-    """Copy the known rows together into another pool; returns where it ends."""
+    """Copy the known rows into another pool without gaps; return where it ends."""
     end = 0
     for x in range(limit):
         if rows.known[x] == 0:

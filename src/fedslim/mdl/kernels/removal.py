@@ -1,7 +1,7 @@
-"""Removing an itemset Z from the covers, on trial or for good.
+"""Removing an itemset Z from the covers, on trial or permanently.
 
-Only the transactions that use Z change. Many of them have the same elements after Z, and what happens depends on
-nothing else: they make a group, and a trial does the work once for each group.
+Only the transactions that use Z change. Many of them have the same elements after Z, and the change depends only on
+these: they form a group, and a trial does the work once for each group.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from fedslim.mdl.kernels.cover import (
 )
 
 FEW = 16
-"""In so few transactions it is quicker to look what fits in each than to sort out beforehand what could."""
+"""Up to this many transactions it is faster to search in each for elements that fit than to preselect them."""
 
 PATIENCE = 256
-"""So many transactions are tried to be put into groups before that is given up."""
+"""After this many transactions in nearly as many groups, grouping stops."""
 
 
 @inlined
 def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64:
-    """A hash of the set of elements in the cover of `t` that come after `z` (z's own bit is not in it)."""
+    """Return a hash of the set of elements in the cover of `t` that come after `z` (without `z`)."""
     h = EMPTY
     base = covers.start[t]
     for k in range(base + 1, base + 1 + covers.slots[base]):
@@ -51,7 +51,7 @@ def _hash_later(t: int, z: int, elements: Elements, covers: Covers) -> np.uint64
 
 @inlined
 def _same_later(t: int, u: int, z: int, elements: Elements, covers: Covers) -> bool:
-    """Whether the covers of two transactions have the same elements after `z`."""
+    """Return whether the covers of two transactions have the same elements after `z`."""
     surplus = NONE
     base = covers.start[u]
     for k in range(base + 1, base + 1 + covers.slots[base]):
@@ -77,11 +77,9 @@ def _same_later(t: int, u: int, z: int, elements: Elements, covers: Covers) -> b
 def _group(
     t: int, z: int, n_groups: int, places: int, elements: Elements, covers: Covers, work: Work
 ) -> tuple[int, int]:
-    """The place of the group of `t` and the number of groups: new groups have the count 0.
+    """Return the place of the group of `t` and the number of groups; a new group has the count 0.
 
-    What removing `z` does to a cover depends on nothing but the elements in it that come after `z`, and many
-    transactions have the same ones. They make a group, and the work is done once for each group. (Insertions need no
-    groups: z is nearly always a union of elements, and then there is no work to share.)
+    (Insertions need no groups: z is nearly always a union of elements, and then there is no work to share.)
     """
     h = _hash_later(t, z, elements, covers)
     place = np.int64(h & np.uint64(places - 1))
@@ -98,10 +96,10 @@ def _group(
 
 @inner
 def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
-    """Sort out which elements could take over from `z`: those that come after it and share an item with it.
+    """Preselect the elements that could replace `z`: those that come after it and share an item with it.
 
-    The ones within z go to `inside` and fit always. Each other one goes into the bucket of its rarest item outside z,
-    and is looked at only where that item is available. Returns how many are inside.
+    Those within z go to `inside` and always fit. Every other one goes into the bucket of its rarest item outside z,
+    and is checked only where that item is available. Return how many are inside.
     """
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     n_inside = NONE
@@ -121,7 +119,7 @@ def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
                 elif first < 0:
                     first = other
             if first != item:
-                continue  # it was seen in the list of its first item
+                continue  # already seen in the list of its first item
             if key < 0:
                 n_inside = take_in(s, n_inside, rank, work.inside)
             else:
@@ -155,7 +153,7 @@ def _remove_from(
     covers: Covers,
     work: Work,
 ) -> int:
-    """Cover `t` without `z`; returns the number of touched slots. `n_inside` is UNKNOWN if nothing was sorted out."""
+    """Cover `t` without `z`; return the number of touched slots. `n_inside` is UNKNOWN without preselection."""
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     base = covers.start[t]
     n_kept = NONE
@@ -220,7 +218,7 @@ def _remove_groups(
 
 @inner
 def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
-    """Count what removing `z` changes; returns the number of touched slots."""
+    """Count what removing `z` changes; return the number of touched slots."""
     n_touched = NONE
     begin = covers.tid_start[z]
     if covers.usage[z] <= FEW:
@@ -231,14 +229,14 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
     mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
     n_groups = NONE
-    # Few transactions need few places, and memory that is looked at often is near.
+    # Few transactions need few places, and a small hash table stays in the cache.
     places = np.int64(GROUP_PLACES)
     while places > 64 and places >= 4 * covers.usage[z]:
         places >>= 1
     for q in range(begin, begin + covers.usage[z]):
         t = np.int64(covers.tids[q])
         if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
-            # Nearly everybody is a group of its own, as where covers are long: looking for groups does not pay.
+            # Nearly every transaction is its own group, as with long covers: grouping does not pay.
             n_touched = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
             continue
         place, n_groups = _group(t, z, n_groups, places, elements, covers, work)
@@ -254,7 +252,7 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
 
 @inner
 def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
-    """Carry out the removal of `z`; returns the number of touched slots."""
+    """Carry out the removal of `z`; return the number of touched slots."""
     few = covers.usage[z] <= FEW
     n_inside = UNKNOWN
     if not few:

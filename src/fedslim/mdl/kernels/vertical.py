@@ -10,7 +10,7 @@ from fedslim.mdl.kernels.arrays import Vertical
 
 @njit
 def fill(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, vertical: Vertical) -> None:
-    """Fill bitmaps and lists; `position` is a copy of vertical.start that is used up."""
+    """Fill bitmaps and lists; `position` is a copy of vertical.start, which is overwritten."""
     for t in range(len(offsets) - 1):
         word = t >> 6
         bit = np.uint64(1) << np.uint64(t & 63)
@@ -25,7 +25,7 @@ def fill(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, vertical:
 
 @inlined
 def _population(x: np.uint64) -> int:
-    """The number of bits set in a word."""
+    """Return the number of bits set in a word."""
     x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -46,7 +46,7 @@ def _in_list(t: int, low: int, high: int, tids: np.ndarray) -> bool:
 
 @njit
 def count(itemset: np.ndarray, vertical: Vertical) -> int:
-    """How many transactions contain all items of a non-empty itemset."""
+    """Count the transactions that contain all items of a non-empty itemset."""
     row, bitmaps, start, tids = vertical.row, vertical.bitmaps, vertical.start, vertical.tids
     rarest = -1
     for item in itemset:
