@@ -367,9 +367,9 @@ def test_a_key_that_others_would_refuse_is_refused_at_the_door(loopback, expecte
     """When it was passed on, honest members gave up and were blamed for the end of the run."""
     whys = {
         "signature": "the signature of 's2' does not match this agreement key",
-        "none": "is none",
+        "none": "cannot be read",
         "key": "the signature of 's2' does not match this agreement key",
-        "certificate": "is that of 's0'",
+        "certificate": "belongs to 's0'",
         "weak": "not a usable X25519 public key",
         "twin": "joins with the key of 's0'",
     }
