@@ -252,7 +252,7 @@ def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate
 
     claims = tried("south", trust / "west")
     assert claims.wait(PATIENCE) == 2
-    assert "the certificate is of 'west'" in federation.said("south")
+    assert "the certificate belongs to 'west'" in federation.said("south")
     assert time.monotonic() - began < 60.0  # and the grace is 300
 
     context = client_context(revoked, now=now - timedelta(seconds=1))

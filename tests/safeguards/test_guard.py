@@ -113,13 +113,13 @@ def test_a_guard_checks_the_policy_before_anything_else(tmp_path):
 
 
 def test_a_member_waits_and_says_so(file, tmp_path, logged):
-    guard = Guard(MemberPolicy.find(tmp_path), file, first_wait=0.05)
+    guard = Guard(MemberPolicy.find(tmp_path), file, first_wait=0.5)
     asyncio.run(guard.waited())
     assert logged.messages == []
     guard.refused()
     asyncio.run(guard.waited())
     (told,) = logged.messages
-    assert told.startswith("this member and the server refused each other (1 time); the member reconnects in 0.0")
+    assert told.startswith("this member and the server refused each other (1 time); the member reconnects in 0.")
     assert f"remove {tmp_path / 'refusals.json'}" in told
     assert guard.wait() == 0.0
     guard.finished()
