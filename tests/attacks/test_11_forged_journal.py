@@ -70,10 +70,10 @@ def victim(finished):
     return finished
 
 
-def is_refused(victim, why):
+def is_refused(victim, why, file=None):
     code, said, table = victim.start()
     assert (code, table) == (2, None)
-    assert f"fedslim: error: {victim.path}: " in said
+    assert f"fedslim: error: {file or victim.path}: " in said
     assert why in said
     return True
 
@@ -90,7 +90,7 @@ def test_a_journal_with_a_checksum_only_is_refused(victim):
     for record in [json.dumps(victim.header).encode(), *victim.forged]:
         data += len(record).to_bytes(4, "big") + zlib.crc32(record).to_bytes(4, "big") + record
     victim.path.write_bytes(data)
-    assert is_refused(victim, "format 2")
+    assert is_refused(victim, "this journal has format 2, and this fedslim uses format 3")
 
 
 def test_a_journal_under_another_key_is_refused(victim):
@@ -147,6 +147,6 @@ def test_a_journal_that_others_may_write_is_refused(victim):
     victim.path.chmod(0o600)
     victim.path.parent.chmod(0o777)
     try:
-        assert is_refused(victim, f"run `chmod go-w {victim.path.parent}`")
+        assert is_refused(victim, f"run `chmod go-w {victim.path.parent}`", victim.path.parent / ".lock")
     finally:
         victim.path.parent.chmod(0o700)
