@@ -43,8 +43,9 @@ $(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))
 test-nvflare: $(NVFLARE)/.ready ## federations over NVFlare: in its simulator, and deployed as real processes
 	@$(NVFLARE)/bin/mypy && $(NVFLARE)/bin/python -m pytest tests/engines tests/test_rooms.py
 
-test-slow: $(READY) ## the slow tests (real data sets, large generated data)
+test-slow: $(READY) ## the slow tests (real data sets, large generated data), and properties with more examples
 	@$(BIN)/python -m pytest -m slow
+	@FEDSLIM_TESTS=thorough $(BIN)/python -m pytest tests/algorithm1 tests/data tests/mdl tests/protocol tests/secagg
 
 coverage: $(READY) ## the tests with coverage (slow: kernels run interpreted)
 	@$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered --cov-report=html

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No deadlines: the first example of a test may compile kernels.
-settings.register_profile("fedslim", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("fedslim")
+# No deadlines: the first example of a test may compile kernels. `make test-slow` tries more examples.
+settings.register_profile("fedslim", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+settings.register_profile("thorough", settings.get_profile("fedslim"), max_examples=200)
+settings.load_profile(os.environ.get("FEDSLIM_TESTS", "fedslim"))
 
 # A background job of a shell ignores SIGINT, and so do its children; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -24,7 +25,7 @@ FOLDERS = [*map(Path, filter(None, os.environ.get("FEDSLIM_DATA", "").split(os.p
 
 WAITING = (
     *("test_processes", "test_hostile", "test_folder", "test_disk", "test_liveness", "test_chaos", "test_running"),
-    *("test_03_differencing", "test_network", "test_deployment", "test_interrupts", "test_simulate"),
+    *("test_03_differencing", "test_network", "test_blocks", "test_deployment", "test_interrupts", "test_simulate"),
 )
 """Files whose tests start processes or wait, and leave cores idle."""
 

@@ -46,7 +46,8 @@ NOT_RUN = {
 """How many blocks of a page may be marked as not run. Each says why in the page."""
 
 SLOW = {
-    f"docs/how-to/{name}.md" for name in ("control-search", "deploy", "enrol", "experiments", "reports", "simulate")
+    f"docs/how-to/{name}.md"
+    for name in ("control-search", "deploy", "enrol", "experiments", "reports", "sample-data", "simulate")
 }
 """Pages that take longer than a few seconds: run with -m slow."""
 
