@@ -24,23 +24,23 @@ class Slim(CodeTableEstimator):
     """Find the itemsets that together describe the data best (SLIM: minimum description length).
 
     Args:
-        pruning: remove itemsets that stopped paying after each step.
+        pruning: whether to remove itemsets that no longer save bits, after each step.
         order: "usage" (usage at entry) or "support": the second criterion of the cover order.
-        max_time: stop after so many seconds with the best table so far.
+        max_time: stop after this many seconds with the best table so far.
         max_itemset_size: the largest itemset to consider.
         min_support: the smallest support of an itemset to consider.
         min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
-        effort: 1 is the plain greedy; higher efforts look harder and never end worse.
-        threads: how many threads to use; by default as many as pay. The result does not depend on it.
+        effort: 1 is the plain greedy search; higher efforts search longer and never end worse.
+        threads: the number of threads; by default as many as help. The result does not depend on it.
 
     Attributes:
         table_: the `CodeTable`.
-        encoding_: how the rows became items; `transform` and `score_samples` make items of new rows in the same way.
-        codetable_: the same as a DataFrame (a list of dictionaries where neither pandas nor polars is installed).
-        compression_: bits before and after, data and model apart, and both ratios.
-        converged_: whether the search came to its end by itself.
-        candidates_: how many candidates were tried.
-        n_iter_: how many itemsets were accepted.
+        encoding_: how rows are converted to items; `transform` and `score_samples` convert new rows in the same way.
+        codetable_: the table as a DataFrame, or as a list of dictionaries if neither pandas nor polars is installed.
+        compression_: bits before and after, for data and model, and both ratios.
+        converged_: whether the search ended by itself.
+        candidates_: the number of candidates tried.
+        n_iter_: the number of itemsets accepted.
 
     Examples:
         >>> from fedslim import Slim
