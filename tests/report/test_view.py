@@ -63,7 +63,7 @@ def test_the_lead_summarises_the_run(records):
     lead = view(records).runs[0].lead
     assert lead.startswith("6 members with 5,000 transactions found 135 itemsets together")
     assert "57.4 % of the bits" in lead
-    assert "69 itemsets alone; mining together found all of them" in lead
+    assert "69 itemsets are found by no member alone; mining together found all of them" in lead
 
 
 def test_a_record_with_nothing_in_it_can_be_shown(bare):

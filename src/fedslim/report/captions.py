@@ -114,7 +114,8 @@ def lead(record: RunRecord, table: CodeTable) -> str:
     if not gap:
         return f"{result} Every itemset in the table of all data is also found by at least one member alone."
     which = "all" if gap == recovered else "none" if not recovered else f"{recovered:,}"
-    return f"{result} No member finds {count(gap, 'itemset')} alone; mining together found {which} of them."
+    found = f"{count(gap, 'itemset')} {'is' if gap == 1 else 'are'} found by no member alone"
+    return f"{result} {found}; mining together found {which} of them."
 
 
 def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
