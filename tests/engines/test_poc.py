@@ -212,7 +212,7 @@ def test_an_admin_can_ask_how_far_a_run_is_and_end_it_with_the_best_so_far(deplo
     kit = ("--kit", str(deployed.admin))
     told = json.loads(deployed.fedslim("nvflare", "status", long_run, *kit, "--json"))
     assert told["rounds"] > 0
-    assert "ends after its round" in deployed.fedslim("nvflare", "stop", long_run, *kit)
+    assert "after this round" in deployed.fedslim("nvflare", "stop", long_run, *kit)
     results, _ = deployed.results(long_run)
     record = load_run(results).figures
     assert record["ending"] == "interrupted"

@@ -47,7 +47,6 @@ app.command("report", short_help="Write an HTML report about runs.")(report.repo
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.command("server", short_help="Run the server of a federation.")(serve.server)
 app.command("member", short_help="Take part in a federation.")(serve.member)
-app.command("client", hidden=True)(serve.member)  # the command's name before 0.1
 app.command("status", short_help="Show the progress of a running server.")(serve.status)
 app.command("audit", short_help="Summarise what a member has sent, from its audit log.")(audit.audit)
 app.add_typer(data.app, name="data")
@@ -88,6 +87,8 @@ def run(arguments: list[str]) -> int:
     Typer's own main would print errors in another format and exit the process.
     """
     arguments, debug = _without_debug(arguments)
+    if arguments[:1] == ["client"]:  # the name of this command before 0.1
+        arguments[0] = "member"
     forgiving_streams()
     try:
         command = get_command(app)
