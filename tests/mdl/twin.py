@@ -39,7 +39,7 @@ class Twin:
     max_itemset_size: int | None = None
     min_support: int = 1
     charges: tuple[Charge, ...] = (EXACT,)
-    look_ahead: int = 1
+    width: int = 1
     sweep: bool = False
     min_count: int = 1
     entries: dict[Itemset, int] = field(default_factory=dict)
@@ -70,6 +70,8 @@ class Twin:
         standard = [standard_length(x, self.lengths) for x in usages]
         self.bits = math.fsum(data_terms(usages.values())) + math.fsum(model_terms(usages.values(), standard))
         self.forced = False
+        self.touched: set[Itemset] = set()
+        self.shrunk: set[Itemset] = set()
 
     def terms(self, usages: dict[Itemset, int]) -> list[float]:
         standard = [standard_length(x, self.lengths) for x in usages]
@@ -105,77 +107,103 @@ class Twin:
             self.charge = charge
             while self.accepted != steps and self.step(rejected):
                 pass
-            while self.sweep and self.swept():
+            while self.sweep and self.swept(set(self.entries)):
                 rejected.clear()
                 while self.step(rejected):
                     pass
 
     def step(self, rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]]) -> bool:
-        usages = self.usages()
-        found: list[tuple[float, int, dict[Itemset, int], dict[Itemset, int]]] = []
-        tried = 0
-        for _, c, x, y in self.ranked(usages):
-            if found and tried >= self.look_ahead:
-                break
+        before = self.usages()
+        chosen: list[tuple[int, Itemset, Itemset]] = []
+        fresh = [
+            (c, x, y)
+            for _, c, x, y in self.ranked(before)
+            if rejected.get((min(x, y), max(x, y))) != (before[min(x, y)], before[max(x, y)], c)
+        ]
+        for c, x, y in fresh[: 6 * self.width]:
+            if len(chosen) < self.width and not any({x, y} & {p, q} for _, p, q in chosen):
+                chosen.append((c, x, y))
+        if not chosen:
+            return False
+        # Covers before any candidate of the step, to see whose covers have changed.
+        users = self.users()
+        self.shrunk, self.touched = set(), set()
+        for c, x, y in chosen:
+            if {x, y} & self.touched:
+                continue
+            assert all(users[z] == self.users()[z] for z in (x, y))
+            self.candidates += 1
+            usages = self.usages()
             pair = (min(x, y), max(x, y))
             counts = (usages[pair[0]], usages[pair[1]], c)
-            if rejected.get(pair) == counts:
-                continue
-            self.candidates += 1
-            tried += 1
             itemset = tuple(sorted(x + y))
             support = self.support(itemset)
             trial = self.entries | {itemset: c if self.order == "usage" else support}
             after = self.usages(trial)
             bits = self.bits_changed(usages, after)
+            rejected.pop(pair, None)  # it was rejected with other counts
             if support < self.min_support or bits >= 0 or after[itemset] < self.min_count:
                 rejected[pair] = counts
+                continue
+            state = self.state()
+            self.change(trial, bits)
+            rare = {x for x in self.shrunk if x in self.entries and 0 < after[x] < self.min_count}
+            self.prune(rare, forced_only=True)
+            if self.undone(state):
+                rejected[pair] = counts
             else:
-                found.append((bits, tried, trial, after, pair, counts))
-                rejected.pop(pair, None)  # it was rejected with other counts
-        if not found:
-            return False
-        bits, _, trial, after, pair, counts = min(found, key=lambda trial: trial[:2])
-        before = self.state()
-        self.entries = trial
-        self.bits += bits
-        self.prune(self.clean(usages, after))
-        if self.undone(before):
-            rejected[pair] = counts
-            return True
-        self.accepted += 1
+                self.accepted += 1
+        self.clean()
+        self.swept(self.shrunk)
         # An itemset that comes back after it was dropped is a new one: its pairs are not rejected.
         for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
             del rejected[old]
         return True
 
-    def state(self) -> tuple[dict[Itemset, int], int, float]:
-        self.forced = False
-        return dict(self.entries), self.pruned, self.bits
+    def users(self) -> dict[Itemset, set[int]]:
+        """Return which transactions use each element."""
+        users: dict[Itemset, set[int]] = {(i,): set() for i in range(self.n_items)} | {x: set() for x in self.entries}
+        for t, transaction in enumerate(self.transactions):
+            for itemset in cover(transaction, self.table()):
+                users[itemset].add(t)
+        return users
 
-    def undone(self, before: tuple[dict[Itemset, int], int, float]) -> bool:
-        """Undo a step if forced removals made it no better."""
+    def change(self, entries: dict[Itemset, int], bits: float) -> set[Itemset]:
+        """Change the table; return the itemsets that are used less than before."""
+        before, self.entries, self.bits = self.users(), entries, self.bits + bits
+        after = self.users()
+        every = before.keys() | after.keys()
+        self.touched |= {x for x in every if before.get(x, set()) != after.get(x, set())}
+        shrunk = {x for x in entries if len(after[x]) < len(before.get(x, ()))}
+        self.shrunk |= shrunk
+        return shrunk
+
+    def state(self) -> tuple[dict[Itemset, int], int, float, set[Itemset], set[Itemset]]:
+        self.forced = False
+        return dict(self.entries), self.pruned, self.bits, set(self.touched), set(self.shrunk)
+
+    def undone(self, before: tuple[dict[Itemset, int], int, float, set[Itemset], set[Itemset]]) -> bool:
+        """Undo changes if forced removals made them no better."""
         if not self.forced or self.bits < before[2]:
             return False
-        self.entries, self.pruned, self.bits = before
+        self.entries, self.pruned, self.bits, self.touched, self.shrunk = before
         return True
 
-    def swept(self) -> int:
+    def swept(self, pending: set[Itemset]) -> int:
         before = self.state()
-        gone = self.prune(set(self.entries))
+        gone = self.prune(pending, forced_only=not self.pruning)
         return 0 if self.undone(before) else gone
 
-    def clean(self, before: dict[Itemset, int], after: dict[Itemset, int]) -> set[Itemset]:
-        """Drop itemsets without usage; return those that are used less than before."""
-        for itemset in [x for x in self.entries if after[x] == 0]:
-            del self.entries[itemset]
-        return {x for x in self.entries if x in before and after[x] < before[x]}
+    def clean(self) -> None:
+        """Drop itemsets that have lost all their uses."""
+        usages = self.usages()
+        self.entries = {x: entry for x, entry in self.entries.items() if usages[x] or x not in self.shrunk}
 
-    def prune(self, pending: set[Itemset]) -> int:
+    def prune(self, pending: set[Itemset], *, forced_only: bool) -> int:
         gone = 0
         while pending := {x for x in pending if x in self.entries}:
             usages, table = self.usages(), self.table()
-            if not self.pruning and not (pending := {x for x in pending if usages[x] < self.min_count}):
+            if forced_only and not (pending := {x for x in pending if usages[x] < self.min_count}):
                 break
             worst = min(pending, key=lambda x: (usages[x], table.index(x)))
             pending.remove(worst)
@@ -184,11 +212,10 @@ class Twin:
             bits = self.bits_changed(usages, after | {worst: 0})
             if bits < 0 or usages[worst] < self.min_count:
                 self.forced |= usages[worst] < self.min_count
-                self.bits += bits
-                self.entries = trial
+                pending |= self.change(trial, bits)
                 self.pruned += 1
                 gone += 1
-                pending |= self.clean(usages, after)
+                self.clean()
         return gone
 
     def result(self) -> list[tuple[Itemset, int, int]]:

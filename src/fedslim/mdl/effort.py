@@ -35,8 +35,8 @@ def policies(plain: Policy, effort: int) -> list[Policy]:
     if effort == 1:
         return [plain]
 
-    def polished(*charges: Charge, look_ahead: int = 1) -> Policy:
-        return replace(plain, charges=charges, look_ahead=look_ahead, sweep=True)
+    def polished(*charges: Charge) -> Policy:
+        return replace(plain, charges=charges, sweep=True)
 
     runs = [
         [polished(EXACT, FREE)],

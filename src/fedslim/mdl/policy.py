@@ -12,7 +12,7 @@ Order = Literal["usage", "support"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a search works. The default is SLIM's plain greedy search."""
+    """How a search works. The default is a greedy search that tries several candidates in each step."""
 
     pruning: bool = True
     order: Order = "usage"
@@ -22,7 +22,7 @@ class Policy:
     """Items with a smaller support are dropped at the start, and no itemset enters or stays with a smaller usage."""
     charges: tuple[Charge, ...] = (EXACT,)
     """Applied one after the other, each until no candidate is accepted."""
-    look_ahead: int = 1
-    """How many of the best candidates each step tries; the one that saves most bits wins."""
+    width: int = 8
+    """How many candidates each step tries before it ranks again; 1 is SLIM as published."""
     sweep: bool = False
     """Whether to try to remove every itemset after convergence, and to continue if that helped."""

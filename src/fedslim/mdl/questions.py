@@ -103,20 +103,6 @@ class CoUsages:
 
 
 @dataclass(frozen=True, slots=True)
-class TryInsert:
-    """What if this itemset, the union of its parents, were in the table?"""
-
-    slot: int
-    itemset: Itemset
-    entry: int
-    parents: tuple[int, int]
-
-    def put_to(self, source: Source) -> Change:
-        """Ask."""
-        return source.try_insert(self.slot, self.itemset, self.entry)
-
-
-@dataclass(frozen=True, slots=True)
 class TryRemovals:
     """What if this element were not in the table? Asked about several at once, each on its own."""
 
@@ -180,45 +166,53 @@ class Remove:
 class Together:
     """Several questions at once: in a federation they are one round."""
 
-    questions: tuple[Supports | Support | CoUsages | TryInsert | TryRemovals, ...]
+    questions: tuple[Supports | Support | CoUsages | TryRemovals, ...]
 
     def put_to(self, source: Source) -> tuple[Any, ...]:
         """Ask them one after the other."""
         return tuple(question.put_to(source) for question in self.questions)
 
 
-class Presumed(NamedTuple):
-    """What an insertion changed, and the answers about the table with the new element."""
+class Tried(NamedTuple):
+    """What each insertion changes, and the answers about the table with all of them (None for rows to ask again)."""
 
-    change: Change
+    changes: tuple[Change, ...]
     trials: tuple[Change, ...]
-    rows: tuple[SlotCounts, ...]
+    rows: tuple[SlotCounts | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Presume:
-    """Insert this itemset, which will most likely stay: what does it change, and then these removals and rows?
+class TryInsertions:
+    """What if these itemsets were in the table?
 
-    If it does not stay after all, it is removed again: covers depend only on the table.
+    Without `keep` each is tried on its own. With `keep` they enter one after the other, since they are presumed to
+    stay; then the itemsets that are presumed to be `gone` leave; then some removals are tried and rows counted. What
+    does not stay after all is undone: covers depend only on the table.
     """
 
-    move: Insert
-    removals: tuple[int, ...]
-    rows: tuple[int, ...]
+    moves: tuple[Insert, ...]
+    keep: bool
+    gone: tuple[int, ...] = ()
+    removals: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()
 
-    def put_to(self, source: Source) -> Presumed:
-        """Insert, and ask."""
-        move = self.move
-        change = source.try_insert(move.slot, move.itemset, move.entry)
-        source.insert(move.slot, move.itemset, move.entry)
-        return Presumed(change, source.try_removals(self.removals), source.co_usages(self.rows))
+    def put_to(self, source: Source) -> Tried:
+        """Ask."""
+        changes = []
+        for move in self.moves:
+            changes.append(source.try_insert(move.slot, move.itemset, move.entry))
+            if self.keep:
+                source.insert(move.slot, move.itemset, move.entry)
+        for slot in self.gone:
+            source.remove(slot)
+        return Tried(tuple(changes), source.try_removals(self.removals), source.co_usages(self.rows))
 
 
 Move = Drop | Insert | Restore | Remove
 MOVES = (Drop, Insert, Restore, Remove)
 """Moves change the table and have no answer; all other questions have one."""
 
-Question = Presume | Supports | Support | CoUsages | TryInsert | TryRemovals | Together | Move
+Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Together | Move
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

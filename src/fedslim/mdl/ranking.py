@@ -9,7 +9,7 @@ import numpy as np
 
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels import ranking
-from fedslim.mdl.kernels.ranking import PairRows, Rejected, TableFacts, Totals
+from fedslim.mdl.kernels.ranking import Choice, PairRows, Rejected, TableFacts, Totals
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30
-NEVER = int(ranking.NEVER)
 SHORT_ROW = 64
 PAIRS_FOR_EACH_OCCURRENCE = 8
 MAX_ROWS = 1024
 """Most rows in one question: wide data have many, and a search can stop only between questions."""
+
+LOOK = 6
+"""For each candidate of a step, how many of the best candidates are looked at to find some without common elements."""
 
 MARGIN = 32.0
 """Pairs estimated to cost more bits than this are not kept: rows stay short, and rarely have to be asked for again."""
@@ -38,14 +40,6 @@ class Candidate:
     y: int
     together: int
     gain: float
-
-
-@dataclass(frozen=True, slots=True)
-class Aside:
-    """A candidate that was put aside, and the counts remembered for its pair before."""
-
-    candidate: Candidate
-    before: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +60,12 @@ class CandidateRanking:
         log2_table: NDArray[np.float64],
         *,
         charge: Charge,
+        width: int = 1,
         largest: int | None = None,
         least: int = 1,
     ) -> None:
         self._table = table
+        self.width = width  # candidates of a step
         self._charge = charge
         self._largest = ANY_SIZE if largest is None else largest
         self._least = least  # pairs with a lower co-usage are no candidates
@@ -103,6 +99,7 @@ class CandidateRanking:
             np.zeros(4096, np.int32),
         )
         self._tree = np.zeros(2, np.int32)
+        self._choice = _empty_choice(capacity)
         self._found = np.zeros(capacity, np.int32)
         self._occurrences = int(usages.sum())
         self._pool_end = 0
@@ -127,27 +124,30 @@ class CandidateRanking:
             MARGIN,
         )
 
-    def best(self) -> Candidate | UnknownRows | None:
-        """Return the candidate with the highest estimated gain above zero, or the rows needed to find it."""
-        row = self._best_known()
-        above = 0.0 if row < 0 else float(self._rows.upper[row])
-        if unknown := self._unknown(above):
-            return UnknownRows(unknown)
-        if row < 0:
-            return None
-        rows = self._rows
-        return Candidate(row, int(rows.partner[row]), int(rows.together[row]), above)
+    def best(self) -> tuple[Candidate, ...] | UnknownRows:
+        """Return the best candidates of which no two have an element in common, or the rows needed to find them.
 
-    def missing(self) -> tuple[int, ...]:
-        """Return the rows needed to find the best candidate, to ask for them together with another question."""
-        row = self._best_known()
-        return self._unknown(0.0 if row < 0 else float(self._rows.upper[row]))
-
-    def _best_known(self) -> int:
+        They are the first `width` of those among the best `LOOK · width`; the first has the highest gain of all.
+        """
+        width = self.width
         half = 1 << max(self._limit - 1, 1).bit_length()
         if len(self._tree) < 2 * half:
             self._tree = np.zeros(2 * half, np.int32)
-        return int(ranking.best(self._limit, self._tree, self._rows, self._facts, self._rejected, self._now))
+        if len(self._choice.row) < width:
+            self._choice = _empty_choice(self._table.capacity, width)
+        choice = self._choice
+        n, above = ranking.choose(
+            self._limit, width, LOOK * width, self._tree, choice, self._rows, self._facts, self._rejected, self._now
+        )
+        if unknown := self._unknown(above):
+            return UnknownRows(unknown)
+        columns = (choice.row, choice.partner, choice.together, choice.gain)
+        return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)])
+
+    def missing(self) -> tuple[int, ...]:
+        """Return the rows needed to find the best candidates, to ask for them together with another question."""
+        best = self.best()
+        return best.slots if isinstance(best, UnknownRows) else ()
 
     def _unknown(self, above: float) -> tuple[int, ...]:
         """Return the unknown rows whose bound is at least `above`; if there are many, those with the highest bounds."""
@@ -174,8 +174,11 @@ class CandidateRanking:
 
     @property
     def _longest_row(self) -> int:
-        """How many pairs of a row are kept, so that all rows together are linear in the data."""
-        return max(SHORT_ROW, PAIRS_FOR_EACH_OCCURRENCE * self._occurrences // max(self._limit, 1))
+        """How many pairs of a row are kept, so that all rows together are linear in the data.
+
+        There are enough of them for a step, which may look at no other row.
+        """
+        return max(SHORT_ROW, LOOK * self.width, PAIRS_FOR_EACH_OCCURRENCE * self._occurrences // max(self._limit, 1))
 
     def _shortened(self, slot: int, row: SlotCounts) -> tuple[NDArray[np.int32], NDArray[np.int64], int, float]:
         """Return the best pairs of a row, best first, and the largest co-usage and gain of the others."""
@@ -209,30 +212,9 @@ class CandidateRanking:
 
     def warm_up(self) -> None:
         """Run the code that small data do not reach, so that it is compiled."""
-        self.take_back(self.put_aside(Candidate(0, 1, 1, 0.0)))
         self.widen()
         self.compact()
         self._shortened(0, SlotCounts(np.zeros(1, np.int32), np.zeros(1, np.int64)))
-
-    def put_aside(self, candidate: Candidate) -> Aside:
-        """Reject a candidate temporarily, to see which one comes after it."""
-        before = ranking.rejected_with(candidate.x, candidate.y, self._facts, self._rejected)
-        self.reject(candidate)
-        return Aside(candidate, before)
-
-    def take_back(self, aside: Aside) -> None:
-        """Undo `put_aside`: restore the counts remembered for the pair before."""
-        self._remember(aside.candidate, aside.before)
-
-    def forgive(self, candidate: Candidate) -> None:
-        """Forget that a pair was rejected."""
-        self._remember(candidate, (NEVER, NEVER, NEVER))
-
-    def _remember(self, candidate: Candidate, counts: tuple[int, int, int]) -> None:
-        ranking.remember(candidate.x, candidate.y, *counts, self._facts, self._rejected)
-        for slot in (candidate.x, candidate.y):
-            self._rows.exact[slot] = ranking.NEVER
-            self._rows.upper[slot] = max(self._rows.upper[slot], candidate.gain)
 
     def forget_rejected(self) -> None:
         """Give every rejected candidate another chance."""
@@ -289,6 +271,7 @@ class CandidateRanking:
 
         self._facts = self._facts._replace(birth=lengthen(self._facts.birth, capacity))
         self._found = np.zeros(capacity, np.int32)
+        self._choice = _empty_choice(capacity, len(self._choice.row))
         rows = self._rows
         fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
         per_slot = [name for name in PairRows._fields if name not in {"partners", "counts"}]
@@ -304,6 +287,20 @@ class CandidateRanking:
         partners, counts = np.zeros(size, np.int32), np.zeros(size, np.int32)
         self._pool_end = ranking.compact(rows, self._limit, partners, counts)
         self._rows = rows._replace(partners=partners, counts=counts)
+
+
+def _empty_choice(capacity: int, width: int = 1) -> Choice:
+    return Choice(
+        np.zeros(width, np.int32),
+        np.zeros(width, np.int32),
+        np.zeros(width, np.int64),
+        np.zeros(width),
+        np.zeros(capacity, np.uint8),
+        np.zeros(capacity, np.int32),
+        np.zeros(capacity),
+        np.full(capacity, ranking.NEVER, np.int32),
+        np.zeros(capacity, np.int64),
+    )
 
 
 def _empty_rejected(size: int) -> Rejected:

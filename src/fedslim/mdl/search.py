@@ -10,6 +10,7 @@ may stop at any question, and `result()` is then the best table so far.
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,17 +30,17 @@ from fedslim.mdl.questions import (
     CoUsages,
     Drop,
     Insert,
-    Presume,
     Remove,
     Restore,
     Support,
     Supports,
     Together,
-    TryInsert,
+    Tried,
+    TryInsertions,
     TryRemovals,
 )
-from fedslim.mdl.ranking import Aside, Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.steps import Moved, SearchResult, Step, TableEntry, Tally, Trial
+from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
+from fedslim.mdl.steps import Moved, SearchResult, TableEntry, Tally, Trial, Undoable
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Question
 
 FAIR_LUCK = 0.7
-"""An eager search inserts candidates at once while at least this fraction of them is accepted."""
-
-MAX_AT_ONCE = 3
-"""Candidates that an eager search tries at once while most of them fail."""
+"""An eager search presumes that candidates stay while at least this fraction of them is accepted."""
 
 MAX_TRIALS = 8
 """Removals tried in one question: after one that succeeds, the others have to be tried again."""
@@ -64,17 +62,21 @@ MAX_TRIALS = 8
 class SlimSearch:
     """One run of the search.
 
-    An *eager* search inserts each candidate at once, and asks at the same time what it will ask next if the candidate
-    is accepted, as most are; one that is not accepted is removed again. While most are not accepted, it tries several
-    at once. It finds the same result with half as many questions and somewhat more work, which pays where a question
-    is a round.
+    A step takes the best candidates without common elements (`Policy.width`), tries one after the other, and then
+    prunes. A candidate is skipped if an earlier one of the step changed the covers with its parents. The first is never
+    skipped: it is accepted, and L falls, or rejected with its counts. So the search terminates.
+
+    An *eager* search asks about all candidates of a step at once, presuming that each of them stays, and asks at the
+    same time what it will ask next. At the first one that does not stay it undoes the rest, and asks again about those.
+    While most fail, it presumes that none of them stays. It finds the same result with far fewer questions and somewhat
+    more work, which pays where a question is a round.
     """
 
     MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
 
     def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
         self.policy = policy
-        self._eager = eager and policy.look_ahead == 1
+        self._eager = eager
         self._luck = 1.0  # the fraction of recent candidates that were accepted
         self.tally = Tally()
         self.converged = False
@@ -89,7 +91,9 @@ class SlimSearch:
         self._total = 0
         self._in_use = 0
         self._tried: dict[int, Change] = {}  # trial removals that are still valid
-        self._open: Step | None = None  # the current step, if it may have to be undone
+        self._touched: set[int] = set()  # slots whose covers changed in this step
+        self._shrunk: set[int] = set()  # itemsets that are used less since the step began
+        self._open: Undoable | None = None  # moves that may have to be undone
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -138,7 +142,7 @@ class SlimSearch:
                 self.ranking.recharge(charge)
             while (yield from self._step()):
                 pass
-            while self.policy.sweep and (yield from self._sweep()):
+            while self.policy.sweep and (yield from self._sweep(set(self._table))):
                 self.ranking.forget_rejected()
                 while (yield from self._step()):
                     pass
@@ -161,162 +165,179 @@ class SlimSearch:
             self._standard,
             self._log2,
             charge=self.policy.charges[0],
+            width=self.policy.width,
             largest=self.policy.max_itemset_size,
             least=self.policy.min_count,
         )
 
     def _step(self) -> Generator[Question, Any, bool]:
-        """Accept the first candidate that compresses better (or the best of a few); return False if there is none."""
-        if self._eager and self._luck < FAIR_LUCK and self._entry_is_known:
-            return (yield from self._first_of_several())
-        found: list[Trial] = []
-        tried = 0
-        while tried < self.policy.look_ahead or not found:
-            candidate = yield from self._next_candidate()
-            if candidate is None:
-                break
-            tried += 1
-            trial = yield from self._try(candidate)
-            good = trial is not None and self._pays(trial)
-            self._learn_luck(accepted=good)
-            if trial is not None and good:
-                found.append(trial)
-                if self.policy.look_ahead == 1:
-                    break
-            self.ranking.reject(candidate)
-        if not found:
+        """Try the best candidates one after the other, then prune; return False if there is no candidate."""
+        todo = yield from self._next_candidates()
+        if not todo:
             return False
-        if self.policy.look_ahead > 1:
-            for trial in found:
-                self.ranking.forgive(trial.candidate)  # rejected only to see which candidates come next
-        yield from self._accept(min(found, key=lambda trial: trial.bits))
-        return True  # even if it did not stay: it is rejected then, and others may be accepted
+        self._touched, self._shrunk = set(), set()
+        while todo := tuple([c for c in todo if not {c.x, c.y} & self._touched]):
+            done = yield from self._try(todo if self._eager else todo[:1])
+            todo = todo[done:]
+        for slot in self._unused():
+            yield Remove(slot)
+            self._leave(slot, None)
+        yield from self._sweep(self._shrunk)
+        return True
 
-    def _pays(self, trial: Trial) -> bool:
-        """Return whether a candidate compresses better, and is used often enough to be published."""
-        return trial.bits < 0 and self._new_usage(trial.move.slot, trial.change) >= self.policy.min_count
-
-    @staticmethod
-    def _new_usage(slot: int, change: Change) -> int:
-        return int(change.won[change.slots == slot].sum())
-
-    def _first_of_several(self) -> Generator[Question, Any, bool]:
-        """Do a step while most candidates fail: try several at once, each in case those before it fail."""
-        while True:
-            several: list[Aside] = []
-            while len(several) < MAX_AT_ONCE and (candidate := (yield from self._next_candidate())) is not None:
-                several.append(self.ranking.put_aside(candidate))
-            if not several:
-                return False
-            candidates = [aside.candidate for aside in several]
-            moves = [Insert(self._table.next_slot(), self._union(c), c.together, (c.x, c.y)) for c in candidates]
-            self._reserve(moves[0].slot)
-            answers = yield Together(
-                tuple(TryInsert(move.slot, move.itemset, move.entry, move.parents) for move in moves)
-            )
-            for k, (candidate, move, change) in enumerate(zip(candidates, moves, answers, strict=True)):
-                self.tally.candidates += 1
-                self.best_gain = candidate.gain
-                self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-                trial = Trial(candidate, move, change, self._bits_changed(change))
-                good = self._pays(trial)
-                self._learn_luck(accepted=good)
-                if good:
-                    for aside in reversed(several[k:]):
-                        self.ranking.take_back(aside)
-                    yield from self._accept(trial)
-                    return True
-
-    def _learn_luck(self, *, accepted: bool) -> None:
-        self._luck += (accepted - self._luck) / 16
-
-    @property
-    def _entry_is_known(self) -> bool:
-        """Whether a candidate can be tried without asking for its support first."""
-        return self.policy.order == "usage" and self.policy.min_support == 1
-
-    def _union(self, candidate: Candidate) -> Itemset:
-        return tuple(sorted(self._table.items_of(candidate.x) + self._table.items_of(candidate.y)))
-
-    def _next_candidate(self) -> Generator[Question, Any, Candidate | None]:
+    def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
             self.tally.rows += len(best.slots)
             self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
         return best
 
-    def _try(self, candidate: Candidate) -> Generator[Question, Any, Trial | None]:
-        """Try a candidate; return None if its support is too small."""
+    def _try(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, int]:
+        """Try candidates in order, until one turns out otherwise than presumed; return how many are done with."""
+        entries = yield from self._ask_entries(candidates)
+        if not entries:
+            self._fail(candidates[0])
+            return 1
+        keep = self._eager and self._luck >= FAIR_LUCK
+        question = self._presume(candidates, entries, keep=keep)
+        answer = yield question
+        for k, (move, change) in enumerate(zip(question.moves, answer.changes, strict=True)):
+            candidate = candidates[k]
+            self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
+            if skipped := bool({candidate.x, candidate.y} & self._touched):
+                stays = False
+            else:
+                trial = Trial(candidate, move, change, self._bits_changed(change))
+                stays = self._pays(trial)
+            if not stays:
+                if not skipped:
+                    self._fail(candidate)
+                if keep:
+                    yield from self._take_back(question, k)
+                    return k + 1
+                continue
+            if not keep:
+                yield move
+            self._enter(trial)
+            if rare := self._rare():
+                if keep:
+                    yield from self._take_back(question, k + 1)
+                yield from self._prune(rare, forced_only=True)
+                if not (yield from self._end_step()):
+                    self.ranking.reject(candidate)
+                return k + 1
+            self._open = None
+            if not keep:
+                return k + 1
+        yield from self._confirm(question, answer)
+        return len(question.moves)
+
+    def _fail(self, candidate: Candidate) -> None:
         self.tally.candidates += 1
         self.best_gain = candidate.gain
-        itemset = self._union(candidate)
-        entry = candidate.together
-        if not self._entry_is_known:
-            support = yield Support(itemset, (candidate.x, candidate.y))
-            if support < self.policy.min_support:
-                return None
-            if self.policy.order == "support":
-                entry = support
-        slot = self._table.next_slot()
-        self._reserve(slot)
-        self._standard[slot] = standard_length(itemset, self._item_lengths)
-        move = Insert(slot, itemset, entry, (candidate.x, candidate.y))
-        if self._eager:
-            return (yield from self._presume(candidate, move))
-        change = yield TryInsert(slot, itemset, entry, move.parents)
-        return Trial(candidate, move, change, self._bits_changed(change))
+        self._learn_luck(accepted=False)
+        self.ranking.reject(candidate)
 
-    def _presume(self, candidate: Candidate, move: Insert) -> Generator[Question, Any, Trial]:
-        """Insert a candidate, and ask what comes next if only its two parents lose usage, as estimated."""
-        left = {s: int(self._usage[s]) - candidate.together for s in (candidate.x, candidate.y)}
-        stay = [s for s, usage in left.items() if usage > 0]
-        removals: tuple[int, ...] = ()
-        if self.policy.pruning and len(stay) == len(left):
-            # If one parent left, the trial removal of the other would not hold.
-            rank = self._table.elements.rank
-            removals = tuple(sorted((s for s in stay if s in self._table.itemsets), key=lambda s: (left[s], rank[s])))
-        rows = (move.slot, *stay)
-        answer = yield Presume(move, removals, rows)
+    def _pays(self, trial: Trial) -> bool:
+        """Return whether a candidate compresses better, and is used often enough to be published."""
+        uses = int(trial.change.won[trial.change.slots == trial.move.slot].sum())
+        return trial.bits < 0 and uses >= self.policy.min_count
+
+    def _learn_luck(self, *, accepted: bool) -> None:
+        self._luck += (accepted - self._luck) / 16
+
+    def _union(self, candidate: Candidate) -> Itemset:
+        return tuple(sorted(self._table.items_of(candidate.x) + self._table.items_of(candidate.y)))
+
+    def _ask_entries(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, tuple[int, ...]]:
+        """Return the second criterion of the cover order for each candidate, up to the first with too small a support."""
+        if self.policy.order == "usage" and self.policy.min_support == 1:
+            return tuple([c.together for c in candidates])
+        supports = yield Together(tuple([Support(self._union(c), (c.x, c.y)) for c in candidates]))
+        enough = tuple(takewhile(lambda support: support >= self.policy.min_support, supports))
+        return enough if self.policy.order == "support" else tuple([c.together for c in candidates[: len(enough)]])
+
+    def _presume(self, candidates: tuple[Candidate, ...], entries: tuple[int, ...], *, keep: bool) -> TryInsertions:
+        """Ask what candidates change; if they are presumed to stay, insert them, and ask what comes next.
+
+        Then each one takes from its two parents as much usage as estimated, and nothing else changes.
+        """
+        slots = self._table.free_slots(len(entries)) if keep else self._table.free_slots(1) * len(entries)
+        self._reserve(max(slots))
+        moves: list[Insert] = []
+        left: dict[int, int] = {}
+        for candidate, entry, slot in zip(candidates, entries, slots, strict=False):
+            parents = (candidate.x, candidate.y)
+            moves.append(Insert(slot, self._union(candidate), entry, parents))
+            after = {s: int(self._usage[s]) - candidate.together for s in parents}
+            left |= after
+            if keep and any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
+                break  # it has to be removed before the next candidate is tried
+        if not keep or len(moves) < len(candidates):
+            return TryInsertions(tuple(moves), keep)
+        itemsets = [s for s in left if s in self._table.itemsets]
+        rank = self._table.elements.rank
+        gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
+        removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
+        rows = (*(move.slot for move in moves), *(s for s in left if left[s] > 0))
         self.tally.rows += len(rows)
-        bits = self._bits_changed(answer.change)
-        trials = dict(zip(removals, answer.trials, strict=True))
-        found = dict(zip(rows, answer.rows, strict=True))
-        trial = Trial(candidate, move, answer.change, bits, True, trials, found)
-        if not self._pays(trial):
-            yield Remove(move.slot)
-        return trial
+        return TryInsertions(tuple(moves), keep, gone, tuple(removals) if self.policy.pruning else (), rows)
 
-    def _accept(self, trial: Trial) -> Generator[Question, Any, None]:
-        """Insert a candidate, and prune. If forced removals cost more than it saves, undo it."""
+    def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
+        """Undo what was presumed from this candidate on."""
+        yield from self._restore(question.gone)
+        for move in reversed(question.moves[first:]):
+            yield Remove(move.slot)
+
+    def _restore(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
+        for slot in reversed(slots):
+            yield Restore(slot, self._table.itemsets[slot], self._table.entries[slot])
+
+    def _confirm(self, question: TryInsertions, answer: Tried) -> Generator[Question, Any, None]:
+        """Take in what was asked for in case that all candidates stay, which they do."""
+        if question.gone != self._unused():
+            yield from self._restore(question.gone)
+            return
+        for slot in question.gone:
+            self._leave(slot, None)
+        self._tried |= dict(zip(question.removals, answer.trials, strict=True))
+        known = [(s, row) for s, row in zip(question.rows, answer.rows, strict=True) if row is not None]
+        self.ranking.learn(tuple([s for s, _ in known]), tuple([row for _, row in known]))
+
+    def _enter(self, trial: Trial) -> None:
+        """Take an itemset into the table, as the sources have done."""
         move, table = trial.move, self._table
-        if not trial.inserted:
-            yield move
         self._begin_step()
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
-        self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
         self.ranking.welcome(move.slot)
+        self.tally.candidates += 1
         self.tally.accepted += 1
+        self.best_gain = trial.candidate.gain
+        self._learn_luck(accepted=True)
         self._note(move, move.itemset, move.entry, trial.change)
-        shrunk = yield from self._apply(trial.change, trial.bits)
-        self._tried |= trial.removals
-        rows = tuple(s for s in trial.rows if self._usage[s] > 0)
-        self.ranking.learn(rows, tuple(trial.rows[s] for s in rows))
-        yield from self._prune(shrunk)
-        if not (yield from self._end_step()):
-            self.ranking.reject(trial.candidate)
+        self._apply(trial.change, trial.bits)
 
-    def _sweep(self) -> Generator[Question, Any, int]:
-        """Try to remove every itemset; return how many were removed."""
+    def _unused(self) -> tuple[int, ...]:
+        """Return the itemsets that have lost all their uses: they are in no cover, so nothing changes without them."""
+        return tuple(sorted([s for s in self._shrunk if s in self._table.itemsets and self._usage[s] == 0]))
+
+    def _rare(self) -> set[int]:
+        """Return the itemsets that are used too seldom to stay."""
+        return {s for s in self._shrunk if s in self._table.itemsets and 0 < self._usage[s] < self.policy.min_count}
+
+    def _sweep(self, pending: set[int]) -> Generator[Question, Any, int]:
+        """Try to remove these itemsets; return how many were removed."""
         self._begin_step()
-        removed = yield from self._prune(set(self._table))
+        removed = yield from self._prune(pending, forced_only=not self.policy.pruning)
         return removed if (yield from self._end_step()) else 0
 
-    # A step is undone if it does not lower L after all. That happens only if an itemset falls below `min_count` and
-    # must be removed at any cost. So L falls with every step that stays, and the search terminates.
+    # Moves are undone if they do not lower L after all. That happens only if an itemset falls below `min_count` and
+    # must be removed at any cost. So L falls with every candidate that stays, and with every sweep.
 
     def _begin_step(self) -> None:
         if self.policy.min_count > 1:
-            self._open = Step(self.bits_now, self.tally.accepted, self.tally.pruned)
+            figures = (self.bits_now, self.tally.accepted, self.tally.pruned)
+            self._open = Undoable(*figures, set(self._touched), set(self._shrunk))
 
     def _note(self, move: Insert | Remove, itemset: Itemset, entry: int, change: Change | None) -> None:
         if self._open is not None:
@@ -324,7 +345,7 @@ class SlimSearch:
             self._open.moves.append(Moved(move, itemset, entry, birth, change))
 
     def _end_step(self) -> Generator[Question, Any, bool]:
-        """End a step; return whether it stays, otherwise undo it."""
+        """End a series of moves; return whether it stays, otherwise undo it."""
         step = self._open
         if step is None or not step.forced or self.bits_now < step.bits:
             self._open = None
@@ -333,7 +354,7 @@ class SlimSearch:
         return False
 
     def rewind(self) -> list[Restore | Remove]:
-        """Undo the current step, if any; return the moves with which sources do the same."""
+        """Undo unfinished moves, if any; return the moves with which sources do the same."""
         step, self._open = self._open, None
         if step is None:
             return []
@@ -351,16 +372,17 @@ class SlimSearch:
             if moved.change is not None:
                 self._take_in(Change(moved.change.slots, moved.change.won, moved.change.lost))
         self.bits_now, self.tally.accepted, self.tally.pruned = step.bits, step.accepted, step.pruned
+        self._touched, self._shrunk = step.touched, step.shrunk
         return moves
 
-    def _prune(self, pending: set[int]) -> Generator[Question, Any, int]:
+    def _prune(self, pending: set[int], *, forced_only: bool) -> Generator[Question, Any, int]:
         """Remove the itemsets that no longer save bits, smallest usage first; return how many were removed.
 
-        Itemsets used less than `min_count` times are removed in any case, and without pruning only those.
+        Itemsets used less than `min_count` times are removed in any case; with `forced_only` only those.
         """
         removed, least = 0, self.policy.min_count
         while pending := {
-            s for s in pending if s in self._table.itemsets and (self.policy.pruning or self._usage[s] < least)
+            s for s in pending if s in self._table.itemsets and (not forced_only or self._usage[s] < least)
         }:
             rank = self._table.elements.rank
             queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MAX_TRIALS]
@@ -377,7 +399,10 @@ class SlimSearch:
                         self._open.forced |= forced
                     removed += 1
                     self.tally.pruned += 1
-                    pending |= yield from self._apply(trial, bits)
+                    pending |= self._apply(trial, bits)
+                    for unused in self._unused():
+                        yield Remove(unused)
+                        self._leave(unused, None)
                     break
         return removed
 
@@ -397,16 +422,13 @@ class SlimSearch:
             self._tried |= dict(zip(unknown, answer, strict=True))
         return tuple(self._tried[s] for s in slots)
 
-    def _apply(self, change: Change, bits: float) -> Generator[Question, Any, set[int]]:
+    def _apply(self, change: Change, bits: float) -> set[int]:
         """Apply a change; return the itemsets (no singletons) that are used less than before."""
         self.bits_now += bits
         net = self._take_in(change)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
-        for slot in sorted(s for s in shrunk if self._usage[s] == 0):
-            # An itemset without usage is in no cover: removing it changes nothing else.
-            yield Remove(slot)
-            self._leave(slot, None)
-            shrunk.remove(slot)
+        self._touched.update(change.slots.tolist())
+        self._shrunk |= shrunk
         return shrunk
 
     def _leave(self, slot: int, change: Change | None) -> None:

@@ -1,4 +1,4 @@
-"""The records of a search: its tally, trials, a step that may be undone, and its result."""
+"""The records of a search: its tally, trials, moves that may be undone, and its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.objective import Bits
-    from fedslim.mdl.questions import Change, Remove, SlotCounts
+    from fedslim.mdl.questions import Change, Remove
     from fedslim.mdl.ranking import Candidate
     from fedslim.mdl.table import WorkingTable
 
@@ -59,23 +59,17 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate, the move that inserts it, what that changes, and by how many bits.
-
-    If it is already inserted, also trial removals and rows for the table with it.
-    """
+    """A candidate, the move that inserts it, what that changes, and by how many bits."""
 
     candidate: Candidate
     move: Insert
     change: Change
     bits: float
-    inserted: bool = False
-    removals: dict[int, Change] = field(default_factory=dict)
-    rows: dict[int, SlotCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One move of a step, with what is needed to undo it."""
+    """One move, with what is needed to undo it."""
 
     move: Insert | Remove
     itemset: Itemset
@@ -85,17 +79,19 @@ class Moved:
 
 
 @dataclass(slots=True)
-class Step:
-    """The moves of a step, and the figures before the first of them."""
+class Undoable:
+    """Moves that may have to be undone, and what the search knew before the first of them."""
 
     bits: float
     accepted: int
     pruned: int
+    touched: set[int]
+    shrunk: set[int]
     moves: list[Moved] = field(default_factory=list)
     forced: bool = False  # whether an itemset had to be removed although that may cost bits
 
     def undo(self, table: WorkingTable, usage: NDArray[np.int64]) -> tuple[list[TableEntry], NDArray[np.int64]]:
-        """Return the itemsets and all usages as they were when the step began; the arguments stay unchanged."""
+        """Return the itemsets and all usages as they were before the first move; the arguments stay unchanged."""
         usage = usage.copy()
         found = {s: (table.itemsets[s], table.entries[s]) for s in table}
         for moved in reversed(self.moves):

@@ -100,6 +100,12 @@ class WorkingTable:
         """The slot for the next itemset: the same in all tables with the same moves."""
         return self._freed[-1] if self._freed else self._fresh
 
+    def free_slots(self, n: int) -> tuple[int, ...]:
+        """End any trial, and return the slots of the next `n` itemsets."""
+        self.unstage()
+        freed = self._freed[::-1][:n]
+        return (*freed, *range(self._fresh, self._fresh + n - len(freed)))
+
     @property
     def fresh_slot(self) -> int:
         """The first slot that was never used."""

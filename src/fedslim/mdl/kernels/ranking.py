@@ -67,6 +67,20 @@ class Rejected(NamedTuple):
     c: NDArray[np.int64]
 
 
+class Choice(NamedTuple):
+    """The candidates that `choose` found, and its scratch memory."""
+
+    row: NDArray[np.int32]
+    partner: NDArray[np.int32]
+    together: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    taken: NDArray[np.uint8]  # for each element, whether a chosen candidate has it
+    passed: NDArray[np.int32]  # rows that compete with a later pair than their best …
+    best_upper: NDArray[np.float64]  # … and their best pairs
+    best_partner: NDArray[np.int32]
+    best_together: NDArray[np.int64]
+
+
 class Totals(NamedTuple):
     """The global counts and the settings of the search."""
 
@@ -147,24 +161,6 @@ def reject(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> boo
     rejected.x[place] = facts.usage[p]
     rejected.y[place] = facts.usage[q]
     return new
-
-
-@njit
-def rejected_with(a: int, b: int, facts: TableFacts, rejected: Rejected) -> tuple[int, int, int]:
-    """Return the remembered counts of a pair (usage, usage, co-usage, in the order of the key); NEVER if none."""
-    key, _, _ = _key(a, b, facts)
-    place = _place(key, rejected)
-    if rejected.key[place] == 0:
-        return NEVER, NEVER, NEVER
-    return rejected.x[place], rejected.y[place], rejected.c[place]
-
-
-@njit
-def remember(a: int, b: int, x: int, y: int, c: int, facts: TableFacts, rejected: Rejected) -> None:
-    """Restore the counts that `rejected_with` returned, for a pair that was rejected since."""
-    key, _, _ = _key(a, b, facts)
-    place = _place(key, rejected)
-    rejected.x[place], rejected.y[place], rejected.c[place] = x, y, c
 
 
 @njit
@@ -260,13 +256,25 @@ def add_row(
         rows.counts[end] = c
         end += 1
     rows.length[x] = end - at
-    _scan(x, rows, facts, rejected, now)
+    _scan(x, np.inf, NEVER, NEVER, rows, facts, rejected, now)
     return end
 
 
 @inner
-def _scan(x: int, rows: PairRows, facts: TableFacts, rejected: Rejected, now: Totals) -> None:
-    """Find the best pair of row `x` with the current counts, and drop pairs that now belong to another row."""
+def _scan(
+    x: int,
+    behind: float,
+    behind_partner: int,
+    behind_together: int,
+    rows: PairRows,
+    facts: TableFacts,
+    rejected: Rejected,
+    now: Totals,
+) -> None:
+    """Find the best pair of row `x` with the current counts, and drop pairs that now belong to another row.
+
+    Only pairs that come after the one with gain `behind` count: infinity for all pairs.
+    """
     begin = rows.start[x]
     kept = begin
     best = -np.inf
@@ -282,6 +290,10 @@ def _scan(x: int, rows: PairRows, facts: TableFacts, rejected: Rejected, now: To
         kept += 1
         gain = _gain(x, y, c, facts, now)
         if gain < best or (gain == best and not _prefer(x, y, c, x, partner, together, facts.rank)):
+            continue
+        if gain > behind or (
+            gain == behind and not _prefer(x, behind_partner, behind_together, x, y, c, facts.rank)
+        ):
             continue
         if not is_rejected(x, y, c, facts, rejected):
             best = gain
@@ -333,24 +345,57 @@ def _play(node: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, now: T
 
 
 @njit
-def best(limit: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, rejected: Rejected, now: Totals) -> int:
-    """Return the row of the best candidate of all known rows; NEVER if none of them has one.
+def choose(
+    limit: int,
+    width: int,
+    look: int,
+    tree: np.ndarray,
+    choice: Choice,
+    rows: PairRows,
+    facts: TableFacts,
+    rejected: Rejected,
+    now: Totals,
+) -> tuple[int, float]:
+    """Choose candidates from the best `look` ones of all known rows; return their number, and the last gain seen.
+
+    Best first, each one is chosen that has no element in common with those chosen before it, until there are `width`.
+    The last gain seen is 0 if there are no more candidates.
 
     The rows play a tournament (`tree` has twice as many places as there are rows, a power of two): when a row turns
-    out to be worse than its bound, only its own path is played again.
+    out to be worse than its bound, only its own path is played again. A row whose best pair has been seen competes with
+    its next one; at the end its best pair is restored.
     """
     half = len(tree) // 2
     for x in range(half):
         tree[half + x] = x if x < limit and rows.known[x] == 1 and rows.upper[x] > 0.0 else NEVER
     for node in range(half - 1, 0, -1):
         _play(node, tree, rows, facts, now)
+    n, seen, n_passed = np.int64(0), np.int64(0), np.int64(0)
+    above = np.inf
     while True:
         row = np.int64(tree[1])
         if row < 0 or rows.upper[row] <= 0.0:
-            return NEVER
-        if rows.exact[row] == now.version:
-            return row
-        _scan(row, rows, facts, rejected, now)
+            above = 0.0
+            break
+        if rows.exact[row] != now.version:
+            _scan(row, np.inf, NEVER, NEVER, rows, facts, rejected, now)
+        else:
+            partner, together = np.int64(rows.partner[row]), rows.together[row]
+            above = rows.upper[row]
+            seen += 1
+            if choice.taken[row] == 0 and choice.taken[partner] == 0:
+                choice.row[n], choice.partner[n], choice.together[n], choice.gain[n] = row, partner, together, above
+                choice.taken[row] = choice.taken[partner] = 1
+                n += 1
+            if choice.best_partner[row] == NEVER:
+                choice.passed[n_passed] = row
+                n_passed += 1
+                choice.best_upper[row] = above
+                choice.best_partner[row] = partner
+                choice.best_together[row] = together
+            if n == width or seen == look:
+                break
+            _scan(row, above, partner, together, rows, facts, rejected, now)
         node = half + row
         if rows.known[row] == 0:
             tree[node] = NEVER
@@ -358,6 +403,16 @@ def best(limit: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, reject
         while node > 0:
             _play(node, tree, rows, facts, now)
             node //= 2
+    for k in range(n_passed):
+        row = np.int64(choice.passed[k])
+        # If the row has become unknown, the bound of what was left out of it may be higher.
+        rows.upper[row] = max(choice.best_upper[row], rows.upper[row] if rows.known[row] == 0 else -np.inf)
+        rows.partner[row] = choice.best_partner[row]
+        rows.together[row] = choice.best_together[row]
+        choice.best_partner[row] = NEVER
+    for k in range(n):
+        choice.taken[choice.row[k]] = choice.taken[choice.partner[k]] = 0
+    return n, above
 
 
 @njit
