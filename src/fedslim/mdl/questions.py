@@ -96,6 +96,7 @@ class CoUsages:
     """Rows of the pair matrix: what are the co-usages of these elements with all others?"""
 
     slots: tuple[int, ...]
+    above: float = 0.0  # pairs whose gain is lower do not matter
 
     def put_to(self, source: Source) -> tuple[SlotCounts, ...]:
         """Ask."""
@@ -174,11 +175,11 @@ class Together:
 
 
 class Tried(NamedTuple):
-    """What each insertion changes, and the answers about the table with all of them (None for rows to ask again)."""
+    """What each insertion changes, the trials in the table with all of them, and counts that may be useful next."""
 
     changes: tuple[Change, ...]
     trials: tuple[Change, ...]
-    rows: tuple[SlotCounts | None, ...]
+    fetched: Any = ()  # for the ranking; only sources that count the cost of a question fetch any
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +187,15 @@ class TryInsertions:
     """What if these itemsets were in the table?
 
     Without `keep` each is tried on its own. With `keep` they enter one after the other, since they are presumed to
-    stay; then the itemsets that are presumed to be `gone` leave; then some removals are tried and rows counted. What
-    does not stay after all is undone: covers depend only on the table.
+    stay; then the itemsets that are presumed to be `gone` leave; then some removals are tried. What does not stay after
+    all is undone: covers depend only on the table.
     """
 
     moves: tuple[Insert, ...]
     keep: bool
     gone: tuple[int, ...] = ()
     removals: tuple[int, ...] = ()
-    rows: tuple[int, ...] = ()
+    uses: tuple[int, ...] = ()  # the presumed usage of each itemset, if these are all candidates of a step
 
     def put_to(self, source: Source) -> Tried:
         """Ask."""
@@ -205,7 +206,7 @@ class TryInsertions:
                 source.insert(move.slot, move.itemset, move.entry)
         for slot in self.gone:
             source.remove(slot)
-        return Tried(tuple(changes), source.try_removals(self.removals), source.co_usages(self.rows))
+        return Tried(tuple(changes), source.try_removals(self.removals))
 
 
 Move = Drop | Insert | Restore | Remove

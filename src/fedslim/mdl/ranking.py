@@ -14,9 +14,13 @@ from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from numpy.typing import NDArray
 
     from fedslim.mdl.objective import Charge
+    from fedslim.mdl.questions import Change, Insert
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30
@@ -47,6 +51,7 @@ class UnknownRows:
     """Rows that must be asked for first, because one of them may have the best candidate."""
 
     slots: tuple[int, ...]
+    above: float  # pairs with lower gains do not matter
 
 
 class CandidateRanking:
@@ -66,6 +71,7 @@ class CandidateRanking:
     ) -> None:
         self._table = table
         self.width = width  # candidates of a step
+        self.above = 0.0  # the gain of the last pair looked at
         self._charge = charge
         self._largest = ANY_SIZE if largest is None else largest
         self._least = least  # pairs with a lower co-usage are no candidates
@@ -139,15 +145,16 @@ class CandidateRanking:
         n, above = ranking.choose(
             self._limit, width, LOOK * width, self._tree, choice, self._rows, self._facts, self._rejected, self._now
         )
+        self.above = above
         if unknown := self._unknown(above):
-            return UnknownRows(unknown)
+            return UnknownRows(unknown, above)
         columns = (choice.row, choice.partner, choice.together, choice.gain)
         return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)])
 
-    def missing(self) -> tuple[int, ...]:
+    def missing(self) -> UnknownRows | None:
         """Return the rows needed to find the best candidates, to ask for them together with another question."""
         best = self.best()
-        return best.slots if isinstance(best, UnknownRows) else ()
+        return best if isinstance(best, UnknownRows) else None
 
     def _unknown(self, above: float) -> tuple[int, ...]:
         """Return the unknown rows whose bound is at least `above`; if there are many, those with the highest bounds."""
@@ -162,10 +169,12 @@ class CandidateRanking:
         for slot, row in zip(slots, answers, strict=True):
             self._learn(slot, row)
 
-    def _learn(self, slot: int, row: SlotCounts) -> None:
-        slots, counts, most, dropped = row.slots, row.counts, 0, -np.inf
+    def _learn(self, slot: int, row: SlotCounts, most: int = 0, dropped: float = -np.inf) -> None:
+        """Store a row; `most` and `dropped` are the largest co-usage and gain of pairs that it lacks."""
+        slots, counts = row.slots, row.counts
         if len(slots) > self._longest_row:
-            slots, counts, most, dropped = self._shortened(slot, row)
+            slots, counts, more, higher = self._shortened(slot, row)
+            most, dropped = max(most, more), max(dropped, higher)
         if self._pool_end + len(slots) > len(self._rows.partners):
             self.compact(len(slots))
         self._pool_end = ranking.add_row(
@@ -246,7 +255,13 @@ class CandidateRanking:
         """Use these longer arrays from now on."""
         self._facts = self._facts._replace(usage=usages, standard=standard)
 
-    def welcome(self, slot: int) -> None:
+    def change(self, change: Change) -> None:
+        """Note what is about to change; usages are still those before."""
+
+    def settle(self, moves: Sequence[Insert], fetched: Sequence[Any]) -> None:
+        """Take in counts that were asked for in case that these insertions stay."""
+
+    def welcome(self, slot: int, candidate: Candidate) -> None:  # noqa: ARG002  # for rankings that know more
         """Prepare a slot for a new element; the table may have grown to make room for it."""
         self._grow()
         self._limit = max(self._limit, slot + 1)

@@ -39,6 +39,7 @@ from fedslim.mdl.questions import (
     TryInsertions,
     TryRemovals,
 )
+from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.steps import Moved, SearchResult, TableEntry, Tally, Trial, Undoable
 from fedslim.mdl.table import WorkingTable
@@ -107,6 +108,10 @@ class SlimSearch:
         """The current usage of each slot; a view, do not change or keep it."""
         return self._usage
 
+    def is_element(self, slot: int) -> bool:
+        """Return whether a slot has an element."""
+        return slot < self._table.n_items or slot in self._table.itemsets
+
     def found(self) -> list[tuple[int, TableEntry]]:
         """Return the itemsets of the table in cover order, with their slots."""
         table, usage = self._table, self._usage
@@ -159,7 +164,7 @@ class SlimSearch:
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
         self.bits_now = self.bits_standard.total
-        self.ranking = CandidateRanking(
+        self.ranking = (BoundedRanking if self._eager else CandidateRanking)(
             self._table,
             self._usage,
             self._standard,
@@ -188,7 +193,7 @@ class SlimSearch:
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
             self.tally.rows += len(best.slots)
-            self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
+            self.ranking.learn(best.slots, (yield CoUsages(best.slots, best.above)))
         return best
 
     def _try(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, int]:
@@ -267,7 +272,9 @@ class SlimSearch:
         left: dict[int, int] = {}
         for candidate, entry, slot in zip(candidates, entries, slots, strict=False):
             parents = (candidate.x, candidate.y)
-            moves.append(Insert(slot, self._union(candidate), entry, parents))
+            move = Insert(slot, self._union(candidate), entry, parents)
+            moves.append(move)
+            self._standard[slot] = standard_length(move.itemset, self._item_lengths)
             after = {s: int(self._usage[s]) - candidate.together for s in parents}
             left |= after
             if keep and any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
@@ -278,9 +285,8 @@ class SlimSearch:
         rank = self._table.elements.rank
         gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
         removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
-        rows = (*(move.slot for move in moves), *(s for s in left if left[s] > 0))
-        self.tally.rows += len(rows)
-        return TryInsertions(tuple(moves), keep, gone, tuple(removals) if self.policy.pruning else (), rows)
+        uses = tuple([c.together for c in candidates])
+        return TryInsertions(tuple(moves), keep, gone, tuple(removals) if self.policy.pruning else (), uses)
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""
@@ -300,8 +306,7 @@ class SlimSearch:
         for slot in question.gone:
             self._leave(slot, None)
         self._tried |= dict(zip(question.removals, answer.trials, strict=True))
-        known = [(s, row) for s, row in zip(question.rows, answer.rows, strict=True) if row is not None]
-        self.ranking.learn(tuple([s for s, _ in known]), tuple([row for _, row in known]))
+        self.ranking.settle(question.moves, answer.fetched)
 
     def _enter(self, trial: Trial) -> None:
         """Take an itemset into the table, as the sources have done."""
@@ -309,7 +314,7 @@ class SlimSearch:
         self._begin_step()
         table.stage(move.slot, move.itemset, move.entry)
         table.place(move.slot)
-        self.ranking.welcome(move.slot)
+        self.ranking.welcome(move.slot, trial.candidate)
         self.tally.candidates += 1
         self.tally.accepted += 1
         self.best_gain = trial.candidate.gain
@@ -413,10 +418,10 @@ class SlimSearch:
         """
         if unknown := tuple(s for s in slots if s not in self._tried):
             trials = TryRemovals(unknown)
-            if rows := self.ranking.missing():
-                self.tally.rows += len(rows)
-                answer, counts = yield Together((trials, CoUsages(rows)))
-                self.ranking.learn(rows, counts)
+            if missing := self.ranking.missing():
+                self.tally.rows += len(missing.slots)
+                answer, counts = yield Together((trials, CoUsages(missing.slots, missing.above)))
+                self.ranking.learn(missing.slots, counts)
             else:
                 answer = yield trials
             self._tried |= dict(zip(unknown, answer, strict=True))
@@ -438,6 +443,7 @@ class SlimSearch:
     def _take_in(self, change: Change) -> NDArray[np.int64]:
         """Apply a change to the usages; return the net change of each."""
         net: NDArray[np.int64] = change.won - change.lost
+        self.ranking.change(change)
         self._tried = {}
         used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net
@@ -445,16 +451,6 @@ class SlimSearch:
         self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
         self.ranking.changed(change.slots, self._total, self._in_use)
         return net
-
-    def max_uses(self, itemset: Itemset, entry: int) -> int:
-        """Return a proven bound of the usage that the itemset would have if it entered.
-
-        Where it would be used, each of its items is now covered by an element that comes after it. So every item gives
-        a bound; the rarest ones are likely to give the best.
-        """
-        slots, usage = self._table.slots_behind(itemset, entry), self._usage
-        rarest = sorted(itemset, key=self._item_lengths.__getitem__, reverse=True)[:2]
-        return min(int(usage[i]) + int(usage[self._table.having(i, slots)].sum()) for i in rarest)
 
     def _bits_changed(self, change: Change) -> float:
         """Return the change of L(D, CT) in bits."""

@@ -15,6 +15,7 @@ from fedslim.protocol.wire_types import (
     MAX_ITEMS,
     MAX_MEMBERS,
     MAX_PARTS,
+    MAX_WIDTH,
     MAX_SLOTS,
     Attempt,
     Bits,
@@ -61,6 +62,8 @@ class Settings(Piece, frozen=True):
     min_support: Limit = 1
     min_count: Limit = 1
     """The smallest count that may be published."""
+    width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = 8
+    """How many candidates a step tries."""
     min_members_with: Limit = 1
     """How many members must have an itemset for it to be published."""
 
@@ -228,15 +231,37 @@ class WantSparseRow(Message, frozen=True):
     seed: Count
 
 
-class WantInsertion(Message, frozen=True):
-    """What changes if the union of two elements enters: a sketch of covers lost (even places) and won (odd) by slot.
+class Partners(Piece, frozen=True):
+    """Some slots in ascending order, each as the distance from the one before it, and the bits of their counts."""
 
-    With `keep` it enters at once, and the wants after it are about the table with it.
-    """
+    bits: Bits
+    steps: Vector
+
+
+class WantEntries(Message, frozen=True):
+    """The co-usages of one element with some others: only those that can matter."""
+
+    slot: Number
+    partners: Annotated[list[Partners], Meta(min_length=1, max_length=64)]
+
+
+class NewUnion(Piece, frozen=True):
+    """An itemset that may enter the table: its slot, the two elements of which it is the union, its usage at entry."""
 
     slot: Number
     parents: Pair
     entry: Count
+
+
+class WantInsertions(Message, frozen=True):
+    """What changes if these itemsets enter: one sketch of covers lost (even places) and won (odd), one after the other.
+
+    With `keep` they enter, each before the next one is tried; then the elements that are `gone` leave, and the wants
+    after this one are about that table.
+    """
+
+    new: Annotated[list[NewUnion], Meta(min_length=1, max_length=MAX_WIDTH)]
+    gone: Annotated[list[Number], Meta(max_length=2 * MAX_WIDTH)]
     cells: Number
     seed: Count
     keep: bool
@@ -245,7 +270,7 @@ class WantInsertion(Message, frozen=True):
 class WantRemovals(Message, frozen=True):
     """What changes if each of these elements alone leaves: one sketch, with the elements one after the other."""
 
-    slots: Annotated[list[Number], Meta(min_length=1, max_length=64)]
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=2 * MAX_WIDTH)]
     cells: Number
     seed: Count
 
@@ -260,7 +285,7 @@ class WantFinal(Message, frozen=True):
 
 
 Move = DropItems | InsertUnion | RestoreElement | RemoveElement
-Want = WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantInsertion | WantRemovals | WantFinal
+Want = WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantEntries | WantInsertions | WantRemovals | WantFinal
 
 
 class Ask(Message, frozen=True):

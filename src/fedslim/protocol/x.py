@@ -16,17 +16,19 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
+from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.search import SlimSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import add_up
 from fedslim.protocol.variant import Replies, Round, search_in_rounds
 from fedslim.protocol.x_member import XMember
-from fedslim.protocol.x_queries import KINDS, Shape, bits_for, read, words_of
+from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read, want_entries, words_of
 from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Set as Set
 
     from numpy.typing import NDArray
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from fedslim.protocol.x_queries import FinalCounts
 
 __all__ = ["XMember", "XServer"]
+
+ASK_FROM = 0.5
+"""Entries are asked for if their gain may be at least this fraction of what matters now: they may matter next."""
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -116,13 +121,17 @@ class XServer:
             self._make(question)
             return None
         asked = self._wants(question)
+        if not asked:
+            return self._answer(question, iter(()))
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
             for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
                 want, readings[k] = asked[k].want, reading
                 if reading is None:
-                    if isinstance(want, m.WantInsertion) and want.keep:
-                        self._moves.append(m.RemoveElement(want.slot))  # it has entered, and will enter again
+                    if isinstance(want, m.WantInsertions) and want.keep:
+                        # They have entered, and will enter again.
+                        self._moves += [m.RestoreElement(slot) for slot in reversed(want.gone)]
+                        self._moves += [m.RemoveElement(new.slot) for new in reversed(want.new)]
                     asked[k] = enlarge(asked[k], self._shape, self._situation.number)
         return self._answer(question, iter(readings))
 
@@ -132,23 +141,18 @@ class XServer:
         match question:
             case q.Together(questions):
                 return [asked for part in questions for asked in self._wants(part)]
-            case q.Presume(move, removals, slots):
-                # An insertion that takes effect at once, and questions about the table with it. The usages of the two
-                # parents, whose rows are asked for, can only fall: where the new element is used, they are not.
-                self._reach(move.slot)
-                most = min(self.search.max_uses(move.itemset, move.entry), self._most)
-                bounds = [most if s == move.slot else int(usages[s]) for s in slots]
+            case q.TryInsertions(moves, _, _, removals, uses):
+                self._reach(max(move.slot for move in moves))
                 trials = [sizes.ask_removals(removals, seed)] if removals else []
-                rows = sizes.ask_rows(slots, bounds, self._shape.slots, seed)
-                return [sizes.ask_insertion(move, seed, keep=True), *trials, *rows]
+                return [sizes.ask_insertions(question, seed), *trials, *(self._ahead(moves, uses) if uses else [])]
             case q.Supports():
                 return [Asked(m.WantSupports(), (self._shape.max_transactions,))]
             case q.Support(_, parents):
                 return [Asked(m.WantUnionSupport(parents, bits_for(self.transactions)), (self.transactions,))]
-            case q.CoUsages(slots):
-                return sizes.ask_rows(slots, usages[list(slots)].tolist(), self._shape.slots, seed)
-            case q.TryInsert():
-                return [sizes.ask_insertion(question, seed, keep=False)]
+            case q.CoUsages(slots, above):
+                whole = tuple([s for s in slots if not self._ranking.is_complete(s)])
+                rows = sizes.ask_rows(whole, usages[list(whole)].tolist(), self._shape.slots, seed) if whole else []
+                return [*rows, *self._entries(slots, above)]
             case q.TryRemovals(slots):
                 return [sizes.ask_removals(slots, seed)]
         raise AssertionError(question)
@@ -159,19 +163,19 @@ class XServer:
         match question:
             case q.Together(questions):
                 return tuple([self._answer(part, readings) for part in questions])
-            case q.Presume(move, removals, slots):
-                change = next(readings)
-                then = self._after(change, usages, new=move.slot)
+            case q.TryInsertions(moves, keep, _, removals, uses):
+                changes = next(readings)
+                then, new = usages, set[int]()
+                for move, change in zip(moves, changes, strict=True):
+                    new.add(move.slot)
+                    after = self._after(change, then, new)
+                    then = after if keep else then
                 trials = next(readings) if removals else ()
                 for trial in trials:
-                    self._after(trial, then, new=move.slot)
-                return q.Presumed(change, trials, self._rows_of(slots, readings, then))
+                    self._after(trial, then, new)
+                return q.Tried(changes, trials, list(readings) if uses else ())
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings, usages)
-            case q.TryInsert(slot=slot):
-                change = next(readings)
-                self._after(change, usages, new=slot)
-                return change
             case q.TryRemovals():
                 trials = next(readings)
                 for trial in trials:
@@ -187,27 +191,60 @@ class XServer:
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
-    def _after(self, change: q.Change, usages: NDArray[np.int64], *, new: int = -1) -> NDArray[np.int64]:
+    def _after(self, change: q.Change, usages: NDArray[np.int64], new: Set[int] = frozenset()) -> NDArray[np.int64]:
         """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
         slots = change.slots
         then: NDArray[np.int64] = usages.copy()
         then[slots] += change.won - change.lost
-        dead = (slots >= self._situation.items) & (self.search.usages[slots] == 0) & (slots != new)
-        if dead.any() or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
+        dead = any(s not in new and not self.search.is_element(s) for s in slots.tolist())
+        if dead or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
             raise ProtocolError(SUMS_CONTRADICT)
         return then
 
     def _rows_of(
         self, slots: tuple[int, ...], readings: Iterator[Any], usages: NDArray[np.int64]
-    ) -> tuple[q.SlotCounts, ...]:
-        """Return rows in the order of slots; check that no co-usage is above the usage of either element."""
+    ) -> tuple[q.SlotCounts | None, ...]:
+        """Return rows in the order of slots, None for those of which only some entries were asked for.
+
+        Check that no co-usage is above the usage of either element.
+        """
         rows: dict[int, q.SlotCounts] = {}
-        while len(rows) < len(slots):
-            rows |= next(readings)
+        for reading in readings:
+            if isinstance(reading, Fetched):
+                if (reading.counts > np.minimum(usages[reading.others], usages[reading.slot])).any():
+                    raise ProtocolError(SUMS_CONTRADICT)
+                self._ranking.put_counts(reading.slot, reading.others, reading.counts)
+            else:
+                rows |= reading
         for slot, row in rows.items():
             if (row.counts > np.minimum(usages[row.slots], usages[slot])).any():
                 raise ProtocolError(SUMS_CONTRADICT)
-        return tuple([rows[slot] for slot in slots])
+        return tuple([rows.get(slot) for slot in slots])
+
+    @property
+    def _ranking(self) -> BoundedRanking:
+        ranking = self.search.ranking
+        assert isinstance(ranking, BoundedRanking)  # noqa: S101  # the search is eager
+        return ranking
+
+    def _entries(self, slots: tuple[int, ...], above: float) -> list[Asked]:
+        """Ask for the entries of these rows that can matter."""
+        asked = []
+        for slot in slots:
+            if self._ranking.is_complete(slot):
+                others, bounds = self._ranking.plan(slot, above * ASK_FROM)
+                if len(others):
+                    asked.append(Asked(want_entries(slot, others, bounds)))
+        return asked
+
+    def _ahead(self, moves: Sequence[q.Insert], uses: Sequence[int]) -> list[Asked]:
+        """Ask for the counts of new elements that will matter if they stay."""
+        found = self._ranking.foresee(moves, uses, self._ranking.above * ASK_FROM)
+        return [
+            Asked(want_entries(move.slot, others, bounds))
+            for move, (others, bounds) in zip(moves, found, strict=True)
+            if len(others)
+        ]
 
     def _count_final(self, itemsets: int) -> Generator[Round, Replies, FinalCounts]:
         self._shape = self._shape._replace(itemsets=itemsets)
@@ -227,7 +264,12 @@ class XServer:
         parts = np.split(add_up(replies, sum(lengths)), np.cumsum(lengths)[:-1])
         readings = []
         for (want, bounds, _), words in zip(asked, parts, strict=True):
-            readings.append(read(want, self._shape, words, bounds))
+            reading = read(want, self._shape, words, bounds)
+            if isinstance(want, m.WantEntries):
+                others, widths = entries_of(want, self._shape.slots)
+                room = (1 << widths.astype(np.int64)) - 1
+                reading = Fetched(want.slot, others.astype(np.int32), reading, room)
+            readings.append(reading)
             if readings[-1] is not None:
                 self._sizes.learn(want, readings[-1])
         return readings

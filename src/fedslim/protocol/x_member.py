@@ -15,7 +15,8 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
-from fedslim.protocol.x_queries import FinalCounts, Shape, pack
+from fedslim.mdl.kernels.arrays import DEAD_RANK
+from fedslim.protocol.x_queries import FinalCounts, Shape, entries_of, pack
 from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from fedslim.secagg.ring import Words
 
     Batch = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
-
-MAX_TRIED = 3
-"""Most candidates that a search tries in one round."""
-
-MAX_ENTERING = 2
-"""Most itemsets that enter in one round: one that was tried before, and one that is expected to stay."""
 
 
 class Phase(Enum):
@@ -61,7 +56,8 @@ class XMember:
         self._counts: dict[type[m.Want], Callable[[Any], Any]] = {
             m.WantRows: self._rows,
             m.WantSparseRow: self._sparse_row,
-            m.WantInsertion: self._insertion,
+            m.WantEntries: self._entries,
+            m.WantInsertions: self._insertions,
             m.WantRemovals: self._removals,
             m.WantSupports: self._supports,
             m.WantUnionSupport: self._union_support,
@@ -104,13 +100,14 @@ class XMember:
         A search tries only a few candidates in a round; a server that tries more is up to something else.
         """
         kinds = [type(want) for want in message.wants]
-        tried = kinds.count(m.WantInsertion) + kinds.count(m.WantUnionSupport)
-        entering = sum([want.keep for want in message.wants if type(want) is m.WantInsertion])
-        entering += sum([type(move) is m.InsertUnion for move in message.moves])
-        if entering > MAX_ENTERING or tried > MAX_TRIED:
+        tried = sum([len(want.new) for want in message.wants if type(want) is m.WantInsertions])
+        tried += kinds.count(m.WantUnionSupport)
+        inserted = sum([type(move) is m.InsertUnion for move in message.moves])
+        width = self._settings.width
+        if tried > width or inserted > 1:
             msg = (
-                f"the server tries {tried} itemsets in a round and inserts {entering}; a search has at most "
-                f"{MAX_TRIED} and {MAX_ENTERING}, so it is refused"
+                f"the server tries {tried} itemsets in a round and inserts {inserted} that were tried before; a search "
+                f"of width {width} has at most {width} and 1, so it is refused"
             )
             raise ProtocolError(msg)
         match self._phase:
@@ -134,9 +131,7 @@ class XMember:
                 self._state.insert(move.slot, self._union(move), move.entry)
                 self._removed.clear()
             case m.RemoveElement(slot):
-                table = self._state.table
-                self._removed.append((self._alive(slot, itemset=True), table.itemsets[slot], table.entries[slot]))
-                self._state.remove(slot)
+                self._remove(slot)
             case m.RestoreElement(slot):
                 if not self._removed or self._removed[-1][0] != slot:
                     msg = f"the server restores slot {slot}, which was not removed last; it is refused"
@@ -144,6 +139,11 @@ class XMember:
                 self._state.insert(*self._removed.pop())
             case m.DropItems(items):
                 self._drop(items)
+
+    def _remove(self, slot: int) -> None:
+        table = self._state.table
+        self._removed.append((self._alive(slot, itemset=True), table.itemsets[slot], table.entries[slot]))
+        self._state.remove(slot)
 
     def _drop(self, items: m.Vector) -> None:
         table = self._state.table
@@ -173,13 +173,32 @@ class XMember:
     def _sparse_row(self, want: m.WantSparseRow) -> q.SlotCounts:
         return self._state.co_usages((self._alive(want.slot),))[0]
 
-    def _insertion(self, want: m.WantInsertion) -> list[q.Change]:
-        itemset = self._union(want)
-        change = self._state.try_insert(want.slot, itemset, want.entry)
-        if want.keep:
-            self._state.insert(want.slot, itemset, want.entry)
-            self._removed.clear()
-        return [change]
+    def _entries(self, want: m.WantEntries) -> NDArray[np.int64]:
+        table = self._state.table
+        others, _ = entries_of(want, table.fresh_slot)
+        if others.max() >= table.fresh_slot or (table.elements.rank[others] == DEAD_RANK).any():
+            msg = f"the server asked about pairs of slot {want.slot} with slots that are empty; it is refused"
+            raise ProtocolError(msg)
+        row = np.zeros(table.fresh_slot, np.int64)
+        counts = self._state.co_usages((self._alive(want.slot),))[0]
+        row[counts.slots] = counts.counts
+        found: NDArray[np.int64] = row[others]
+        return found
+
+    def _insertions(self, want: m.WantInsertions) -> list[q.Change]:
+        changes = []
+        for new in want.new:
+            itemset = self._union(new)
+            changes.append(self._state.try_insert(new.slot, itemset, new.entry))
+            if want.keep:
+                self._state.insert(new.slot, itemset, new.entry)
+                self._removed.clear()
+        if want.gone and not want.keep:
+            msg = "the server lets elements leave because of itemsets that do not enter; it is refused"
+            raise ProtocolError(msg)
+        for slot in want.gone:
+            self._remove(slot)
+        return changes
 
     def _removals(self, want: m.WantRemovals) -> tuple[q.Change, ...]:
         return self._state.try_removals(tuple([self._alive(slot, itemset=True) for slot in want.slots]))
@@ -222,7 +241,7 @@ class XMember:
             raise ProtocolError(msg)
         return itemset
 
-    def _union(self, new: m.InsertUnion | m.WantInsertion) -> tuple[int, ...]:
+    def _union(self, new: m.InsertUnion | m.NewUnion) -> tuple[int, ...]:
         """Return the itemset that is to enter; raise `ProtocolError` if it may not."""
         if new.slot != (expected := self._state.table.free_slot):
             msg = f"the server inserts an itemset into slot {new.slot}, but slot {expected} is next; it is refused"

@@ -15,7 +15,7 @@ from fedslim.mdl import questions as q
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import put_rows, words_of_rows
+from fedslim.secagg.ring import Fields, put_rows, words_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fedslim.secagg.ring import Words
 
-Sketched = m.WantSparseRow | m.WantInsertion | m.WantRemovals
+Sketched = m.WantSparseRow | m.WantInsertions | m.WantRemovals
 Packed = m.WantSupports | m.WantUnionSupport | m.WantRows | m.WantFinal
 
 KINDS: dict[type[m.Want], str] = {
@@ -32,7 +32,8 @@ KINDS: dict[type[m.Want], str] = {
     m.WantUnionSupport: "supports",
     m.WantRows: "rows",
     m.WantSparseRow: "rows",
-    m.WantInsertion: "insertion",
+    m.WantEntries: "rows",
+    m.WantInsertions: "insertion",
     m.WantRemovals: "removals",
     m.WantFinal: "supports",
 }
@@ -71,8 +72,8 @@ def bits_for(bound: int) -> int:
 def sketch_of(want: Sketched, shape: Shape) -> Sketch:
     """Return the sketch that answers a want. Changes have two places for each slot: lost (even) and won (odd)."""
     match want:
-        case m.WantInsertion():
-            places = 2 * max(shape.slots, want.slot + 1)
+        case m.WantInsertions(new):
+            places = 2 * _slots_with(new, shape) * len(new)
         case m.WantRemovals(slots):
             places = 2 * shape.slots * len(slots)
         case m.WantSparseRow():
@@ -94,8 +95,28 @@ def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
             return [(bits, 2 * shape.itemsets), *members]
 
 
+def want_entries(slot: int, others: NDArray[np.int32], bounds: NDArray[np.int64]) -> m.WantEntries:
+    """Return the want for some entries of a row; those with the same bits are listed together, to be named in less."""
+    bits = np.array([bits_for(bound) for bound in bounds.tolist()], np.int64)
+    bits += bits & 1  # fewer lists
+    partners = []
+    for width in np.unique(bits).tolist():
+        some = others[bits == width].astype(np.int64)
+        partners.append(m.Partners(width, m.Vector.of(np.diff(some, prepend=0))))
+    return m.WantEntries(slot, partners)
+
+
+def entries_of(want: m.WantEntries, slots: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the slots whose counts a want asks for, and the bits of each."""
+    parts = [np.cumsum(some.steps.values(slots)) for some in want.partners]
+    widths = np.repeat(np.array([some.bits for some in want.partners], np.uint8), [len(part) for part in parts])
+    return np.concatenate(parts), widths
+
+
 def words_of(want: m.Want, shape: Shape) -> int:
     """Return how many words of an answer belong to this want."""
+    if isinstance(want, m.WantEntries):
+        return Fields(entries_of(want, shape.slots)[1]).words
     if isinstance(want, Sketched):
         return sketch_of(want, shape).words
     return sum([words_of_rows((bits,), length) for bits, length in vectors_of(want, shape)])
@@ -118,9 +139,11 @@ def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
                 put_rows(words[begin:], some, ends, others, counts, length=shape.slots)
                 done += len(ends)
                 begin += words_of_rows(some.tolist(), shape.slots)
+        case m.WantEntries():
+            Fields(entries_of(want, shape.slots)[1]).put(words, counted)
         case m.WantSparseRow():
             sketch_of(want, shape).put(words, *counted)
-        case m.WantInsertion() | m.WantRemovals():
+        case m.WantInsertions() | m.WantRemovals():
             sketch = sketch_of(want, shape)
             for k, change in enumerate(counted):
                 offset = k * sketch.universe // len(counted)
@@ -150,6 +173,8 @@ def read(want: m.Want, shape: Shape, words: Words, bounds: Sequence[int]) -> Any
     if isinstance(want, Sketched):
         found = sketch_of(want, shape).read(words)
         return None if found is None else _read_entries(want, shape, *found)
+    if isinstance(want, m.WantEntries):
+        return Fields(entries_of(want, shape.slots)[1]).read(words)
     vectors, begin = [], 0
     for (bits, length), bound in zip(vectors_of(want, shape), bounds, strict=True):
         ring = Ring(bits, bound)
@@ -172,13 +197,22 @@ def _read_entries(want: Sketched, shape: Shape, places: NDArray[np.int32], count
     match want:
         case m.WantSparseRow(slot):
             return {slot: q.SlotCounts(places, counts)}
-        case m.WantInsertion():
-            return _change(places, counts)
+        case m.WantInsertions(new):
+            return _changes(places, counts, len(new), 2 * _slots_with(new, shape))
         case m.WantRemovals(slots):
-            span = 2 * shape.slots
-            cuts = np.searchsorted(places, np.arange(1, len(slots)) * span)
-            parts = zip(np.split(places, cuts), np.split(counts, cuts), strict=True)
-            return tuple([_change(part - k * span, lost_won) for k, (part, lost_won) in enumerate(parts)])
+            return _changes(places, counts, len(slots), 2 * shape.slots)
+
+
+def _slots_with(new: Sequence[m.NewUnion], shape: Shape) -> int:
+    """Return how many slots the table has with these itemsets."""
+    return max(shape.slots, *[one.slot + 1 for one in new])
+
+
+def _changes(places: NDArray[np.int32], counts: NDArray[np.int64], trials: int, span: int) -> tuple[q.Change, ...]:
+    """Return the change of each trial; each has `span` places."""
+    cuts = np.searchsorted(places, np.arange(1, trials) * span)
+    parts = zip(np.split(places, cuts), np.split(counts, cuts), strict=True)
+    return tuple([_change(part - k * span, lost_won) for k, (part, lost_won) in enumerate(parts)])
 
 
 def _change(places: NDArray[np.int32], counts: NDArray[np.int64]) -> q.Change:

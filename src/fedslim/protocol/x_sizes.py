@@ -47,7 +47,7 @@ def enlarge(asked: Asked, shape: Shape, seed: int) -> Asked:
     match asked.want:
         case m.WantSparseRow(slot):
             return ask_rows([slot], asked.bounds)
-        case m.WantInsertion() | m.WantRemovals() as want:
+        case m.WantInsertions() | m.WantRemovals() as want:
             if asked.entries > MORE * sketch_of(want, shape).universe:
                 raise ProtocolError(SUMS_CONTRADICT)
             entries = MORE * asked.entries
@@ -86,11 +86,11 @@ class Sizes:
         self._first: dict[int, Guess] = {}  # the entries of new rows, by the number of bits of their usage
         self._new: dict[int, int] = {}  # that number of bits for rows being asked for the first time
 
-    def ask_insertion(self, new: q.Insert | q.TryInsert, seed: int, *, keep: bool) -> Asked:
-        """Ask what an itemset changes by entering the table."""
-        entries = self._insertion.guess()
-        want = m.WantInsertion(new.slot, new.parents, new.entry, _cells_for(entries), seed, keep)
-        return Asked(want, entries=entries)
+    def ask_insertions(self, question: q.TryInsertions, seed: int) -> Asked:
+        """Ask what itemsets change by entering the table."""
+        entries = self._insertion.guess(len(question.moves))
+        new = [m.NewUnion(move.slot, move.parents, move.entry) for move in question.moves]
+        return Asked(m.WantInsertions(new, list(question.gone), _cells_for(entries), seed, question.keep), entries=entries)
 
     def ask_removals(self, slots: tuple[int, ...], seed: int) -> Asked:
         """Ask what each of several removals would change."""
@@ -122,8 +122,8 @@ class Sizes:
     def learn(self, want: m.Want, reading: Any) -> None:
         """Learn how many entries an answer had."""
         match want:
-            case m.WantInsertion():
-                self._insertion.learn(_entries_of(reading))
+            case m.WantInsertions(new):
+                self._insertion.learn(sum(map(_entries_of, reading)), len(new))
             case m.WantRemovals(slots):
                 self._removal.learn(sum(map(_entries_of, reading)), len(slots))
             case m.WantRows() | m.WantSparseRow():

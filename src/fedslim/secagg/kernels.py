@@ -192,3 +192,41 @@ def read_sketch(
         if words[w] != ZERO:
             return np.int64(-1)
     return found
+
+
+@njit
+def put_fields(out: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> None:
+    """Write counts into consecutive fields of different widths; a field that does not fit starts a new word."""
+    word, shift = np.int64(0), np.uint64(0)
+    for k in range(len(widths)):
+        width = np.uint64(widths[k])
+        if shift + width > np.uint64(64):
+            word += 1
+            shift = np.uint64(0)
+        out[word] |= (np.uint64(counts[k]) & ((ONE << width) - ONE)) << shift
+        shift += width
+
+
+@njit
+def read_fields(words: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> None:
+    """Read counts from consecutive fields."""
+    word, shift = np.int64(0), np.uint64(0)
+    for k in range(len(widths)):
+        width = np.uint64(widths[k])
+        if shift + width > np.uint64(64):
+            word += 1
+            shift = np.uint64(0)
+        counts[k] = np.int64((words[word] >> shift) & ((ONE << width) - ONE))
+        shift += width
+
+
+@njit
+def words_of_fields(widths: np.ndarray) -> int:
+    """Return how many words consecutive fields take."""
+    words, shift = np.int64(0), np.int64(64)
+    for k in range(len(widths)):
+        if shift + widths[k] > 64:
+            words += 1
+            shift = np.int64(0)
+        shift += np.int64(widths[k])
+    return words

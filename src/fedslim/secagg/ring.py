@@ -100,3 +100,24 @@ def put_rows(  # noqa: PLR0913  # several vectors in flat arrays
     if bad >= 0:
         msg = f"place {int(places[bad])} is out of range; each vector has {length} places"
         raise RingError(msg)
+
+
+class Fields:
+    """Counts of different widths, one after the other in as few words as possible, each in its own ring."""
+
+    def __init__(self, widths: NDArray[np.uint8]) -> None:
+        if len(widths) and not 1 <= int(widths.min()) <= int(widths.max()) <= MAX_BITS:
+            msg = f"fields have 1 to {MAX_BITS} bits"
+            raise RingError(msg)
+        self._widths = widths
+        self.words = int(kernels.words_of_fields(widths))
+
+    def put(self, words: Words, counts: NDArray[np.int64]) -> None:
+        """Write one member's counts, each modulo 2^width, into words that are zero."""
+        kernels.put_fields(words, self._widths, counts)
+
+    def read(self, words: Words) -> NDArray[np.int64]:
+        """Return the sums; the caller knows whether each is below 2^width."""
+        counts = np.empty(len(self._widths), np.int64)
+        kernels.read_fields(words, self._widths, counts)
+        return counts

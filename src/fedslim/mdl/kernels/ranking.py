@@ -97,7 +97,7 @@ class Totals(NamedTuple):
 
 
 @inlined
-def _gain(a: int, b: int, c: int, facts: TableFacts, now: Totals) -> float:
+def estimate(a: int, b: int, c: int, facts: TableFacts, now: Totals) -> float:
     """The twin of objective.estimated_gain."""
     if facts.part_version[c] != now.version:
         facts.data_part[c], facts.log_left[c] = total_parts(now.total, now.total_log, c)
@@ -192,7 +192,7 @@ def _prefer(a: int, b: int, c: int, p: int, q: int, d: int, rank: np.ndarray) ->
 
 
 @inlined
-def _belongs(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
+def belongs(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
     """Return whether (x, y) can be a candidate, and belongs to row `x`."""
     return y != x and _owns(x, y, rows.stamp) and facts.size[x] + facts.size[y] <= now.largest
 
@@ -212,12 +212,12 @@ def row_gains(
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
-        if c < now.least or not _belongs(x, y, rows, facts, now):
+        if c < now.least or not belongs(x, y, rows, facts, now):
             gains[k] = -np.inf
         elif is_rejected(x, y, c, facts, rejected):
             gains[k] = np.inf
         else:
-            gains[k] = _gain(x, y, c, facts, now)
+            gains[k] = estimate(x, y, c, facts, now)
 
 
 @njit
@@ -245,10 +245,10 @@ def add_row(
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
-        if c < now.least or not _belongs(x, y, rows, facts, now):
+        if c < now.least or not belongs(x, y, rows, facts, now):
             continue
         rows.most[x] = max(rows.most[x], c)
-        gain = _gain(x, y, c, facts, now)
+        gain = estimate(x, y, c, facts, now)
         if gain < -now.margin:
             rows.dropped[x] = max(rows.dropped[x], gain)
             continue
@@ -288,7 +288,7 @@ def _scan(
         rows.partners[kept] = y
         rows.counts[kept] = c
         kept += 1
-        gain = _gain(x, y, c, facts, now)
+        gain = estimate(x, y, c, facts, now)
         if gain < best or (gain == best and not _prefer(x, y, c, x, partner, together, facts.rank)):
             continue
         if gain > behind or (
@@ -302,9 +302,9 @@ def _scan(
     rows.length[x] = kept - begin
     if rows.dropped[x] > max(best, 0.0):
         # A pair that was left out may be the best now: the row must be asked for again before its turn comes.
-        rows.known[x] = 0
-        rows.upper[x] = rows.dropped[x]
-        return
+        if behind == np.inf:
+            rows.known[x] = 0
+        best, partner = rows.dropped[x], NEVER
     rows.upper[x] = best
     rows.partner[x] = partner
     rows.together[x] = together
@@ -313,15 +313,15 @@ def _scan(
 
 @inlined
 def _ahead(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bool:
-    """Return whether row `x` comes before row `y`: by bound, then inexact rows first, then by the best pair.
+    """Return whether row `x` comes before row `y`: by bound, then rows without a known pair first, then by the pair.
 
-    So when the first of all rows is exact, all rows with the same bound are.
+    So when the best pair of the first row is known, those of all rows with the same bound are.
     """
     if rows.upper[x] != rows.upper[y]:
         return rows.upper[x] > rows.upper[y]
-    if rows.exact[x] != now.version:
+    if rows.exact[x] != now.version or rows.partner[x] == NEVER:
         return True
-    if rows.exact[y] != now.version:
+    if rows.exact[y] != now.version or rows.partner[y] == NEVER:
         return False
     return _prefer(
         x,
@@ -379,6 +379,8 @@ def choose(
             break
         if rows.exact[row] != now.version:
             _scan(row, np.inf, NEVER, NEVER, rows, facts, rejected, now)
+        elif rows.partner[row] == NEVER:
+            rows.known[row] = 0  # pairs that were left out of it are the next ones
         else:
             partner, together = np.int64(rows.partner[row]), rows.together[row]
             above = rows.upper[row]
@@ -405,8 +407,7 @@ def choose(
             node //= 2
     for k in range(n_passed):
         row = np.int64(choice.passed[k])
-        # If the row has become unknown, the bound of what was left out of it may be higher.
-        rows.upper[row] = max(choice.best_upper[row], rows.upper[row] if rows.known[row] == 0 else -np.inf)
+        rows.upper[row] = choice.best_upper[row]
         rows.partner[row] = choice.best_partner[row]
         rows.together[row] = choice.best_together[row]
         choice.best_partner[row] = NEVER

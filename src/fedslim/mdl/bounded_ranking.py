@@ -1,0 +1,228 @@
+"""A ranking that knows bounds of all co-usages, so that only the counts that can matter are asked for.
+
+    ranking.plan(slot, above)      # which pairs of the element's row to ask for
+    ranking.put_counts(slot, …)    # what they are
+    ranking.learn((slot,), (None,))
+
+In a federation every count costs bytes, and every question a round. In one place counting is cheaper than bookkeeping.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.kernels import bounds
+from fedslim.mdl.kernels.bounds import PairStore
+from fedslim.mdl.objective import log2
+from fedslim.mdl.questions import SlotCounts
+from fedslim.mdl.ranking import Candidate, CandidateRanking
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.questions import Change, Insert
+
+FIRST_PLACES = 1 << 12
+
+
+class Fetched(NamedTuple):
+    """Counts of pairs of a new element, asked for in case that it stays, and the largest count that fits each."""
+
+    slot: int
+    others: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    room: NDArray[np.int64]
+
+
+class BoundedRanking(CandidateRanking):
+    """See `CandidateRanking`; rows are put together from what is known about pairs."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        capacity = self._table.capacity
+        self._pairs = 0
+        self._foreseen = -2
+        self._store = _empty_store(
+            FIRST_PLACES, np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(capacity, np.uint8)
+        )
+        self._newborn: tuple[int, Candidate] | None = None
+
+    # -- what changes -------------------------------------------------------------------------------------------
+
+    def welcome(self, slot: int, candidate: Candidate) -> None:
+        """See `CandidateRanking`."""
+        super().welcome(slot, candidate)
+        self._newborn = (slot, candidate)
+
+    def welcome_back(self, slot: int, birth: int) -> None:
+        """See `CandidateRanking`."""
+        super().welcome_back(slot, birth)
+        self._store.complete[slot] = 0
+
+    def change(self, change: Change) -> None:
+        """See `CandidateRanking`."""
+        store, version = self._store, self._version + 1
+        born, self._newborn = self._newborn, None
+        pure = False
+        if born is not None:
+            z, (x, y, together) = born[0], (born[1].x, born[1].y, born[1].together)
+            pure = sorted(change.slots.tolist()) == sorted((x, y, z)) and bool(
+                (np.maximum(change.won, change.lost) == together).all()
+            )
+            self._make_room(self._limit + 1)
+            uses = int(change.won[change.slots == z].sum())
+            self._pairs += bounds.enter(
+                z, x, y, together, uses, pure, self._limit, version, self._store, self._facts
+            )
+            store = self._store
+        if not pure:
+            z = -1 if born is None else born[0]
+            others = change.slots != z
+            store.slack[change.slots[others]] += change.won[others]
+            store.dirty[change.slots[others]] = version
+
+    # -- what to ask for ----------------------------------------------------------------------------------------
+
+    def is_complete(self, slot: int) -> bool:
+        """Return whether the bounds of an element's pairs are of any use."""
+        return bool(self._store.complete[slot])
+
+    def plan(self, slot: int, above: float) -> SlotCounts:
+        """Return the pairs of an element's row whose gain may be at least `above`, with the bounds of their counts."""
+        others, counts, kinds, _ = self._plan(slot, above)
+        asked = kinds == bounds.ASKED
+        return SlotCounts(others[asked], counts[asked])
+
+    def _plan(
+        self, slot: int, above: float
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8], tuple[int, float]]:
+        size = self._table.capacity
+        others, counts, kinds = np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size, np.uint8)
+        n, _, most, dropped = bounds.plan_row(
+            slot, self._limit, above, others, counts, kinds, self._store, self._rows, self._facts, self._now
+        )
+        return others[:n], counts[:n], kinds[:n], (most, dropped)
+
+    def foresee(
+        self, moves: Sequence[Insert], together: Sequence[int], above: float
+    ) -> list[SlotCounts]:
+        """Return the pairs of new elements that are worth asking for, and the bounds of their counts.
+
+        It is presumed that each takes the joint uses of its parents and that nothing else changes.
+        """
+        usage, standard = self._facts.usage.copy(), self._facts.standard
+        for move, uses in zip(moves, together, strict=True):
+            usage[list(move.parents)] -= uses
+            usage[move.slot] = uses
+        total, in_use = int(usage.sum()), int(np.count_nonzero(usage))
+        log_total = log2(total)
+        self._foreseen -= 1  # not the version of any table: the logarithms that are kept are of other totals
+        now = self._now._replace(
+            version=self._foreseen, total=total, in_use=in_use, total_log=total * log_total, codes_log=in_use * log_total
+        )
+        then = self._facts._replace(usage=usage, standard=standard)
+        new = np.array([move.slot for move in moves], np.int64)
+        parents = np.array([parent for move in moves for parent in move.parents], np.int64)
+        found = []
+        size = self._table.capacity + len(moves)
+        for k in range(len(moves)):
+            others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
+            n = bounds.foresee(
+                new, parents, k, self._limit, above, others, counts, self._store, self._facts, then, now
+            )
+            order = np.argsort(others[:n], kind="stable")
+            found.append(SlotCounts(others[:n][order], counts[:n][order]))
+        return found
+
+    # -- what is known ------------------------------------------------------------------------------------------
+
+    def put_counts(self, slot: int, others: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
+        """Store the counts of some pairs of an element."""
+        self._make_room(len(others))
+        self._pairs += bounds.put_counts(slot, others, counts, self._version, self._store, self._facts)
+
+    def known(self, slot: int, others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return bounds of the co-usages of an element with others, and which of them are the counts themselves."""
+        counts, kinds = np.empty(len(others), np.int64), np.empty(len(others), np.uint8)
+        bounds.bounds_of(slot, others, counts, kinds, self._store, self._facts)
+        return counts, kinds == bounds.EXACT
+
+    def settle(self, moves: Sequence[Insert], fetched: Sequence[Fetched]) -> None:
+        """Store the counts that were asked for in case that new elements stay, which they have."""
+        parents = {move.slot: move.parents for move in moves}
+        good = []
+        for one in fetched:
+            most, _ = self.known(one.slot, one.others)
+            alive = self._facts.usage[one.others] > 0
+            if (most <= one.room).all():
+                keep = Fetched(one.slot, one.others[alive], one.counts[alive], one.room[alive])
+                good.append(keep)
+                self.put_counts(one.slot, keep.others, keep.counts)
+        for one in good:
+            for parent in parents[one.slot]:
+                bounds.derive(
+                    one.slot, parent, one.others, one.counts, self._version, self._store, self._facts
+                )
+
+    def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
+        """See `CandidateRanking`; None stands for a row whose counts have been stored."""
+        for slot, row in zip(slots, answers, strict=True):
+            if row is not None:
+                self._put_row(slot, row)
+            others, counts, kinds, (most, dropped) = self._plan(slot, np.inf)
+            exact = kinds == bounds.EXACT
+            if not exact.all():
+                most, dropped = max(most, int(counts[~exact].max())), np.inf
+            self._learn(slot, SlotCounts(others[exact], counts[exact]), most, dropped)
+
+    def _put_row(self, slot: int, row: SlotCounts) -> None:
+        counts = np.zeros(self._limit, np.int64)
+        counts[row.slots] = row.counts
+        self._make_room(self._limit)
+        self._pairs += bounds.put_row(slot, self._limit, counts, self._version, self._store, self._facts)
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def _make_room(self, pairs: int) -> None:
+        """Make the hash table large enough for this many more pairs, and drop those of dead elements."""
+        store = self._store
+        if 2 * (self._pairs + pairs) <= len(store.key):
+            return
+        alive = np.zeros(self._births + 2, np.uint8)
+        rank = self._table.elements.rank[: self._limit]
+        slots = np.flatnonzero((self._facts.usage[: self._limit] > 0) | (rank >= 0))
+        alive[self._facts.birth[slots]] = 1
+        low = (1 << 32) - 1
+        keys = store.key[store.key != 0]
+        left = int(np.count_nonzero(alive[(keys >> 32) - 1] & alive[(keys & low) - 1]))
+        size = len(store.key)
+        while size < 4 * (left + pairs):
+            size *= 2
+        larger = _empty_store(size, store.slack, store.dirty, store.complete)
+        self._pairs = bounds.rehash(self._limit, store, larger, alive)
+        self._store = larger
+
+    def _grow(self) -> None:
+        super()._grow()
+        capacity = self._table.capacity
+        if capacity > len(self._store.slack):
+            self._store = self._store._replace(
+                slack=lengthen(self._store.slack, capacity),
+                dirty=lengthen(self._store.dirty, capacity),
+                complete=lengthen(self._store.complete, capacity),
+            )
+
+
+def _empty_store(
+    size: int, slack: NDArray[np.int64], dirty: NDArray[np.int64], complete: NDArray[np.uint8]
+) -> PairStore:
+    def column() -> NDArray[np.int64]:
+        return np.zeros(size, np.int64)
+
+    return PairStore(column(), column(), column(), slack, dirty, complete)

@@ -1,0 +1,303 @@
+"""Bounds of co-usages: what is known about each pair of elements, so that only counts that can matter are asked for.
+
+A pair that is not stored is used together at most as often as its elements have won covers since their rows were
+complete (`slack`). The value of a stored pair is kept relative to that slack, so a win raises the bounds of all pairs
+of an element at once. docs/explanation/decisions/pair-bounds.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedslim._jit import inlined, inner, njit
+from fedslim.mdl.kernels.ranking import PairRows, TableFacts, Totals, belongs, estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+INEXACT = np.int64(-1)
+"""A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
+
+ASKED, EXACT = np.uint8(1), np.uint8(2)
+
+
+class PairStore(NamedTuple):
+    """What is known about pairs: an open hash table, and what is known about each element."""
+
+    key: NDArray[np.int64]  # made of two births, 0 for an empty place
+    most: NDArray[np.int64]  # the bound of the co-usage, less the slack of both elements
+    stamp: NDArray[np.int64]  # the version in which it was counted; INEXACT if it is only a bound
+    slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
+    dirty: NDArray[np.int64]  # for each element, the version in which its covers last changed in an unknown way
+    complete: NDArray[np.uint8]  # for each element, whether pairs that are not stored are bounded by the slack
+
+
+@inlined
+def _key(a: int, b: int, birth: np.ndarray) -> int:
+    low, high = min(birth[a], birth[b]), max(birth[a], birth[b])
+    return ((low + 1) << 32) | (high + 1)
+
+
+@inlined
+def _place(key: int, store: PairStore) -> int:
+    """Return the place of the key in the hash table, or the empty place where it would be."""
+    mask = len(store.key) - 1
+    place = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+    while store.key[place] != 0 and store.key[place] != key:
+        place = (place + 1) & mask
+    return place
+
+
+@inlined
+def _put(a: int, b: int, count: int, stamp: int, store: PairStore, facts: TableFacts) -> int:
+    """Store a pair; return 1 if it is new."""
+    key = _key(a, b, facts.birth)
+    place = _place(key, store)
+    new = np.int64(store.key[place] == 0)
+    store.key[place] = key
+    store.most[place] = count - store.slack[a] - store.slack[b]
+    store.stamp[place] = stamp
+    return new
+
+
+@inner
+def bound(a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
+    """Return a bound of a pair's co-usage, and whether it is the count itself."""
+    uses = min(facts.usage[a], facts.usage[b])
+    slack = store.slack[a] + store.slack[b]
+    place = _place(_key(a, b, facts.birth), store)
+    if store.key[place] != 0:
+        exact = store.stamp[place] >= max(store.dirty[a], store.dirty[b], np.int64(0))
+        count = store.most[place] + slack
+        if exact:
+            return count, True
+        return min(uses, count), min(uses, count) == 0
+    if store.complete[a] == 1 or store.complete[b] == 1:
+        return min(uses, slack), min(uses, slack) == 0
+    return uses, uses == 0
+
+
+@inlined
+def best_gain(x: int, y: int, most: int, facts: TableFacts, now: Totals) -> float:
+    """Return the highest gain that a pair can have whose co-usage is at most `most`.
+
+    Between 2 and the second highest count the gain is convex if U is at least three times the count, so it is highest
+    at an end.
+    """
+    if most < now.least:
+        return -np.inf
+    if now.total < 3 * most:
+        return np.inf
+    gain = max(estimate(x, y, most, facts, now), estimate(x, y, np.int64(1), facts, now))
+    if most > 1:
+        gain = max(gain, estimate(x, y, np.int64(2), facts, now), estimate(x, y, most - 1, facts, now))
+    return gain
+
+
+@njit
+def plan_row(
+    x: int,
+    limit: int,
+    threshold: float,
+    others: np.ndarray,
+    counts: np.ndarray,
+    kinds: np.ndarray,
+    store: PairStore,
+    rows: PairRows,
+    facts: TableFacts,
+    now: Totals,
+) -> tuple[int, int, int, float]:
+    """Say for each pair that belongs to a row whether its count is known, must be asked for, or cannot matter.
+
+    Return the number of pairs, how many must be asked for, and the largest bound and gain of those that are left out.
+    """
+    n, asked, most, dropped = np.int64(0), np.int64(0), np.int64(0), -np.inf
+    for y in range(limit):
+        if facts.usage[y] == 0 or not belongs(x, y, rows, facts, now):
+            continue
+        count, exact = bound(x, y, store, facts)
+        if count == 0:
+            continue
+        if exact:
+            kind = EXACT
+        else:
+            gain = best_gain(x, y, count, facts, now)
+            if gain >= threshold:
+                kind = ASKED
+                asked += 1
+            else:
+                most, dropped = max(most, count), max(dropped, gain)
+                continue
+        others[n], counts[n], kinds[n] = y, count, kind
+        n += 1
+    return n, asked, most, dropped
+
+
+@njit
+def put_counts(x: int, others: np.ndarray, counts: np.ndarray, version: int, store: PairStore, facts: TableFacts) -> int:
+    """Store exact counts of some pairs of an element; return how many pairs are new."""
+    new = np.int64(0)
+    for k in range(len(others)):
+        new += _put(x, np.int64(others[k]), counts[k], version, store, facts)
+    return new
+
+
+@njit
+def put_row(x: int, limit: int, row: np.ndarray, version: int, store: PairStore, facts: TableFacts) -> int:
+    """Store all pairs of an element; `row` has a count for each slot. Return how many pairs are new."""
+    new = np.int64(0)
+    store.slack[x] = 0
+    store.complete[x] = 1
+    for y in range(limit):
+        if y == x or facts.usage[y] == 0:
+            continue
+        known = store.key[_place(_key(x, y, facts.birth), store)] != 0
+        if known or row[y] != 0 or store.slack[y] != 0:
+            new += _put(x, y, row[y], version, store, facts)
+    return new
+
+
+@njit
+def enter(
+    z: int,
+    x: int,
+    y: int,
+    together: int,
+    uses: int,
+    pure: bool,
+    limit: int,
+    version: int,
+    store: PairStore,
+    facts: TableFacts,
+) -> int:
+    """Bound the pairs of a new element, the union of two; return how many pairs are new.
+
+    Where x and y were used together, it takes the place of both. `uses` are its uses in all. If nothing else has changed, the
+    counts of the parents fall by those of the new element: they can be told as soon as these are known.
+    """
+    new = np.int64(0)
+    store.slack[z] = uses - together
+    store.dirty[z] = 0
+    store.complete[z] = store.complete[x] | store.complete[y]
+    for f in range(limit):
+        if f in (x, y, z) or facts.usage[f] == 0:
+            continue
+        most = min(bound(x, f, store, facts)[0], bound(y, f, store, facts)[0])
+        if most == 0:
+            continue
+        new += _put(z, f, most + store.slack[z], INEXACT, store, facts)
+        if pure:
+            _await(x, f, version, store, facts)
+            _await(y, f, version, store, facts)
+    return new + _put(x, y, np.int64(0), version, store, facts)
+
+
+@inlined
+def _await(x: int, f: int, version: int, store: PairStore, facts: TableFacts) -> None:
+    """Note that a count will be exact again when the count that is to be subtracted from it is known."""
+    place = _place(_key(x, f, facts.birth), store)
+    if store.key[place] == 0:
+        return
+    exact = store.stamp[place] >= max(store.dirty[x], store.dirty[f], np.int64(0))
+    store.stamp[place] = -1 - version if exact else INEXACT
+
+
+@njit
+def derive(
+    z: int, x: int, others: np.ndarray, counts: np.ndarray, version: int, store: PairStore, facts: TableFacts
+) -> None:
+    """Subtract the counts of a new element from those of its parent, where these were known before.
+
+    That is right only if the covers of none of the three have changed otherwise since the element entered.
+    """
+    for k in range(len(others)):
+        f = np.int64(others[k])
+        if f in (x, z):
+            continue
+        place = _place(_key(x, f, facts.birth), store)
+        if store.key[place] == 0 or store.stamp[place] >= INEXACT:
+            continue
+        if -1 - store.stamp[place] >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
+            store.most[place] -= counts[k]
+            store.stamp[place] = version
+
+
+@njit
+def bounds_of(
+    z: int, others: np.ndarray, counts: np.ndarray, kinds: np.ndarray, store: PairStore, facts: TableFacts
+) -> None:
+    """Write the bounds of some pairs of an element into `counts`, and into `kinds` which of them are EXACT."""
+    for k in range(len(others)):
+        counts[k], exact = bound(z, np.int64(others[k]), store, facts)
+        kinds[k] = EXACT if exact else ASKED
+
+
+@njit
+def foresee(
+    new: np.ndarray,
+    parents: np.ndarray,
+    k: int,
+    limit: int,
+    threshold: float,
+    others: np.ndarray,
+    counts: np.ndarray,
+    store: PairStore,
+    facts: TableFacts,
+    then: TableFacts,
+    now: Totals,
+) -> int:
+    """Return how many pairs of the new element new[k] are worth asking for, presuming that nothing else changes.
+
+    `then` has the usages that are presumed; new[j] is the union of parents[2j] and parents[2j+1].
+    """
+    n = np.int64(0)
+    x, y, z = np.int64(parents[2 * k]), np.int64(parents[2 * k + 1]), np.int64(new[k])
+    for f in range(limit):
+        if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0:
+            continue
+        at_x, _ = bound(x, f, store, facts)
+        at_y, _ = bound(y, f, store, facts)
+        most = min(at_x, at_y)
+        if most > 0 and _matters(z, x, y, f, most, at_x, at_y, threshold, then, now):
+            others[n], counts[n] = f, most
+            n += 1
+    for j in range(k):
+        p, q, f = np.int64(parents[2 * j]), np.int64(parents[2 * j + 1]), np.int64(new[j])
+        at_x = min(bound(x, p, store, facts)[0], bound(x, q, store, facts)[0])
+        at_y = min(bound(y, p, store, facts)[0], bound(y, q, store, facts)[0])
+        most = min(at_x, at_y)
+        if most > 0 and best_gain(z, f, min(most, then.usage[z], then.usage[f]), then, now) >= threshold:
+            others[n], counts[n] = f, most
+            n += 1
+    return n
+
+
+@inlined
+def _matters(
+    z: int, x: int, y: int, f: int, most: int, at_x: int, at_y: int, threshold: float, facts: TableFacts, now: Totals
+) -> bool:
+    """Return whether the count of (z, f) can matter, for itself or because those of its parents follow from it."""
+    if best_gain(z, f, min(most, facts.usage[z], facts.usage[f]), facts, now) >= threshold:
+        return True
+    if facts.usage[x] > 0 and best_gain(x, f, min(at_x, facts.usage[x], facts.usage[f]), facts, now) >= threshold:
+        return True
+    return facts.usage[y] > 0 and best_gain(y, f, min(at_y, facts.usage[y], facts.usage[f]), facts, now) >= threshold
+
+
+@njit
+def rehash(limit: int, old: PairStore, new: PairStore, alive: np.ndarray) -> int:
+    """Copy the pairs whose elements are in the table; `alive` is indexed by birth. Return how many there are."""
+    n = np.int64(0)
+    low = (np.int64(1) << 32) - 1
+    for k in range(len(old.key)):
+        key = old.key[k]
+        if key == 0 or alive[(key >> 32) - 1] == 0 or alive[(key & low) - 1] == 0:
+            continue
+        place = _place(key, new)
+        new.key[place] = key
+        new.most[place] = old.most[k]
+        new.stamp[place] = old.stamp[k]
+        n += 1
+    return n

@@ -1,0 +1,137 @@
+"""Pairs that are not asked for do not matter: every bound is compared with the truth, at every question."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from test_engine_equals_twin import database, databases, policies
+
+from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.objective import estimated_gain
+from fedslim.mdl.policy import Policy
+from fedslim.mdl.questions import CoUsages, Together, TryInsertions
+from fedslim.mdl.search import SlimSearch
+
+
+class Frugal:
+    """Answers a search with the counts that it asks for and no others, as the server of a federation does."""
+
+    def __init__(self, db, policy, generous=0.5):
+        self.state = CoverState(db)
+        self.search = SlimSearch(db.n_items, policy, eager=True)
+        self.generous = generous
+        self.checks = 0
+
+    def run(self):
+        run = self.search.run()
+        question = next(run)
+        try:
+            while True:
+                question = run.send(self.answer(question))
+                self.compare()
+        except StopIteration:
+            return self.search.result()
+
+    def answer(self, question):
+        match question:
+            case Together(parts):
+                return tuple(self.answer(part) for part in parts)
+            case CoUsages(slots, above):
+                return tuple(self.row(slot, above) for slot in slots)
+            case TryInsertions(moves, uses=uses) if uses:
+                ranking = self.search.ranking
+                ahead = ranking.foresee(moves, uses, ranking.above * self.generous)
+                answer = question.put_to(self.state)
+                fetched = []
+                for move, (others, most) in zip(moves, ahead, strict=True):
+                    room = np.array([(1 << int(bound).bit_length()) - 1 for bound in most], np.int64)
+                    counts = self.counts(move.slot)[others]
+                    fetched.append(Fetched(move.slot, others, np.minimum(counts, room), room))
+                return answer._replace(fetched=fetched)
+        return question.put_to(self.state)
+
+    def counts(self, slot):
+        row = np.zeros(self.state.table.capacity, np.int64)
+        found = self.state.co_usages((slot,))[0]
+        row[found.slots] = found.counts
+        return row
+
+    def row(self, slot, above):
+        ranking = self.search.ranking
+        if not ranking.is_complete(slot):
+            return self.state.co_usages((slot,))[0]
+        others, most = ranking.plan(slot, above * self.generous)
+        counts = self.counts(slot)[others]
+        assert (counts <= most).all()
+        ranking.put_counts(slot, others, counts)
+        return None
+
+    def compare(self):
+        """Compare every bound with the truth, when the search and its source have the same table."""
+        ranking, table = getattr(self.search, "ranking", None), self.state.table
+        if ranking is None or table.itemsets != self.search._table.itemsets:
+            return
+        alive = [s for s in (*range(table.n_items), *table.itemsets) if self.state.usages[s]]
+        for x in alive:
+            others = np.array([y for y in alive if y != x], np.int32)
+            truth = self.counts(x)[others]
+            most, exact = ranking.known(x, others)
+            assert (truth <= most).all(), x
+            assert (truth == most)[exact].all(), x
+            self.checks += len(others)
+
+
+def check(rows, n_items, policy, generous=0.5):
+    db = database(rows, n_items)
+    plain = SlimSearch(n_items, policy)
+    run = plain.run()
+    state, question = CoverState(db), next(run)
+    try:
+        while True:
+            question = run.send(question.put_to(state))
+    except StopIteration:
+        pass
+    frugal = Frugal(db, policy, generous)
+    assert frugal.run() == plain.result()
+    return frugal
+
+
+@given(databases(), policies)
+def test_no_pair_is_used_together_more_often_than_its_bound_says(case, policy):
+    check(*case, policy)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bounds_hold_where_covers_cascade(seed):
+    rng = random.Random(seed)
+    n_items = rng.randint(12, 26)
+    patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 10))]
+    rows = []
+    for _ in range(rng.randint(60, 140)):
+        row = {i for i in range(n_items) if rng.random() < 0.15}
+        for pattern in rng.sample(patterns, rng.randint(1, 3)):
+            row.update(i for i in pattern if rng.random() < 0.95)
+        rows.append(row)
+    frugal = check(rows, n_items, Policy(width=1 + 2 * (seed % 4)), generous=[0.0, 0.5, 1.0][seed % 3])
+    assert frugal.checks > 1000
+    assert isinstance(frugal.search.ranking, BoundedRanking)
+
+
+@given(
+    *[pytest.importorskip("hypothesis.strategies").integers(1, 60) for _ in range(3)],
+    pytest.importorskip("hypothesis.strategies").integers(0, 400),
+    pytest.importorskip("hypothesis.strategies").integers(1, 50),
+)
+def test_a_gain_is_highest_at_an_end_of_what_is_possible(x, y, most, others, in_use):
+    """The lemma of docs/explanation/decisions/pair-bounds.md, by trying every count."""
+    most = min(x, y, most)
+    total = x + y + others
+    if total < 3 * most:
+        return
+    gains = [estimated_gain(x, y, c, total, in_use, 3.0, 5.0) for c in range(1, most + 1)]
+    ends = {1, min(2, most), max(1, most - 1), most}
+    assert max(gains) <= max(gains[c - 1] for c in ends) + 1e-9
