@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, RingError
-from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch
+from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch, aes
 from fedslim.secagg.masking import counters
 from fedslim.secagg.masking import place as place_of
 from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
@@ -304,6 +304,52 @@ def test_a_mask_is_the_key_stream_that_label_and_question_name(steps):
         counter = sha256(named + about).digest()[:12] + bytes(4)
         stream = Cipher(algorithms.AES128(key), modes.CTR(counter)).encryptor().update(bytes(8 * length))
         assert masker.mask(np.zeros(length, np.uint64), MaskLabel(number, attempt), about=about) == stream
+
+
+KEYS = st.lists(st.binary(min_size=16, max_size=16), max_size=5)
+
+with_aes = pytest.mark.skipif(not aes.AT_ONCE, reason="kernels cannot use AES instructions here")
+
+
+@pytest.mark.parametrize("streams", [aes.LibraryStreams, pytest.param(aes.HardwareStreams, marks=with_aes)])
+@settings(deadline=None)
+@given(KEYS, KEYS, st.binary(min_size=12, max_size=12), st.integers(0, 5), st.integers(0, 2**64 - 1))
+def test_many_key_streams_at_once_are_those_of_the_library_one_by_one(streams, added, subtracted, start, steps, word):
+    """The library's AES-CTR is the twin of the kernels for round keys and streams."""
+    length = steps * aes.WORDS_IN_STEP
+    total = np.full(length, word, np.uint64)
+    streams(added, subtracted).apply(total, counters(start, steps * aes.BLOCKS_IN_STEP))
+    expected = [word] * length
+    for sign, keys in ((1, added), (-1, subtracted)):
+        for key in keys:
+            stream = Cipher(algorithms.AES128(key), modes.CTR(start + bytes(4))).encryptor().update(bytes(8 * length))
+            words = np.frombuffer(stream, "<u8").tolist()
+            expected = [(e + sign * w) % 2**64 for e, w in zip(expected, words, strict=True)]
+    assert total.tolist() == expected
+
+
+@with_aes
+def test_a_processor_with_wrong_instructions_masks_nothing(monkeypatch):
+    monkeypatch.setattr(aes, "apply_streams", lambda *_: None)
+    with pytest.raises(KeyAgreementError, match="nothing is sent"):
+        aes.HardwareStreams([bytes(16)], [])
+
+
+@pytest.mark.parametrize(
+    ("machine", "features", "blocks"),
+    [
+        ("x86_64", "+aes,+avx2", 1),
+        ("AMD64", "+aes,+avx2,+vaes", 2),
+        ("x86_64", "+aes,+avx2,+avx512f,+vaes", 4),
+        ("x86_64", "-aes,+avx512f,-vaes", 0),
+        ("x86_64", "", 0),
+        ("aarch64", "+aes", 0),
+    ],
+)
+def test_kernels_use_the_instructions_that_they_may(monkeypatch, machine, features, blocks):
+    monkeypatch.setattr(aes.numba.config, "CPU_FEATURES", features)
+    monkeypatch.setattr(aes.platform, "machine", lambda: machine)
+    assert aes.blocks_at_once() == blocks
 
 
 def test_members_that_were_asked_different_things_give_noise():

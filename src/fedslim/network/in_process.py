@@ -3,7 +3,8 @@
     federation = MemoryFederation({"a": db_a, "b": db_b}, settings, …)
     outcome = federation.run()
 
-Every message is encoded as a frame and decoded by its receiver, with the limits that apply on a network.
+Every message is encoded as a frame and decoded from it, with the limits that apply on a network. What the server sends
+to several members is decoded once: messages cannot be changed, and members keep every question.
 """
 
 from __future__ import annotations
@@ -94,11 +95,11 @@ class MemoryFederation:
         match output:
             case Send(to, message):
                 frame = framing.to_bytes(message)
-                kind = type(message).__name__
+                kind, received = type(message).__name__, framing.from_server(frame.data[framing.PREFIX_BYTES :])
                 for name in to:
                     if self._trace is not None:
                         self._trace(FrameSent(kind, "down", name, len(frame.data), frame.plain, frame.data))
-                    self._deliver(name, frame.data)
+                    self._deliver(name, received)
             case RoundEnded(number, kind):
                 if self._trace is not None:
                     self._trace(RoundPassed(number, kind))
@@ -107,10 +108,9 @@ class MemoryFederation:
             case Ended(outcome):
                 self._outcome = outcome
 
-    def _deliver(self, name: str, data: bytes) -> None:
-        member = self.members[name]
+    def _deliver(self, name: str, message: m.FromServer) -> None:
         try:
-            reply = member.receive(framing.from_server(data[framing.PREFIX_BYTES :]))
+            reply = self.members[name].receive(message)
         except FedslimError as error:
             self._up(name, farewell(error))
             raise

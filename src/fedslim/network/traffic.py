@@ -18,6 +18,8 @@ from fedslim.errors import ParameterError
 Direction = Literal["up", "down"]
 """Up: from a member to the server. Down: from the server to a member."""
 
+DIRECTIONS = get_args(Direction)
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -31,6 +33,9 @@ class Traffic:
         return Traffic(self.messages + other.messages, self.sent + other.sent, self.plain + other.plain)
 
 
+NONE = Traffic()
+
+
 @dataclass(slots=True)
 class Communication:
     """The traffic of a run; equality does not depend on the order of `add` calls."""
@@ -40,14 +45,14 @@ class Communication:
 
     def add(self, kind: str, direction: Direction, *, plain: int, sent: int, messages: int = 1) -> None:
         """Add messages of one kind: in total, `plain` bytes before compression and `sent` bytes as sent."""
-        if direction not in get_args(Direction):
+        if direction not in DIRECTIONS:
             msg = f"direction is {direction!r}; give 'up' (to the server) or 'down' (to a member)"
             raise ParameterError(msg)
         for what, number in (("plain", plain), ("sent", sent), ("messages", messages)):
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
                 msg = f"{what} is {number!r}; give a whole number of at least 0"
                 raise ParameterError(msg)
-        self.traffic[kind, direction] = self.traffic.get((kind, direction), Traffic()) + Traffic(messages, sent, plain)
+        self.traffic[kind, direction] = self.traffic.get((kind, direction), NONE) + Traffic(messages, sent, plain)
 
     def end_round(self) -> None:
         """Count one more round (R in the paper)."""
@@ -60,7 +65,7 @@ class Communication:
             for (row_kind, row_direction), traffic in self.traffic.items()
             if kind in {None, row_kind} and direction in {None, row_direction}
         )
-        return sum(chosen, Traffic())
+        return sum(chosen, NONE)
 
     @property
     def bytes_up(self) -> int:

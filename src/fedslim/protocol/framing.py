@@ -10,8 +10,7 @@ decompression, and every count by the types in `messages.py`.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -39,8 +38,7 @@ _from_member = msgspec.msgpack.Decoder(FromMember)
 _from_server = msgspec.msgpack.Decoder(FromServer)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A message ready to be sent: its bytes, and its size before compression, both including the prefix."""
 
     data: bytes

@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -80,8 +80,7 @@ class MemberInput:
         return bytes.fromhex(self.secret.fingerprint)
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The last question, its answer before masking, the epoch in which it was last sent, and the transcript.
 
     The transcript is a digest of all questions so far, this one included. Masks depend on it and on the roster: if

@@ -42,8 +42,8 @@ Pair = tuple[Number, Number]
 Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A part of a message."""
+class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of a message. It cannot be part of a cycle, so the garbage collector need not look at it."""
 
 
 class Message(Piece, frozen=True, tag=True):

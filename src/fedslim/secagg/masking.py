@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from fedslim.errors import KeyAgreementError, MaskReuseError
+from fedslim.secagg.aes import BLOCKS_IN_STEP, WORDS_IN_STEP, KeyStreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from fedslim.secagg.keys import PairSecret
     from fedslim.secagg.ring import Words
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 LABEL = b"fedslim secure aggregation v1: masks for "
 ROUND_BYTES, ATTEMPT_BYTES, PART_BYTES = 6, 2, 2
 PLACE_BYTES, BLOCK_BYTES = 12, 4
-WORDS_IN_BLOCK = 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,21 +73,6 @@ def counters(start: bytes, blocks: int) -> bytes:
     return counter.tobytes()
 
 
-class PairMask:
-    """The key stream that one pair of members shares for one purpose."""
-
-    def __init__(self, secret: PairSecret, *, purpose: str, adds: bool) -> None:
-        key = HKDFExpand(hashes.SHA256(), 16, LABEL + purpose.encode()).derive(secret.key)
-        # This is counter mode with our own counter blocks, which all pairs share. No block repeats, so the weakness of
-        # ECB does not apply; a test compares it with the library's CTR.
-        self._blocks = Cipher(algorithms.AES128(key), modes.ECB()).encryptor()  # noqa: S305
-        self.adds = adds
-
-    def expand(self, blocks: bytes) -> NDArray[np.uint64]:
-        """Return the key stream for these counter blocks."""
-        return np.frombuffer(self._blocks.update(blocks), "<u8")
-
-
 class Masker:
     """A member's side of secure aggregation: masks its vectors so that only the sum over all members can be read."""
 
@@ -99,9 +81,12 @@ class Masker:
             msg = f"member {own!r} has a secret with itself; give members different names"
             raise KeyAgreementError(msg)
         self.own = own
-        self._pairs = tuple(
-            PairMask(secret, purpose=purpose, adds=own < peer) for peer, secret in sorted(secrets.items())
-        )
+        keys = {
+            peer: HKDFExpand(hashes.SHA256(), 16, LABEL + purpose.encode()).derive(secret.key)
+            for peer, secret in secrets.items()
+        }
+        added, subtracted = ([key for peer, key in keys.items() if (own < peer) is adds] for adds in (True, False))
+        self._streams = KeyStreams(added, subtracted)
         self._last: MaskLabel | None = None
 
     def mask(self, words: Words, label: MaskLabel, *, about: bytes) -> bytes:
@@ -111,10 +96,9 @@ class Masker:
             raise MaskReuseError(msg)
         self._last = label
         length = len(words)
-        blocks = -(-length // WORDS_IN_BLOCK)
-        names = counters(place(label, about), blocks)
-        total = np.zeros(blocks * WORDS_IN_BLOCK, np.uint64)
+        steps = -(-length // WORDS_IN_STEP)
+        blocks = counters(place(label, about), steps * BLOCKS_IN_STEP)
+        total = np.zeros(steps * WORDS_IN_STEP, np.uint64)
         total[:length] = words
-        for pair in self._pairs:
-            (np.add if pair.adds else np.subtract)(total, pair.expand(names), out=total)
+        self._streams.apply(total, blocks)
         return total[:length].astype("<u8", copy=False).tobytes()
