@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,10 +21,9 @@ from fedslim.mdl.search import SlimSearch
 class Frugal:
     """Answers a search with the counts that it asks for and no others, as the server of a federation does."""
 
-    def __init__(self, db, policy, generous=0.5):
+    def __init__(self, db, policy):
         self.state = CoverState(db)
         self.search = SlimSearch(db.n_items, policy, eager=True)
-        self.generous = generous
         self.checks = 0
 
     def run(self):
@@ -40,12 +40,14 @@ class Frugal:
         match question:
             case Together(parts):
                 return tuple(self.answer(part) for part in parts)
-            case CoUsages(slots, above):
-                return tuple(self.row(slot, above) for slot in slots)
-            case TryInsertions(moves, uses=uses) if uses:
+            case CoUsages(slots):
+                return tuple(self.row(slot) for slot in slots)
+            case TryInsertions(moves, keep, uses=uses) if uses:
                 ranking = self.search.ranking
-                ahead = ranking.foresee(moves, uses, ranking.above * self.generous)
-                answer = question.put_to(self.state)
+                moves = [move for move, stays in zip(moves, keep, strict=True) if stays]
+                ahead = ranking.foresee(moves, uses)
+                rows = tuple(self.row(slot) for slot in question.rows)
+                answer = replace(question, rows=()).put_to(self.state)._replace(rows=rows)
                 fetched = []
                 for move, (others, most) in zip(moves, ahead, strict=True):
                     room = np.array([(1 << int(bound).bit_length()) - 1 for bound in most], np.int64)
@@ -60,11 +62,11 @@ class Frugal:
         row[found.slots] = found.counts
         return row
 
-    def row(self, slot, above):
+    def row(self, slot):
         ranking = self.search.ranking
         if not ranking.is_complete(slot):
             return self.state.co_usages((slot,))[0]
-        others, most = ranking.plan(slot, above * self.generous)
+        others, most = ranking.plan(slot)
         counts = self.counts(slot)[others]
         assert (counts <= most).all()
         ranking.put_counts(slot, others, counts)
@@ -85,7 +87,7 @@ class Frugal:
             self.checks += len(others)
 
 
-def check(rows, n_items, policy, generous=0.5):
+def check(rows, n_items, policy):
     db = database(rows, n_items)
     plain = SlimSearch(n_items, policy)
     run = plain.run()
@@ -95,7 +97,7 @@ def check(rows, n_items, policy, generous=0.5):
             question = run.send(question.put_to(state))
     except StopIteration:
         pass
-    frugal = Frugal(db, policy, generous)
+    frugal = Frugal(db, policy)
     assert frugal.run() == plain.result()
     return frugal
 
@@ -116,7 +118,7 @@ def test_the_bounds_hold_where_covers_cascade(seed):
         for pattern in rng.sample(patterns, rng.randint(1, 3)):
             row.update(i for i in pattern if rng.random() < 0.95)
         rows.append(row)
-    frugal = check(rows, n_items, Policy(width=1 + 2 * (seed % 4)), generous=[0.0, 0.5, 1.0][seed % 3])
+    frugal = check(rows, n_items, Policy(width=1 + 2 * (seed % 4)))
     assert frugal.checks > 1000
     assert isinstance(frugal.search.ranking, BoundedRanking)
 

@@ -18,7 +18,7 @@ from fedslim.mdl.kernels import bounds
 from fedslim.mdl.kernels.bounds import PairStore
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
-from fedslim.mdl.ranking import Candidate, CandidateRanking
+from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,9 +48,14 @@ class BoundedRanking(CandidateRanking):
         capacity = self._table.capacity
         self._pairs = 0
         self._foreseen = -2
-        self._store = _empty_store(
-            FIRST_PLACES, np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(capacity, np.uint8)
+        self._store = PairStore(
+            *_columns(FIRST_PLACES),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.uint8),
+            self._masks(),
         )
+        self._recent = np.zeros(capacity, np.int64)  # what the slack of each element has grown since rows were learnt
         self._newborn: tuple[int, Candidate] | None = None
 
     # -- what changes -------------------------------------------------------------------------------------------
@@ -85,6 +90,7 @@ class BoundedRanking(CandidateRanking):
             z = -1 if born is None else born[0]
             others = change.slots != z
             store.slack[change.slots[others]] += change.won[others]
+            self._recent[change.slots[others]] += change.won[others]
             store.dirty[change.slots[others]] = version
 
     # -- what to ask for ----------------------------------------------------------------------------------------
@@ -93,9 +99,9 @@ class BoundedRanking(CandidateRanking):
         """Return whether the bounds of an element's pairs are of any use."""
         return bool(self._store.complete[slot])
 
-    def plan(self, slot: int, above: float) -> SlotCounts:
-        """Return the pairs of an element's row whose gain may be at least `above`, with the bounds of their counts."""
-        others, counts, kinds, _ = self._plan(slot, above)
+    def plan(self, slot: int) -> SlotCounts:
+        """Return the pairs of an element's row that may be candidates, with the bounds of their counts."""
+        others, counts, kinds, _ = self._plan(slot, 0.0)
         asked = kinds == bounds.ASKED
         return SlotCounts(others[asked], counts[asked])
 
@@ -110,7 +116,7 @@ class BoundedRanking(CandidateRanking):
         return others[:n], counts[:n], kinds[:n], (most, dropped)
 
     def foresee(
-        self, moves: Sequence[Insert], together: Sequence[int], above: float
+        self, moves: Sequence[Insert], together: Sequence[int]
     ) -> list[SlotCounts]:
         """Return the pairs of new elements that are worth asking for, and the bounds of their counts.
 
@@ -134,7 +140,7 @@ class BoundedRanking(CandidateRanking):
         for k in range(len(moves)):
             others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
             n = bounds.foresee(
-                new, parents, k, self._limit, above, others, counts, self._store, self._facts, then, now
+                new, parents, k, self._limit, 0.0, others, counts, self._store, self._facts, then, now
             )
             order = np.argsort(others[:n], kind="stable")
             found.append(SlotCounts(others[:n][order], counts[:n][order]))
@@ -152,6 +158,23 @@ class BoundedRanking(CandidateRanking):
         counts, kinds = np.empty(len(others), np.int64), np.empty(len(others), np.uint8)
         bounds.bounds_of(slot, others, counts, kinds, self._store, self._facts)
         return counts, kinds == bounds.EXACT
+
+    def presumed(self, slots: tuple[int, ...]) -> tuple[Candidate, ...]:
+        """See `CandidateRanking`: the counts that are not known are presumed to be the last ones that were."""
+        upper = self._rows.upper[list(slots)].copy()
+        for slot in slots:
+            others, counts, kinds, _ = self._plan(slot, 0.0)
+            expected = np.where(kinds == bounds.EXACT, counts, counts - self._recent[others] - self._recent[slot])
+            likely = expected > 0
+            self._learn(slot, SlotCounts(others[likely], expected[likely]))
+        best = self.best()
+        self._rows.known[list(slots)] = 0
+        self._rows.upper[list(slots)] = upper
+        return () if isinstance(best, UnknownRows) or not self._possible(best) else best
+
+    def _possible(self, candidates: tuple[Candidate, ...]) -> bool:
+        """Return whether the counts of all these candidates are known."""
+        return all(self.known(c.x, np.array([c.y], np.int32))[1][0] for c in candidates)
 
     def settle(self, moves: Sequence[Insert], fetched: Sequence[Fetched]) -> None:
         """Store the counts that were asked for in case that new elements stay, which they have."""
@@ -172,6 +195,7 @@ class BoundedRanking(CandidateRanking):
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""
+        self._recent[:] = 0
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
                 self._put_row(slot, row)
@@ -204,7 +228,8 @@ class BoundedRanking(CandidateRanking):
         size = len(store.key)
         while size < 4 * (left + pairs):
             size *= 2
-        larger = _empty_store(size, store.slack, store.dirty, store.complete)
+        key, most, stamp = _columns(size)
+        larger = store._replace(key=key, most=most, stamp=stamp)
         self._pairs = bounds.rehash(self._limit, store, larger, alive)
         self._store = larger
 
@@ -217,12 +242,14 @@ class BoundedRanking(CandidateRanking):
                 dirty=lengthen(self._store.dirty, capacity),
                 complete=lengthen(self._store.complete, capacity),
             )
+            self._recent = lengthen(self._recent, capacity)
+        self._store = self._store._replace(mask=self._masks())
+
+    def _masks(self) -> NDArray[np.uint64]:
+        """Return the items of each element as bits; nothing if several items share a bit."""
+        elements = self._table.elements
+        return elements.mask if elements.exact else elements.mask[:0]
 
 
-def _empty_store(
-    size: int, slack: NDArray[np.int64], dirty: NDArray[np.int64], complete: NDArray[np.uint8]
-) -> PairStore:
-    def column() -> NDArray[np.int64]:
-        return np.zeros(size, np.int64)
-
-    return PairStore(column(), column(), column(), slack, dirty, complete)
+def _columns(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    return np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -96,7 +96,6 @@ class CoUsages:
     """Rows of the pair matrix: what are the co-usages of these elements with all others?"""
 
     slots: tuple[int, ...]
-    above: float = 0.0  # pairs whose gain is lower do not matter
 
     def put_to(self, source: Source) -> tuple[SlotCounts, ...]:
         """Ask."""
@@ -175,8 +174,13 @@ class Together:
 
 
 class Tried(NamedTuple):
-    """What each insertion changes, the trials in the table with all of them, and counts that may be useful next."""
+    """Trial removals and rows before the insertions, what each of these changes, trial removals after them.
 
+    `fetched` are counts that may be useful next.
+    """
+
+    before: tuple[Change, ...]
+    rows: tuple[SlotCounts | None, ...]
     changes: tuple[Change, ...]
     trials: tuple[Change, ...]
     fetched: Any = ()  # for the ranking; only sources that count the cost of a question fetch any
@@ -186,27 +190,29 @@ class Tried(NamedTuple):
 class TryInsertions:
     """What if these itemsets were in the table?
 
-    Without `keep` each is tried on its own. With `keep` they enter one after the other, since they are presumed to
-    stay; then the itemsets that are presumed to be `gone` leave; then some removals are tried. What does not stay after
-    all is undone: covers depend only on the table.
+    They are tried one after the other, and those to `keep` enter, since they are presumed to stay; then the itemsets
+    that are presumed to be `gone` leave; then some removals are tried. What does not stay after all is undone: covers
+    depend only on the table.
     """
 
     moves: tuple[Insert, ...]
-    keep: bool
+    keep: tuple[bool, ...]
     gone: tuple[int, ...] = ()
     removals: tuple[int, ...] = ()
     uses: tuple[int, ...] = ()  # the presumed usage of each itemset, if these are all candidates of a step
+    before: tuple[int, ...] = ()  # removals to try first: it is presumed that none of them is carried out
+    rows: tuple[int, ...] = ()  # rows to count first: it is presumed that they lead to these candidates
 
     def put_to(self, source: Source) -> Tried:
         """Ask."""
-        changes = []
-        for move in self.moves:
+        before, rows, changes = source.try_removals(self.before), source.co_usages(self.rows), []
+        for move, keep in zip(self.moves, self.keep, strict=True):
             changes.append(source.try_insert(move.slot, move.itemset, move.entry))
-            if self.keep:
+            if keep:
                 source.insert(move.slot, move.itemset, move.entry)
         for slot in self.gone:
             source.remove(slot)
-        return Tried(tuple(changes), source.try_removals(self.removals))
+        return Tried(before, rows, tuple(changes), source.try_removals(self.removals))
 
 
 Move = Drop | Insert | Restore | Remove

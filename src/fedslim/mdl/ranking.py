@@ -51,7 +51,6 @@ class UnknownRows:
     """Rows that must be asked for first, because one of them may have the best candidate."""
 
     slots: tuple[int, ...]
-    above: float  # pairs with lower gains do not matter
 
 
 class CandidateRanking:
@@ -71,7 +70,6 @@ class CandidateRanking:
     ) -> None:
         self._table = table
         self.width = width  # candidates of a step
-        self.above = 0.0  # the gain of the last pair looked at
         self._charge = charge
         self._largest = ANY_SIZE if largest is None else largest
         self._least = least  # pairs with a lower co-usage are no candidates
@@ -145,9 +143,8 @@ class CandidateRanking:
         n, above = ranking.choose(
             self._limit, width, LOOK * width, self._tree, choice, self._rows, self._facts, self._rejected, self._now
         )
-        self.above = above
         if unknown := self._unknown(above):
-            return UnknownRows(unknown, above)
+            return UnknownRows(unknown)
         columns = (choice.row, choice.partner, choice.together, choice.gain)
         return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)])
 
@@ -213,6 +210,10 @@ class CandidateRanking:
         self._rows.exact[candidate.x] = ranking.NEVER
         self._rows.exact[candidate.y] = ranking.NEVER
 
+    def was_rejected(self, candidate: Candidate) -> bool:
+        """Return whether a candidate was rejected before, with other counts: then it most likely will be again."""
+        return bool(ranking.was_rejected(candidate.x, candidate.y, self._facts, self._rejected))
+
     def widen(self) -> None:
         """Make the table of rejected candidates larger."""
         larger = _empty_rejected(len(self._rejected.key) * 4)
@@ -257,6 +258,10 @@ class CandidateRanking:
 
     def change(self, change: Change) -> None:
         """Note what is about to change; usages are still those before."""
+
+    def presumed(self, slots: tuple[int, ...]) -> tuple[Candidate, ...]:  # noqa: ARG002  # it knows nothing about them
+        """Return the best candidates if the unknown rows of these slots are as expected; none if that is unclear."""
+        return ()
 
     def settle(self, moves: Sequence[Insert], fetched: Sequence[Any]) -> None:
         """Take in counts that were asked for in case that these insertions stay."""

@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Question
 
-FAIR_LUCK = 0.7
-"""An eager search presumes that candidates stay while at least this fraction of them is accepted."""
-
 MAX_TRIALS = 8
 """Removals tried in one question: after one that succeeds, the others have to be tried again."""
 
@@ -67,10 +64,10 @@ class SlimSearch:
     prunes. A candidate is skipped if an earlier one of the step changed the covers with its parents. The first is never
     skipped: it is accepted, and L falls, or rejected with its counts. So the search terminates.
 
-    An *eager* search asks about all candidates of a step at once, presuming that each of them stays, and asks at the
-    same time what it will ask next. At the first one that does not stay it undoes the rest, and asks again about those.
-    While most fail, it presumes that none of them stays. It finds the same result with far fewer questions and somewhat
-    more work, which pays where a question is a round.
+    An *eager* search asks about all candidates of a step at once, presuming that each of them stays that was not
+    rejected before, and asks at the same time what it will ask next. At the first one that turns out otherwise it undoes
+    the rest, and asks again about those. It finds the same result with far fewer questions and somewhat more work,
+    which pays where a question is a round.
     """
 
     MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
@@ -78,7 +75,6 @@ class SlimSearch:
     def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
         self.policy = policy
         self._eager = eager
-        self._luck = 1.0  # the fraction of recent candidates that were accepted
         self.tally = Tally()
         self.converged = False
         self.bits_now = 0.0
@@ -92,6 +88,7 @@ class SlimSearch:
         self._total = 0
         self._in_use = 0
         self._tried: dict[int, Change] = {}  # trial removals that are still valid
+        self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
         self._touched: set[int] = set()  # slots whose covers changed in this step
         self._shrunk: set[int] = set()  # itemsets that are used less since the step began
         self._open: Undoable | None = None  # moves that may have to be undone
@@ -187,13 +184,42 @@ class SlimSearch:
         for slot in self._unused():
             yield Remove(slot)
             self._leave(slot, None)
+        if self._eager:
+            yield from self._go_ahead()
         yield from self._sweep(self._shrunk)
         return True
 
+    def _go_ahead(self) -> Generator[Question, Any, None]:
+        """Ask about the next candidates together with what comes before: removals to try, and rows to rank by.
+
+        Most removals are not carried out, and most candidates are those that were to be expected.
+        """
+        pending = [s for s in self._shrunk if s in self._table.itemsets] if self.policy.pruning else []
+        unknown = tuple(sorted([s for s in pending if s not in self._tried]))
+        best = self.ranking.best()
+        rows = best.slots if isinstance(best, UnknownRows) else ()
+        candidates = self.ranking.presumed(rows) if isinstance(best, UnknownRows) else best
+        if candidates and self._entry_is_known and (unknown or rows):
+            question = self._presume(candidates, tuple([c.together for c in candidates]), unknown, rows)
+            answer = yield question
+            self._tried |= dict(zip(unknown, answer.before, strict=True))
+            self.tally.rows += len(rows)
+            self.ranking.learn(rows, answer.rows)
+            self._ahead = (candidates, question, answer)
+
+    def _come_back(self) -> Generator[Question, Any, None]:
+        """Undo the insertions of the next candidates, since something else comes first."""
+        if self._ahead is not None:
+            yield from self._take_back(self._ahead[1], 0)
+            self._ahead = None
+
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
+            yield from self._come_back()
             self.tally.rows += len(best.slots)
-            self.ranking.learn(best.slots, (yield CoUsages(best.slots, best.above)))
+            self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
+        if self._ahead is not None and self._ahead[0] != best:
+            yield from self._come_back()
         return best
 
     def _try(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, int]:
@@ -202,44 +228,46 @@ class SlimSearch:
         if not entries:
             self._fail(candidates[0])
             return 1
-        keep = self._eager and self._luck >= FAIR_LUCK
-        question = self._presume(candidates, entries, keep=keep)
-        answer = yield question
-        for k, (move, change) in enumerate(zip(question.moves, answer.changes, strict=True)):
+        if self._ahead is None:
+            question = self._presume(candidates, entries)
+            answer = yield question
+        else:
+            (_, question, answer), self._ahead = self._ahead, None
+        for k, (move, keep, change) in enumerate(zip(question.moves, question.keep, answer.changes, strict=True)):
             candidate = candidates[k]
+            skipped = bool({candidate.x, candidate.y} & self._touched)
             self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-            if skipped := bool({candidate.x, candidate.y} & self._touched):
-                stays = False
+            trial = Trial(candidate, move, change, 0.0 if skipped else self._bits_changed(change))
+            if stays := not skipped and self._pays(trial):
+                if not keep:
+                    yield from self._take_back(question, k + 1)
+                    yield move
+                self._enter(trial)
+                if rare := self._rare():
+                    if keep:
+                        yield from self._take_back(question, k + 1)
+                    yield from self._remove_rare(rare, candidate)
+                    return k + 1
+                self._open = None
             else:
-                trial = Trial(candidate, move, change, self._bits_changed(change))
-                stays = self._pays(trial)
-            if not stays:
-                if not skipped:
-                    self._fail(candidate)
                 if keep:
                     yield from self._take_back(question, k)
-                    return k + 1
-                continue
-            if not keep:
-                yield move
-            self._enter(trial)
-            if rare := self._rare():
-                if keep:
-                    yield from self._take_back(question, k + 1)
-                yield from self._prune(rare, forced_only=True)
-                if not (yield from self._end_step()):
-                    self.ranking.reject(candidate)
-                return k + 1
-            self._open = None
-            if not keep:
+                if not skipped:
+                    self._fail(candidate)
+            if stays != keep:
                 return k + 1
         yield from self._confirm(question, answer)
         return len(question.moves)
 
+    def _remove_rare(self, rare: set[int], candidate: Candidate) -> Generator[Question, Any, None]:
+        """Remove the itemsets that are used too seldom since a candidate entered; if that costs too much, undo both."""
+        yield from self._prune(rare, forced_only=True)
+        if not (yield from self._end_step()):
+            self.ranking.reject(candidate)
+
     def _fail(self, candidate: Candidate) -> None:
         self.tally.candidates += 1
         self.best_gain = candidate.gain
-        self._learn_luck(accepted=False)
         self.ranking.reject(candidate)
 
     def _pays(self, trial: Trial) -> bool:
@@ -247,52 +275,70 @@ class SlimSearch:
         uses = int(trial.change.won[trial.change.slots == trial.move.slot].sum())
         return trial.bits < 0 and uses >= self.policy.min_count
 
-    def _learn_luck(self, *, accepted: bool) -> None:
-        self._luck += (accepted - self._luck) / 16
-
     def _union(self, candidate: Candidate) -> Itemset:
         return tuple(sorted(self._table.items_of(candidate.x) + self._table.items_of(candidate.y)))
 
+    @property
+    def _entry_is_known(self) -> bool:
+        """Whether a candidate can be tried without asking for its support first."""
+        return self.policy.order == "usage" and self.policy.min_support == 1
+
     def _ask_entries(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, tuple[int, ...]]:
         """Return the second criterion of the cover order for each candidate, up to the first with too small a support."""
-        if self.policy.order == "usage" and self.policy.min_support == 1:
+        if self._entry_is_known:
             return tuple([c.together for c in candidates])
         supports = yield Together(tuple([Support(self._union(c), (c.x, c.y)) for c in candidates]))
         enough = tuple(takewhile(lambda support: support >= self.policy.min_support, supports))
         return enough if self.policy.order == "support" else tuple([c.together for c in candidates[: len(enough)]])
 
-    def _presume(self, candidates: tuple[Candidate, ...], entries: tuple[int, ...], *, keep: bool) -> TryInsertions:
-        """Ask what candidates change; if they are presumed to stay, insert them, and ask what comes next.
+    def _presume(
+        self,
+        candidates: tuple[Candidate, ...],
+        entries: tuple[int, ...],
+        before: tuple[int, ...] = (),
+        rows: tuple[int, ...] = (),
+    ) -> TryInsertions:
+        """Ask what candidates change; insert those that are presumed to stay, and ask what comes next.
 
-        Then each one takes from its two parents as much usage as estimated, and nothing else changes.
+        All stay but those that were rejected before. Each takes from its two parents as much usage as estimated, and
+        nothing else changes.
         """
-        slots = self._table.free_slots(len(entries)) if keep else self._table.free_slots(1) * len(entries)
-        self._reserve(max(slots))
+        slots = iter(self._table.free_slots(len(entries) + 1))
+        slot = next(slots)
         moves: list[Insert] = []
+        keeps: list[bool] = []
         left: dict[int, int] = {}
-        for candidate, entry, slot in zip(candidates, entries, slots, strict=False):
+        uses: list[int] = []
+        for candidate, entry in zip(candidates, entries, strict=False):
             parents = (candidate.x, candidate.y)
-            move = Insert(slot, self._union(candidate), entry, parents)
-            moves.append(move)
-            self._standard[slot] = standard_length(move.itemset, self._item_lengths)
+            moves.append(Insert(slot, self._union(candidate), entry, parents))
+            keeps.append(keep := self._eager and not self.ranking.was_rejected(candidate))
+            if not keep:
+                continue
+            slot = next(slots)
+            uses.append(candidate.together)
             after = {s: int(self._usage[s]) - candidate.together for s in parents}
             left |= after
-            if keep and any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
+            if any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
                 break  # it has to be removed before the next candidate is tried
-        if not keep or len(moves) < len(candidates):
-            return TryInsertions(tuple(moves), keep)
+        self._reserve(max(move.slot for move in moves))
+        for move in moves:
+            self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
+        if not uses or len(moves) < len(candidates):
+            return TryInsertions(tuple(moves), tuple(keeps), before=before, rows=rows)
         itemsets = [s for s in left if s in self._table.itemsets]
         rank = self._table.elements.rank
         gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
         removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
-        uses = tuple([c.together for c in candidates])
-        return TryInsertions(tuple(moves), keep, gone, tuple(removals) if self.policy.pruning else (), uses)
+        trials = tuple(removals) if self.policy.pruning else ()
+        return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before, rows)
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""
         yield from self._restore(question.gone)
-        for move in reversed(question.moves[first:]):
-            yield Remove(move.slot)
+        for k in reversed(range(first, len(question.moves))):
+            if question.keep[k]:
+                yield Remove(question.moves[k].slot)
 
     def _restore(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
         for slot in reversed(slots):
@@ -306,7 +352,8 @@ class SlimSearch:
         for slot in question.gone:
             self._leave(slot, None)
         self._tried |= dict(zip(question.removals, answer.trials, strict=True))
-        self.ranking.settle(question.moves, answer.fetched)
+        kept = [move for move, keep in zip(question.moves, question.keep, strict=True) if keep]
+        self.ranking.settle(kept, answer.fetched)
 
     def _enter(self, trial: Trial) -> None:
         """Take an itemset into the table, as the sources have done."""
@@ -318,7 +365,6 @@ class SlimSearch:
         self.tally.candidates += 1
         self.tally.accepted += 1
         self.best_gain = trial.candidate.gain
-        self._learn_luck(accepted=True)
         self._note(move, move.itemset, move.entry, trial.change)
         self._apply(trial.change, trial.bits)
 
@@ -398,6 +444,7 @@ class SlimSearch:
                 bits = self._bits_changed(trial)
                 forced = bool(self._usage[slot] < least)
                 if bits < 0 or forced:
+                    yield from self._come_back()
                     yield Remove(slot)
                     self._leave(slot, trial)
                     if self._open is not None:
@@ -417,10 +464,11 @@ class SlimSearch:
         Most removals are not carried out; then the rows are valid, and a round is saved.
         """
         if unknown := tuple(s for s in slots if s not in self._tried):
+            yield from self._come_back()
             trials = TryRemovals(unknown)
             if missing := self.ranking.missing():
                 self.tally.rows += len(missing.slots)
-                answer, counts = yield Together((trials, CoUsages(missing.slots, missing.above)))
+                answer, counts = yield Together((trials, CoUsages(missing.slots)))
                 self.ranking.learn(missing.slots, counts)
             else:
                 answer = yield trials

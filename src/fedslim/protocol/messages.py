@@ -246,17 +246,18 @@ class WantEntries(Message, frozen=True):
 
 
 class NewUnion(Piece, frozen=True):
-    """An itemset that may enter the table: its slot, the two elements of which it is the union, its usage at entry."""
+    """An itemset to try: its slot, the two elements of which it is the union, its usage at entry, whether it enters."""
 
     slot: Number
     parents: Pair
     entry: Count
+    keep: bool
 
 
 class WantInsertions(Message, frozen=True):
     """What changes if these itemsets enter: one sketch of covers lost (even places) and won (odd), one after the other.
 
-    With `keep` they enter, each before the next one is tried; then the elements that are `gone` leave, and the wants
+    Those to `keep` enter, each before the next one is tried; then the elements that are `gone` leave, and the wants
     after this one are about that table.
     """
 
@@ -264,7 +265,6 @@ class WantInsertions(Message, frozen=True):
     gone: Annotated[list[Number], Meta(max_length=2 * MAX_WIDTH)]
     cells: Number
     seed: Count
-    keep: bool
 
 
 class WantRemovals(Message, frozen=True):

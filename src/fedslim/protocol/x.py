@@ -27,7 +27,7 @@ from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read,
 from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from collections.abc import Set as Set
 
     from numpy.typing import NDArray
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from fedslim.protocol.x_queries import FinalCounts
 
 __all__ = ["XMember", "XServer"]
-
-ASK_FROM = 0.5
-"""Entries are asked for if their gain may be at least this fraction of what matters now: they may matter next."""
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -126,14 +123,21 @@ class XServer:
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
             for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
-                want, readings[k] = asked[k].want, reading
+                readings[k] = reading
                 if reading is None:
-                    if isinstance(want, m.WantInsertions) and want.keep:
-                        # They have entered, and will enter again.
-                        self._moves += [m.RestoreElement(slot) for slot in reversed(want.gone)]
-                        self._moves += [m.RemoveElement(new.slot) for new in reversed(want.new)]
-                    asked[k] = enlarge(asked[k], self._shape, self._situation.number)
+                    asked[k] = enlarge(asked[k], self._shape, self._situation.number)._replace(slots=None)
+            self._ask_again(asked, readings)
         return self._answer(question, iter(readings))
+
+    def _ask_again(self, asked: list[Asked], readings: list[Any]) -> None:
+        """Undo insertions whose effect, or anything before it, could not be read: they will be asked for again."""
+        first = next((k for k, reading in enumerate(readings) if reading is None), len(asked))
+        for k, one in enumerate(asked):
+            if isinstance(one.want, m.WantInsertions) and first <= k:
+                self._moves += [m.RestoreElement(slot) for slot in reversed(one.want.gone)]
+                self._moves += [m.RemoveElement(new.slot) for new in reversed(one.want.new) if new.keep]
+                readings[k] = None
+                # What comes after it is about the table with them, so it need not be asked again.
 
     def _wants(self, question: q.Question) -> list[Asked]:  # noqa: PLR0911  # one for each kind of question
         """Return what to ask the members for, to answer a question."""
@@ -141,18 +145,22 @@ class XServer:
         match question:
             case q.Together(questions):
                 return [asked for part in questions for asked in self._wants(part)]
-            case q.TryInsertions(moves, _, _, removals, uses):
-                self._reach(max(move.slot for move in moves))
+            case q.TryInsertions(moves, keep, _, removals, uses):
+                kept = [move for move, stays in zip(moves, keep, strict=True) if stays]
+                slots = self._shape.slots
+                for move in kept:
+                    self._reach(move.slot)
                 trials = [sizes.ask_removals(removals, seed)] if removals else []
-                return [sizes.ask_insertions(question, seed), *trials, *(self._ahead(moves, uses) if uses else [])]
+                before = [sizes.ask_removals(question.before, seed)._replace(slots=slots)] if question.before else []
+                rows = [one._replace(slots=slots) for one in self._ask_rows(question.rows, slots)]
+                ahead = self._ahead(kept, uses) if uses else []
+                return [*before, *rows, sizes.ask_insertions(question, seed), *trials, *ahead]
             case q.Supports():
                 return [Asked(m.WantSupports(), (self._shape.max_transactions,))]
             case q.Support(_, parents):
                 return [Asked(m.WantUnionSupport(parents, bits_for(self.transactions)), (self.transactions,))]
-            case q.CoUsages(slots, above):
-                whole = tuple([s for s in slots if not self._ranking.is_complete(s)])
-                rows = sizes.ask_rows(whole, usages[list(whole)].tolist(), self._shape.slots, seed) if whole else []
-                return [*rows, *self._entries(slots, above)]
+            case q.CoUsages(slots):
+                return self._ask_rows(slots, self._shape.slots)
             case q.TryRemovals(slots):
                 return [sizes.ask_removals(slots, seed)]
         raise AssertionError(question)
@@ -164,16 +172,25 @@ class XServer:
             case q.Together(questions):
                 return tuple([self._answer(part, readings) for part in questions])
             case q.TryInsertions(moves, keep, _, removals, uses):
-                changes = next(readings)
+                before = next(readings) if question.before else ()
+                for trial in before:
+                    self._after(trial, usages)
+                rows = []
+                while isinstance(changes := next(readings), (Fetched, dict)):
+                    rows.append(changes)
+                known = self._rows_of(question.rows, rows, usages)
                 then, new = usages, set[int]()
-                for move, change in zip(moves, changes, strict=True):
-                    new.add(move.slot)
-                    after = self._after(change, then, new)
-                    then = after if keep else then
+                for move, stays, change in zip(moves, keep, changes, strict=True):
+                    after = self._after(change, then, new | {move.slot})
+                    if stays:
+                        then = after
+                        new.add(move.slot)
                 trials = next(readings) if removals else ()
+                if then[list(question.gone)].any():
+                    return q.Tried(before, known, changes, ())  # they were not gone, so the rest does not hold
                 for trial in trials:
                     self._after(trial, then, new)
-                return q.Tried(changes, trials, list(readings) if uses else ())
+                return q.Tried(before, known, changes, trials, list(readings) if uses else ())
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings, usages)
             case q.TryRemovals():
@@ -202,7 +219,7 @@ class XServer:
         return then
 
     def _rows_of(
-        self, slots: tuple[int, ...], readings: Iterator[Any], usages: NDArray[np.int64]
+        self, slots: tuple[int, ...], readings: Iterable[Any], usages: NDArray[np.int64]
     ) -> tuple[q.SlotCounts | None, ...]:
         """Return rows in the order of slots, None for those of which only some entries were asked for.
 
@@ -227,19 +244,21 @@ class XServer:
         assert isinstance(ranking, BoundedRanking)  # noqa: S101  # the search is eager
         return ranking
 
-    def _entries(self, slots: tuple[int, ...], above: float) -> list[Asked]:
-        """Ask for the entries of these rows that can matter."""
-        asked = []
+    def _ask_rows(self, slots: tuple[int, ...], length: int) -> list[Asked]:
+        """Ask for the entries of these rows that can matter; for whole rows where nothing is known about them."""
+        whole = tuple([s for s in slots if not self._ranking.is_complete(s)])
+        usages = self.search.usages[list(whole)].tolist()
+        asked = self._sizes.ask_rows(whole, usages, length, self._situation.number) if whole else []
         for slot in slots:
             if self._ranking.is_complete(slot):
-                others, bounds = self._ranking.plan(slot, above * ASK_FROM)
+                others, bounds = self._ranking.plan(slot)
                 if len(others):
                     asked.append(Asked(want_entries(slot, others, bounds)))
         return asked
 
     def _ahead(self, moves: Sequence[q.Insert], uses: Sequence[int]) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""
-        found = self._ranking.foresee(moves, uses, self._ranking.above * ASK_FROM)
+        found = self._ranking.foresee(moves, uses)
         return [
             Asked(want_entries(move.slot, others, bounds))
             for move, (others, bounds) in zip(moves, found, strict=True)
@@ -258,13 +277,15 @@ class XServer:
         wants = [one.want for one in asked]
         ask = m.Ask(self._situation.number, 0, self._moves, wants)
         self._moves = []
-        lengths = [words_of(want, self._shape) for want in wants]
+        shapes = [self._shape if one.slots is None else self._shape._replace(slots=one.slots) for one in asked]
+        lengths = [words_of(want, shape) for want, shape in zip(wants, shapes, strict=True)]
         kind = " and ".join(dict.fromkeys(KINDS[type(want)] for want in wants))
         replies = yield Round(ask, m.Masked, kind, sum(lengths))
         parts = np.split(add_up(replies, sum(lengths)), np.cumsum(lengths)[:-1])
         readings = []
-        for (want, bounds, _), words in zip(asked, parts, strict=True):
-            reading = read(want, self._shape, words, bounds)
+        for one, shape, words in zip(asked, shapes, parts, strict=True):
+            want = one.want
+            reading = read(want, shape, words, one.bounds)
             if isinstance(want, m.WantEntries):
                 others, widths = entries_of(want, self._shape.slots)
                 room = (1 << widths.astype(np.int64)) - 1

@@ -190,12 +190,9 @@ class XMember:
         for new in want.new:
             itemset = self._union(new)
             changes.append(self._state.try_insert(new.slot, itemset, new.entry))
-            if want.keep:
+            if new.keep:
                 self._state.insert(new.slot, itemset, new.entry)
                 self._removed.clear()
-        if want.gone and not want.keep:
-            msg = "the server lets elements leave because of itemsets that do not enter; it is refused"
-            raise ProtocolError(msg)
         for slot in want.gone:
             self._remove(slot)
         return changes

@@ -35,6 +35,7 @@ class Asked(NamedTuple):
     want: m.Want
     bounds: Sequence[int] = ()  # a proven bound of the sums in each packed vector
     entries: int = 0  # the number of entries that a sketch was made for
+    slots: int | None = None  # how many slots the table has had when it is answered, if not as many as now
 
 
 def ask_rows(slots: list[int], usages: Sequence[int]) -> Asked:
@@ -51,7 +52,7 @@ def enlarge(asked: Asked, shape: Shape, seed: int) -> Asked:
             if asked.entries > MORE * sketch_of(want, shape).universe:
                 raise ProtocolError(SUMS_CONTRADICT)
             entries = MORE * asked.entries
-            return Asked(replace(want, cells=_cells_for(entries), seed=seed), entries=entries)
+            return asked._replace(want=replace(want, cells=_cells_for(entries), seed=seed), entries=entries)
     raise AssertionError(asked)
 
 
@@ -89,8 +90,11 @@ class Sizes:
     def ask_insertions(self, question: q.TryInsertions, seed: int) -> Asked:
         """Ask what itemsets change by entering the table."""
         entries = self._insertion.guess(len(question.moves))
-        new = [m.NewUnion(move.slot, move.parents, move.entry) for move in question.moves]
-        return Asked(m.WantInsertions(new, list(question.gone), _cells_for(entries), seed, question.keep), entries=entries)
+        new = [
+            m.NewUnion(move.slot, move.parents, move.entry, keep)
+            for move, keep in zip(question.moves, question.keep, strict=True)
+        ]
+        return Asked(m.WantInsertions(new, list(question.gone), _cells_for(entries), seed), entries=entries)
 
     def ask_removals(self, slots: tuple[int, ...], seed: int) -> Asked:
         """Ask what each of several removals would change."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedslim._jit import inlined, inner, njit
+from fedslim.mdl.kernels.arrays import WORDS
 from fedslim.mdl.kernels.ranking import PairRows, TableFacts, Totals, belongs, estimate
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class PairStore(NamedTuple):
     slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
     dirty: NDArray[np.int64]  # for each element, the version in which its covers last changed in an unknown way
     complete: NDArray[np.uint8]  # for each element, whether pairs that are not stored are bounded by the slack
+    mask: NDArray[np.uint64]  # the items of each element, one bit for each; empty if there are too many items
 
 
 @inlined
@@ -62,6 +64,17 @@ def _put(a: int, b: int, count: int, stamp: int, store: PairStore, facts: TableF
     return new
 
 
+@inlined
+def _overlap(a: int, b: int, store: PairStore) -> bool:
+    """Return whether two elements have an item in common: then no cover has both."""
+    if len(store.mask) == 0:
+        return False
+    for w in range(WORDS):
+        if store.mask[a, w] & store.mask[b, w] != np.uint64(0):
+            return True
+    return False
+
+
 @inner
 def bound(a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
     """Return a bound of a pair's co-usage, and whether it is the count itself."""
@@ -73,9 +86,11 @@ def bound(a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, boo
         count = store.most[place] + slack
         if exact:
             return count, True
-        return min(uses, count), min(uses, count) == 0
-    if store.complete[a] == 1 or store.complete[b] == 1:
-        return min(uses, slack), min(uses, slack) == 0
+        uses = min(uses, count)
+    elif store.complete[a] == 1 or store.complete[b] == 1:
+        uses = min(uses, slack)
+    if uses > 0 and _overlap(a, b, store):
+        uses = np.int64(0)
     return uses, uses == 0
 
 

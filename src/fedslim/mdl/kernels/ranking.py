@@ -164,6 +164,13 @@ def reject(a: int, b: int, c: int, facts: TableFacts, rejected: Rejected) -> boo
 
 
 @njit
+def was_rejected(a: int, b: int, facts: TableFacts, rejected: Rejected) -> bool:
+    """Return whether the pair was rejected, with whatever counts."""
+    key, _, _ = _key(a, b, facts)
+    return rejected.key[_place(key, rejected)] == key
+
+
+@njit
 def rehash(old: Rejected, new: Rejected) -> None:
     """Copy all keys into a larger table."""
     for k in range(len(old.key)):
