@@ -69,6 +69,8 @@ class Twin:
         usages = self.usages()
         standard = [standard_length(x, self.lengths) for x in usages]
         self.bits = math.fsum(data_terms(usages.values())) + math.fsum(model_terms(usages.values(), standard))
+        items = sum(u > 0 for u in usages.values())
+        self.width = max(1, min(self.width, items // 8))
         self.forced = False
         self.touched: set[Itemset] = set()
         self.shrunk: set[Itemset] = set()

@@ -55,7 +55,6 @@ class BoundedRanking(CandidateRanking):
             np.zeros(capacity, np.uint8),
             self._masks(),
         )
-        self._recent = np.zeros(capacity, np.int64)  # what the slack of each element has grown since rows were learnt
         self._newborn: tuple[int, Candidate] | None = None
 
     # -- what changes -------------------------------------------------------------------------------------------
@@ -70,11 +69,10 @@ class BoundedRanking(CandidateRanking):
         super().welcome_back(slot, birth)
         self._store.complete[slot] = 0
 
-    def change(self, change: Change) -> None:
+    def change(self, change: Change, pivot: int | None) -> None:
         """See `CandidateRanking`."""
-        store, version = self._store, self._version + 1
+        version = self._version + 1
         born, self._newborn = self._newborn, None
-        pure = False
         if born is not None:
             z, (x, y, together) = born[0], (born[1].x, born[1].y, born[1].together)
             pure = sorted(change.slots.tolist()) == sorted((x, y, z)) and bool(
@@ -82,18 +80,35 @@ class BoundedRanking(CandidateRanking):
             )
             self._make_room(self._limit + 1)
             uses = int(change.won[change.slots == z].sum())
-            self._pairs += bounds.enter(
-                z, x, y, together, uses, pure, self._limit, version, self._store, self._facts
-            )
-            store = self._store
-        if not pure:
-            z = -1 if born is None else born[0]
-            others = change.slots != z
-            store.slack[change.slots[others]] += change.won[others]
-            self._recent[change.slots[others]] += change.won[others]
-            store.dirty[change.slots[others]] = version
+            self._pairs += bounds.enter(z, x, y, together, uses, pure, self._limit, version, self._store, self._facts)
+            if pure:
+                return
+        if pivot is None:
+            self._store.slack[change.slots] += change.won
+            self._store.dirty[change.slots] = version
+            return
+        at = change.slots == pivot
+        self._make_room(len(change.slots) * self._limit)
+        pending = np.zeros(self._limit, np.int64)
+        uses = int((change.won + change.lost)[at].sum())
+        self._pairs += bounds.spread(
+            pivot, uses, change.slots, change.won, pending, self._limit, self._store, self._facts
+        )
 
     # -- what to ask for ----------------------------------------------------------------------------------------
+
+    def best(self) -> tuple[Candidate, ...] | UnknownRows:
+        """See `CandidateRanking`; rows are unknown only if something must be asked for that matters."""
+        while isinstance(found := super().best(), UnknownRows):
+            asked = {s for s in found.slots if not self.is_complete(s) or self._asks(s, found.above)}
+            known = tuple([s for s in found.slots if s not in asked])
+            self._learn_known(known)
+            if asked:
+                return UnknownRows(tuple(sorted(asked)), found.above)
+        return found
+
+    def _asks(self, slot: int, above: float) -> bool:
+        return bool((self._plan(slot, above)[2] == bounds.ASKED).any())
 
     def is_complete(self, slot: int) -> bool:
         """Return whether the bounds of an element's pairs are of any use."""
@@ -164,7 +179,7 @@ class BoundedRanking(CandidateRanking):
         upper = self._rows.upper[list(slots)].copy()
         for slot in slots:
             others, counts, kinds, _ = self._plan(slot, 0.0)
-            expected = np.where(kinds == bounds.EXACT, counts, counts - self._recent[others] - self._recent[slot])
+            expected = np.where(kinds == bounds.EXACT, counts, counts)
             likely = expected > 0
             self._learn(slot, SlotCounts(others[likely], expected[likely]))
         best = self.best()
@@ -195,10 +210,14 @@ class BoundedRanking(CandidateRanking):
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""
-        self._recent[:] = 0
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
                 self._put_row(slot, row)
+        self._learn_known(slots)
+
+    def _learn_known(self, slots: tuple[int, ...]) -> None:
+        """Put the rows of these slots together from what is known about their pairs."""
+        for slot in slots:
             others, counts, kinds, (most, dropped) = self._plan(slot, np.inf)
             exact = kinds == bounds.EXACT
             if not exact.all():
@@ -242,7 +261,6 @@ class BoundedRanking(CandidateRanking):
                 dirty=lengthen(self._store.dirty, capacity),
                 complete=lengthen(self._store.complete, capacity),
             )
-            self._recent = lengthen(self._recent, capacity)
         self._store = self._store._replace(mask=self._masks())
 
     def _masks(self) -> NDArray[np.uint64]:

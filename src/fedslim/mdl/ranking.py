@@ -51,6 +51,7 @@ class UnknownRows:
     """Rows that must be asked for first, because one of them may have the best candidate."""
 
     slots: tuple[int, ...]
+    above: float  # pairs with lower gains do not matter
 
 
 class CandidateRanking:
@@ -133,10 +134,10 @@ class CandidateRanking:
 
         They are the first `width` of those among the best `LOOK · width`; the first has the highest gain of all.
         """
-        width = self.width
         half = 1 << max(self._limit - 1, 1).bit_length()
         if len(self._tree) < 2 * half:
             self._tree = np.zeros(2 * half, np.int32)
+        width = self.width
         if len(self._choice.row) < width:
             self._choice = _empty_choice(self._table.capacity, width)
         choice = self._choice
@@ -144,7 +145,7 @@ class CandidateRanking:
             self._limit, width, LOOK * width, self._tree, choice, self._rows, self._facts, self._rejected, self._now
         )
         if unknown := self._unknown(above):
-            return UnknownRows(unknown)
+            return UnknownRows(unknown, above)
         columns = (choice.row, choice.partner, choice.together, choice.gain)
         return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)])
 
@@ -256,8 +257,11 @@ class CandidateRanking:
         """Use these longer arrays from now on."""
         self._facts = self._facts._replace(usage=usages, standard=standard)
 
-    def change(self, change: Change) -> None:
-        """Note what is about to change; usages are still those before."""
+    def change(self, change: Change, pivot: int | None) -> None:
+        """Note what is about to change; usages are still those before.
+
+        `pivot` is the element that enters or leaves: the covers that change are those with it.
+        """
 
     def presumed(self, slots: tuple[int, ...]) -> tuple[Candidate, ...]:  # noqa: ARG002  # it knows nothing about them
         """Return the best candidates if the unknown rows of these slots are as expected; none if that is unclear."""

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Question
 
+ITEMS_FOR_EACH = 8
+"""A step has at most one candidate for so many items: with fewer, poor ones are soon among the best disjoint ones."""
+
 MAX_TRIALS = 8
 """Removals tried in one question: after one that succeeds, the others have to be tried again."""
 
@@ -167,7 +170,7 @@ class SlimSearch:
             self._standard,
             self._log2,
             charge=self.policy.charges[0],
-            width=self.policy.width,
+            width=max(1, min(self.policy.width, self._in_use // ITEMS_FOR_EACH)),
             largest=self.policy.max_itemset_size,
             least=self.policy.min_count,
         )
@@ -366,7 +369,7 @@ class SlimSearch:
         self.tally.accepted += 1
         self.best_gain = trial.candidate.gain
         self._note(move, move.itemset, move.entry, trial.change)
-        self._apply(trial.change, trial.bits)
+        self._apply(trial.change, trial.bits, move.slot)
 
     def _unused(self) -> tuple[int, ...]:
         """Return the itemsets that have lost all their uses: they are in no cover, so nothing changes without them."""
@@ -451,7 +454,7 @@ class SlimSearch:
                         self._open.forced |= forced
                     removed += 1
                     self.tally.pruned += 1
-                    pending |= self._apply(trial, bits)
+                    pending |= self._apply(trial, bits, slot)
                     for unused in self._unused():
                         yield Remove(unused)
                         self._leave(unused, None)
@@ -475,10 +478,10 @@ class SlimSearch:
             self._tried |= dict(zip(unknown, answer, strict=True))
         return tuple(self._tried[s] for s in slots)
 
-    def _apply(self, change: Change, bits: float) -> set[int]:
+    def _apply(self, change: Change, bits: float, pivot: int) -> set[int]:
         """Apply a change; return the itemsets (no singletons) that are used less than before."""
         self.bits_now += bits
-        net = self._take_in(change)
+        net = self._take_in(change, pivot)
         shrunk = {s for s in change.slots[net < 0].tolist() if s in self._table.itemsets}
         self._touched.update(change.slots.tolist())
         self._shrunk |= shrunk
@@ -488,10 +491,10 @@ class SlimSearch:
         self._note(Remove(slot), self._table.itemsets[slot], self._table.entries[slot], change)
         self._table.drop(slot)
 
-    def _take_in(self, change: Change) -> NDArray[np.int64]:
+    def _take_in(self, change: Change, pivot: int | None = None) -> NDArray[np.int64]:
         """Apply a change to the usages; return the net change of each."""
         net: NDArray[np.int64] = change.won - change.lost
-        self.ranking.change(change)
+        self.ranking.change(change, pivot)
         self._tried = {}
         used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net

@@ -78,7 +78,12 @@ def _overlap(a: int, b: int, store: PairStore) -> bool:
 @inner
 def bound(a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
     """Return a bound of a pair's co-usage, and whether it is the count itself."""
-    uses = min(facts.usage[a], facts.usage[b])
+    return _bound(a, b, min(facts.usage[a], facts.usage[b]), store, facts)
+
+
+@inlined
+def _bound(a: int, b: int, uses: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
+    """The same with another bound of the usages."""
     slack = store.slack[a] + store.slack[b]
     place = _place(_key(a, b, facts.birth), store)
     if store.key[place] != 0:
@@ -207,6 +212,48 @@ def enter(
             _await(x, f, version, store, facts)
             _await(y, f, version, store, facts)
     return new + _put(x, y, np.int64(0), version, store, facts)
+
+
+@njit
+def spread(
+    pivot: int,
+    uses: int,
+    slots: np.ndarray,
+    won: np.ndarray,
+    pending: np.ndarray,
+    limit: int,
+    store: PairStore,
+    facts: TableFacts,
+) -> int:
+    """Note that covers have changed which all have, or had, the pivot, and only those; return how many pairs are new.
+
+    A pair of a touched element and another one changes only where the other one is used together with the pivot. A
+    pair of two touched elements wins at most what both win. `pending` is scratch memory: zero for each slot.
+    """
+    new = np.int64(0)
+    for k in range(len(slots)):
+        pending[slots[k]] = won[k] + 1
+    for k in range(len(slots)):
+        a = np.int64(slots[k])
+        if a == pivot:
+            continue
+        for f in range(limit):
+            if f in (a, pivot) or (facts.usage[f] == 0 and pending[f] == 0):
+                continue
+            if pending[f] > 0:
+                more = min(won[k] + pending[f] - 1, uses)
+                if f > a:
+                    continue  # once for both
+            else:
+                at_pivot, _ = _bound(pivot, f, uses, store, facts)
+                if at_pivot == 0:
+                    continue
+                more = min(won[k], at_pivot)
+            most, _ = _bound(a, f, max(facts.usage[a], facts.usage[f]), store, facts)
+            new += _put(a, f, most + more, INEXACT, store, facts)
+    for k in range(len(slots)):
+        pending[slots[k]] = 0
+    return new
 
 
 @inlined
