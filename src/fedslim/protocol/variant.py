@@ -134,6 +134,7 @@ def policy_of(settings: Settings) -> Policy:
         max_itemset_size=settings.max_itemset_size,
         min_support=settings.min_support,
         min_count=settings.min_count,
+        width=settings.width,
     )
 
 
