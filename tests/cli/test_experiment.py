@@ -24,10 +24,13 @@ def test_the_list_says_what_each_asks(fedslim):
 def test_from_nothing_to_a_table_and_again_without_running(fedslim, results):
     ran = fedslim("experiment", "run", "iid", *SMALL, "--jobs", 2, "--results", results)
     assert ran.code == 0
-    assert "encounters.iid-10.seed0.x: L% 57.41, F1 1.000" in ran.err
+    assert "encounters.iid-10.seed0.x-width-1: L% 57.41, F1 1.000" in ran.err
+    assert "encounters.iid-10.seed0.x-width-8: L% 57.42, F1 1.000" in ran.err
     assert [line.split()[:3] for line in ran.out.splitlines()[3:]] == [
-        ["encounters", "one", "place"],
-        ["encounters", "X", "ours"],
+        ["encounters", "one", "place,"],
+        ["encounters", "X,", "width"],
+        ["encounters", "one", "place,"],
+        ["encounters", "X,", "width"],
         ["encounters", "SO", "ours"],
     ]
     again = fedslim("experiment", "run", "iid", *SMALL, "--results", results)
@@ -51,9 +54,9 @@ def test_a_failed_cell_is_told_and_the_exit_code_says_so(fedslim, tmp_path):
         "experiment", "run", "iid", "--datasets", "encounters,wide-sparse:3", "--variants", "x", "--results", tmp_path
     )
     assert ran.code == 1
-    assert "1 cell of 2 failed" in ran.err
-    assert [line.split() for line in ran.out.splitlines()][-1] == ["wide-sparse:3", "X", "failed"]
-    assert "fedslim: wide-sparse:3, X: failed: the database has too few transactions for 10 members" in ran.err
+    assert "2 cells of 4 failed" in ran.err
+    assert [line.split() for line in ran.out.splitlines()][-1] == ["wide-sparse:3", "X,", "width", "8", "failed"]
+    assert "fedslim: wide-sparse:3, X, width 1: failed: the database has too few transactions for 10 members" in ran.err
     assert "57.41" in ran.out
 
 

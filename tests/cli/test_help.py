@@ -8,16 +8,17 @@ from typer.main import get_command
 from fedslim import __version__
 from fedslim.cli.app import app
 from fedslim.cli.commands import mine
-from fedslim.mdl import effort
+from fedslim.cli.console import options
+from fedslim.mdl import effort, policy
 
 READING = "--format --bins --transaction-column --item-column"
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
-    "mine": f"--out --top --max-time --effort --json --min-support --min-count --max-itemset-size --order --no-pruning "
-    f"--threads {READING} --from --seed --quiet -q",
+    "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
+    f"--no-pruning --threads {READING} --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
-    f"--min-members-with --no-masking --engine --reference --no-compare --out --top --json {READING} --from "
+    f"--min-members-with --width --no-masking --engine --reference --no-compare --out --top --json {READING} --from "
     "--data-seed --quiet -q",
     "show": "--top --json",
     "report": "--out --title --results",
@@ -117,6 +118,13 @@ def test_version(fedslim):
 
 def test_the_highest_effort_is_the_engines():
     assert mine.HIGHEST_EFFORT == effort.HIGHEST_EFFORT
+
+
+def test_the_widths_are_the_engines(fedslim):
+    assert (options.WIDTH, options.MAX_WIDTH) == (policy.WIDTH, policy.MAX_WIDTH)
+    for command in ("mine", "simulate"):
+        told = " ".join(fedslim(command, "--help").out.split())
+        assert f"1 to {policy.MAX_WIDTH}; 1 is SLIM as published. [default: {policy.WIDTH}]" in told
 
 
 @pytest.mark.parametrize(

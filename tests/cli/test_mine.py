@@ -11,11 +11,12 @@ from fedslim.errors import WriteError
 from fedslim.mdl import mining
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.mining import Mined
+from fedslim.mdl.policy import WIDTH
 
 PROMISED = {
     *("transactions", "items", "L_percent", "L_data_percent", "bits_total", "bits_data", "bits_model", "itemsets"),
     *("candidates", "seconds", "converged", "bits_total_before", "bits_data_before", "bits_model_before", "ending"),
-    *("effort", "data", "out", "version", "top"),
+    *("effort", "width", "data", "out", "version", "top"),
 }
 
 
@@ -129,7 +130,8 @@ def test_json_is_one_object_and_nothing_else(process, baskets):
     assert finite(record)
     assert (record["data"], record["version"], record["out"]) == (str(baskets), __version__, None)
     assert (record["transactions"], record["items"], record["itemsets"]) == (56, 6, 2)
-    assert (record["converged"], record["ending"], record["effort"]) == (True, "converged", 1)
+    assert (record["converged"], record["ending"]) == (True, "converged")
+    assert (record["effort"], record["width"]) == (1, WIDTH)
 
 
 def test_json_agrees_with_itself_and_with_the_saved_table(fedslim, tmp_path):
@@ -150,13 +152,14 @@ def test_json_agrees_with_itself_and_with_the_saved_table(fedslim, tmp_path):
 
 def test_every_option_reaches_the_engine(fedslim, baskets, asked):
     options = "--max-time 7 --effort 2 --min-support 3 --min-count 6 --max-itemset-size 4 --order support"
-    options += " --no-pruning --threads 2"
+    options += " --no-pruning --threads 2 --width 5"
     assert fedslim("mine", baskets, *options.split()).code == 0
     stop = asked.pop("stop")
     assert stop.deadline - stop.started == pytest.approx(7)
     assert asked.pop("on_progress") is not None
     assert asked == {
         "effort": 2,
+        "width": 5,
         "min_support": 3,
         "min_count": 6,
         "max_itemset_size": 4,
@@ -171,6 +174,7 @@ def test_left_out_options_are_the_engines_defaults(fedslim, baskets, asked):
     assert asked.pop("stop").deadline == math.inf
     assert asked == {
         "effort": 1,
+        "width": WIDTH,
         "min_support": 1,
         "min_count": 1,
         "max_itemset_size": None,

@@ -26,7 +26,7 @@ PLAIN = {
 BESIDES = {
     *("data", "version", "transactions", "items", "bits_total_before", "bits_data_before", "bits_model_before", "top"),
     *("reference", "out", "masked", "ending", "seed", "sizes", "partition", "messages", "by_kind"),
-    *("max_time", "max_rounds", "min_count", "min_members_with", "other"),
+    *("max_time", "max_rounds", "min_count", "min_members_with", "width", "other"),
     *("bytes_total_uncompressed", "bytes_up_uncompressed", "bytes_down_uncompressed"),
 }
 COMPARED = {"f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr"}
@@ -86,6 +86,7 @@ def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, vari
     assert finite(record)
     assert [name for name in PLAIN if record[name] is None] == []
     assert (record["variant"], record["masked"], record["converged"]) == (variant, variant == "sa", True)
+    assert (record["width"], load_run(tmp_path).settings["width"]) == (1, 1)
     assert record["f1"] > 0.5
     assert CodeTable.load(tmp_path / "codetable.json").compression.L_percent == record["L_percent"]
 
@@ -122,7 +123,7 @@ def test_people_see_what_was_found_said_and_recovered(fedslim):
     assert gap.splitlines()[0].endswith("found together, by no member alone")
     facts = {line[:9].strip(): line[11:] for line in summary.splitlines() if line[0] != " "}
     assert facts["members"] == "10 by iid, seed 0: 500 transactions each"
-    assert facts["search"].startswith("x: 177 candidates, ")
+    assert facts["search"].startswith("x: 185 candidates, ")
     assert facts["search"].endswith("; converged")
     assert " up, " in facts["sent"]
     assert facts["agreement"].startswith("F1 1.000 with all data in one place")
@@ -257,6 +258,9 @@ def test_ctrl_c_before_the_federation_ends_it_with_one_line():
         (["encounters", "--alpha", "nan"], "nan is not a positive number"),
         (["encounters", "--variant", "y"], "'y' is not one of 'x', 'sa', 'so'"),
         (["encounters", "--partition", "even"], "'even' is not one of 'iid', 'dirichlet'"),
+        (["encounters", "--width", 0], "0 is out of range; give a whole number of at least 1"),
+        (["encounters", "--width", 65], "65 is out of range; give a whole number of at most 64"),
+        (["encounters", "--variant", "sa", "--width", 8], "width is for variant x only; sa follows the paper"),
         (["encounters", "--max-rounds", 0], "0 is out of range; give a whole number of at least 1"),
         (["encounters", "--max-time", 0], "0.0 is not a positive number of seconds"),
         (["encounters", "--variant", "so", "--no-masking"], "--no-masking does not go with variant so"),
@@ -289,11 +293,11 @@ def test_the_demo_shows_what_no_hospital_finds_alone(fedslim, tmp_path):
     rows, found, facts = (part.splitlines() for part in ran.out.split("\n\n"))
     assert rows[0].split() == ["itemsets", "L%", "F1", "gap", "closed", "rounds", "sent", "variant"]
     assert len(rows) == 2 + len(Variant)
-    assert rows[2].split()[:3] == ["135", "57.41", "1.000"]
+    assert rows[2].split()[:3] == ["140", "57.42", "1.000"]
     row = next(
         line for line in found if "dizziness, high creatinine, ibuprofen, enalapril, hydrochlorothiazide" in line
     )
-    assert row.startswith(" 5 + 5 + 5 + 4 + 5 + 4  x")
+    assert row.lstrip().startswith("5 + 5 + 5 + 4 + 5 + 4  x")
     assert len(rows) + len(found) + len(facts) < 20
     assert facts[-1].split() == ["report", str(tmp_path / "report.html")]
     assert all(load_run(tmp_path / variant.value).variant == variant.value for variant in Variant)

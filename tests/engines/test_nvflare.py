@@ -15,12 +15,14 @@ from importlib.util import find_spec
 
 import pytest
 
-from fedslim.engines import require_nvflare
+from fedslim.data import TransactionDatabase
+from fedslim.engines import require_nvflare, simulator
 from fedslim.engines.simulator import EndedEarly, simulate
 from fedslim.errors import MissingExtraError, RunError
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Stop
+from fedslim.settings.federation_file import FederationFile
 
 needs_nvflare = pytest.mark.skipif(
     find_spec("nvflare") is None,
@@ -42,6 +44,21 @@ def test_the_command_line_says_so_too(command):
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "fedslim: error: NVFlare is not installed: pip install 'fedslim[nvflare]'\n"
+
+
+@pytest.mark.parametrize(("variant", "given", "width"), [("x", None, 8), ("x", 3, 3), ("sa", None, 1), ("so", 1, 1)])
+def test_the_federation_file_of_a_simulation_has_the_width_asked_for(monkeypatch, tmp_path, variant, given, width):
+    class EnoughError(Exception):
+        pass
+
+    def run(folder, *_rest):
+        raise EnoughError(FederationFile.read(folder / "federation.toml").limits.width)
+
+    monkeypatch.setattr(simulator, "require_nvflare", lambda: None)
+    monkeypatch.setattr(simulator, "run_simulator", run)
+    database = TransactionDatabase.from_transactions([["a", "b"]])
+    with pytest.raises(EnoughError, match=f"^{width}$"):
+        simulate([database, database], variant=variant, width=given, folder=tmp_path / "run")
 
 
 @needs_nvflare

@@ -9,6 +9,7 @@ from fedslim.errors import ParameterError
 from fedslim.experiments import EXPERIMENTS, Cell, Setting, resolve
 from fedslim.experiments.declarations import STAND_INS, VARIANTS
 from fedslim.federated import SCHEMES
+from fedslim.mdl.policy import WIDTH
 
 
 def test_the_command_knows_every_experiment():
@@ -47,11 +48,25 @@ def test_equal_cells_of_two_experiments_are_one():
     assert {cell.variant for cell in one} == set(VARIANTS)
 
 
+def test_only_x_is_also_run_with_our_default_width():
+    """The paper's figures stand beside runs of the paper's search."""
+    for experiment in EXPERIMENTS.values():
+        cells = experiment.cells(experiment.datasets)
+        assert all(cell.width == 1 for cell in cells if cell.variant != "x" or experiment.paper(cell) is not None)
+        of_x = [cell for cell in cells if cell.variant == "x"]
+        assert sum(cell.width == 1 for cell in of_x) == len(experiment.settings) * len(experiment.datasets)
+    widths = {cell.width for cell in EXPERIMENTS["iid"].cells(["chess"], ["x"])}
+    assert widths == {1, WIDTH}
+
+
 def test_the_command_of_a_cell():
     cell = Cell("accidents_head", Setting("support-skew", 10, 4), 2, "sa")
     assert cell.command == (
         "fedslim simulate accidents_head --variant sa --members 10 --partition support-skew --min-dominant 4 --seed 2"
     )
+    for width in (1, 8):
+        cell = Cell("chess", Setting(), 0, "x", width)
+        assert cell.command == f"fedslim simulate chess --variant x --members 10 --width {width} --seed 0"
 
 
 def test_data_that_are_not_at_hand_are_named(tmp_path, monkeypatch):

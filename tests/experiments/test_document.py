@@ -13,7 +13,8 @@ from fedslim.experiments.worker import run_cells
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("results"))
-    run_cells(EXPERIMENTS["iid"].cells(["encounters"]), store)
+    for cell in EXPERIMENTS["iid"].cells(["encounters"]):
+        run_cells([cell], store)
     return store
 
 
@@ -32,8 +33,9 @@ def test_the_document_has_a_section_for_what_was_run(store, tmp_path):
     for name in ("iid", "gap"):
         assert f"What people say of {name}." in text
         assert f"fedslim experiment run {name}" in text
-    assert "| encounters | X | ours | 57.41 |" in text
-    assert "3 records, " in text  # each is in two experiments
+    assert "| encounters | X, width 1 | ours | 57.41 |" in text
+    assert "| encounters | X, width 8 | ours | 57.42 |" in text
+    assert "4 records, " in text  # each is in two experiments
     assert room.document(store, tmp_path) == text
 
 

@@ -48,6 +48,7 @@ def test_each_cell_has_a_record_that_says_everything(ran):
         record = store.load(cell)
         assert record.settings["cell"] == cell.as_dict()
         assert record.settings["seed"] == cell.seed
+        assert record.settings["width"] == cell.width == 1
         assert record.command == cell.command
         assert {"python", "numpy", "numba", "fedslim"} <= record.versions.keys()
         assert record.machine["cores"] >= 1
@@ -67,9 +68,28 @@ def test_the_centralised_table_is_kept_and_is_the_right_one(ran, tmp_path):
 
     store, _ = ran
     database = load("encounters")
-    assert store.centralised("encounters", database.digest()) == mine(database).table
-    assert store.centralised("encounters", load("wide-sparse:100").digest()) is None
-    assert Store(tmp_path).centralised("encounters", database.digest()) is None
+    assert store.centralised("encounters", database.digest(), 1) == mine(database, width=1).table
+    assert store.centralised("encounters", database.digest(), 8) is None
+    assert store.centralised("encounters", load("wide-sparse:100").digest(), 1) is None
+    assert Store(tmp_path).centralised("encounters", database.digest(), 1) is None
+
+
+def test_wide_cells_are_compared_with_one_place_of_the_same_width(tmp_path):
+    from fedslim.data import load
+
+    store, cell = Store(tmp_path), Cell("encounters", Setting("support-skew", 3, 2), 0, "x", 8)
+    narrow = Cell("encounters", cell.setting, 0, "x")
+    run_cells([cell], store)
+    run_cells([narrow], store)
+    wide, plain = store.load(cell), store.load(narrow)
+    assert (wide.settings["width"], plain.settings["width"]) == (8, 1)
+    for record in (wide, plain):
+        assert record.code_table == mine(load("encounters"), width=record.settings["width"]).table
+        assert (record.figures["equal"], record.figures["f1"]) == (True, 1.0)
+    assert wide.settings["partition"] == plain.settings["partition"]
+    assert [row[1] for row in tabulate(EXPERIMENTS["iid"], [narrow, cell], store).rows] == [
+        *("one place, width 1", "X, width 1", "one place, width 8", "X, width 8")
+    ]
 
 
 def test_a_cell_that_fails_does_not_stop_the_rest(tmp_path):
@@ -116,7 +136,7 @@ def test_reference_tables_are_compared_with(tmp_path):
     (folder / "encounters.other.json").write_text(json.dumps(table))
     run_cells(CELLS[2:], store, references=str(folder))
     assert [agreement.reference for agreement in store.load(CELLS[2]).agreements] == ["centralised", "other"]
-    assert [row[:3] for row in tabulate_references(CELLS[2:], store).rows] == [["encounters", "other", "X"]]
+    assert [row[:3] for row in tabulate_references(CELLS[2:], store).rows] == [["encounters", "other", "X, width 1"]]
 
 
 # -- processes -------------------------------------------------------------------------------------------------------
@@ -240,9 +260,9 @@ def test_kill_9_loses_only_what_was_running(tmp_path):
     lines = []
     for line in runner.stderr:
         lines.append(line)
-        if sum("GRR" in each for each in lines) == 3:  # the summary of a finished cell
+        if sum("GRR" in each for each in lines) == 4:  # the summary of a finished cell
             break
-    time.sleep(1.0)  # the fourth cell is running now
+    time.sleep(1.0)  # the fifth cell is running now
     workers = children(runner.pid)
     assert workers
     os.kill(runner.pid, signal.SIGKILL)
@@ -257,7 +277,7 @@ def test_kill_9_loses_only_what_was_running(tmp_path):
     assert all(store.load(cell) is not None for cell in done)
     assert not any(store.done(cell) for cell in EXPERIMENTS["iid"].cells([LARGE]))
     again = Runner(store).run(done)
-    assert again.kept == 3
+    assert again.kept == 4
 
 
 def children(pid):
@@ -280,16 +300,16 @@ def test_a_table_says_what_is_missing_and_what_failed(tmp_path):
     cells = EXPERIMENTS["iid"].cells(["chess"])
     store.fail(cells[0], "Traceback\nValueError: no luck")
     table = tabulate(EXPERIMENTS["iid"], cells, store)
-    assert [row[2] for row in table.rows] == ["failed", "not run", "not run"]
+    assert [row[2] for row in table.rows] == ["failed", *["not run"] * 3]
     assert table.remarks[-1] == "chess, SA: failed: no luck"
 
 
 def test_one_place_comes_first_whichever_variant_was_run(ran):
     table = tabulate(EXPERIMENTS["iid"], [CELLS[0], *CELLS[1:]], ran[0])
-    assert table.rows[0][1] == "one place"
+    assert table.rows[0][1] == "one place, width 1"
     missing = Cell("encounters", CELLS[1].setting, 9, "sa")
     table = tabulate(EXPERIMENTS["iid"], [missing, CELLS[1]], ran[0])
-    assert [row[1:3] for row in table.rows] == [["one place", "ours"], ["SA", "not run"], ["SO", "ours"]]
+    assert [row[1:3] for row in table.rows] == [["one place, width 1", "ours"], ["SA", "not run"], ["SO", "ours"]]
 
 
 def test_a_difference_is_that_of_the_figures_shown(ran, monkeypatch):
@@ -344,7 +364,7 @@ def test_a_table_has_ours_the_papers_and_the_difference(ran, monkeypatch):
     assert by_row["", "difference"]["L%"] == f"{figures['L_percent'] - 60:+.2f}".replace("-", "−")
     assert by_row["", "difference"]["BT"].endswith("× less")
     assert by_row["", "difference"]["R"] == ""
-    assert by_row["one place", "ours"]["F1"] == "–"
+    assert by_row["one place, width 1", "ours"]["F1"] == "–"
     text = as_markdown(table)
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()} == {len(table.head) + 1}
 
@@ -354,9 +374,9 @@ def test_a_table_that_another_version_kept_is_not_used(ran, monkeypatch):
     from fedslim.data import load
 
     store, digest = ran[0], load("encounters").digest()
-    assert store.centralised("encounters", digest) is not None
+    assert store.centralised("encounters", digest, 1) is not None
     monkeypatch.setattr("fedslim.experiments.store.__version__", "0.0.0")
-    assert store.centralised("encounters", digest) is None
+    assert store.centralised("encounters", digest, 1) is None
 
 
 def test_a_budget_is_a_part_of_the_seconds_of_the_run():

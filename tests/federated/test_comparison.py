@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from fedslim.data import PLANTED, builtin_database
+from fedslim.data import PLANTED, TransactionDatabase, builtin_database
 from fedslim.federated import compare, simulate
 from fedslim.federated.comparison import FIGURES, NOT_COMPARED
 from fedslim.mdl import mine
@@ -56,6 +57,17 @@ def test_with_a_reference_of_somebody_else(simulation):
     compared = compare(simulation, ReferenceTable("encounters", "by hand", rows))
     assert compared.fidelity.missed >= 1
     assert frozenset(("no such item", "fever")) in {frozenset(itemset.labels) for itemset in compared.gap.itemsets}
+
+
+def test_the_tables_compared_are_mined_with_the_width_of_the_run(databases):
+    """The variants of the paper try one candidate in each step, as does its reference."""
+    members = list(databases.values())
+    whole = TransactionDatabase.joined(members)
+    simulation = simulate(databases, variant="so", max_rounds=5)
+    compared = compare(simulation)
+    assert compared.reference == mine(whole, width=1).table != mine(whole).table
+    assert compared.local_tables == tuple(mine(database, width=1).table for database in members)
+    assert compare(replace(simulation, width=8)).reference == mine(whole).table
 
 
 def test_comparing_can_be_stopped(simulation):

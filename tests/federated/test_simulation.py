@@ -17,6 +17,7 @@ from fedslim.federated.accounting import Account
 from fedslim.federated.simulation import named_databases
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.driver import Stop
+from fedslim.mdl.policy import WIDTH
 from fedslim.network.in_process import FrameSent
 from fedslim.protocol import wire_types
 from fedslim.protocol.variant import VARIANTS
@@ -128,7 +129,16 @@ def test_members_may_have_no_transactions_and_no_items():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_one_member_alone_finds_what_mining_finds(variant):
-    assert simulate([SMALL], variant=variant).table == mine(SMALL).table
+    simulation = simulate([SMALL], variant=variant)
+    assert simulation.width == (WIDTH if variant == "x" else 1)
+    assert simulation.table == mine(SMALL, width=simulation.width).table
+
+
+@pytest.mark.parametrize("width", [1, 3, WIDTH])
+def test_x_finds_what_one_place_finds_with_the_same_width(databases, width):
+    simulation = simulate(databases, width=width)
+    assert simulation.as_dict()["width"] == width
+    assert simulation.table == mine(TransactionDatabase.joined(list(databases.values())), width=width).table
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------
@@ -228,6 +238,12 @@ def test_progress_comes_with_what_was_said(databases):
         ({"max_time": float("nan")}, "max_time must be a positive number of seconds or None, not nan"),
         ({"max_rounds": 0}, "max_rounds must be a whole number of at least 1 or None, not 0"),
         ({"max_rounds": 2.0}, "max_rounds must be a whole number of at least 1 or None, not 2.0"),
+        ({"width": 0}, "width must be a whole number from 1 to 64, not 0; 1 is SLIM as published"),
+        ({"width": "8"}, "width must be a whole number from 1 to 64, not '8'; 1 is SLIM as published"),
+        (
+            {"variant": "so", "width": 2},
+            "width is for variant x only; so follows the paper, which tries one candidate in each step; leave it out",
+        ),
         ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, not -1"),
     ],
 )
@@ -280,6 +296,15 @@ def test_the_least_size_of_dominant_itemsets_is_that_asked_for():
     for least, partition in found.items():
         assert min(len(itemset) for hand in partition.dominant for itemset in hand) >= least
     assert min(len(itemset) for hand in found[2].dominant for itemset in hand) < 4
+
+
+def test_a_partition_does_not_depend_on_the_width():
+    """Dominant itemsets are those of SLIM as published, as in the paper."""
+    database = load("encounters")
+    tables = [mine(database, width=width).table for width in (1, WIDTH)]
+    how = {"scheme": "support-skew", "members": 2, "min_dominant": 2}
+    plain, *others = (divide(database, **how, table=table).dominant for table in (None, *tables))
+    assert [dominant == plain for dominant in others] == [True, False]
 
 
 def test_sums_are_masked_unless_somebody_says_otherwise():

@@ -30,7 +30,9 @@ def test_the_five_lines_of_the_readme():
 
 
 def test_parameters_are_stored_as_given_and_cloned():
-    slim = Slim(effort=2, max_time=5, order="support", min_support=3, max_itemset_size=4, pruning=False, threads=2)
+    slim = Slim(
+        effort=2, max_time=5, order="support", min_support=3, max_itemset_size=4, pruning=False, threads=2, width=3
+    )
     assert clone(slim).get_params() == slim.get_params()
     assert repr(slim).startswith("Slim(")
 
@@ -131,6 +133,11 @@ def test_before_fitting_it_says_so():
         ({"max_itemset_size": 2.5}, "max_itemset_size must be a whole number"),
         ({"min_support": 0}, "min_support must be a whole number of at least 1, not 0"),
         ({"min_support": None}, "min_support must be a whole number"),
+        ({"width": 0}, "width must be a whole number from 1 to 64, not 0; 1 is SLIM as published"),
+        ({"width": 65}, "width must be a whole number from 1 to 64, not 65"),
+        ({"width": 2.0}, "width must be a whole number"),
+        ({"width": True}, "width must be a whole number"),
+        ({"width": None}, "width must be a whole number"),
         ({"threads": 0}, "threads must be a whole number"),
         ({"threads": True}, "threads must be a whole number"),
         ({"pruning": "no"}, "pruning must be True or False"),

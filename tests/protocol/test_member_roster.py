@@ -68,6 +68,7 @@ AGREED = {
     "min_support": (1, 3),
     "min_count": (1, 4, 6),
     "min_members_with": (1, 3),
+    "width": (1, 7, 9),
 }
 
 

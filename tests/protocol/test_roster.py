@@ -37,6 +37,7 @@ def other(**fields):
                 "min_support": 9,
                 "min_count": 9,
                 "min_members_with": 2,
+                "width": 9,
             }.items()
         ),
         {"vocabulary": b"w" * 32},

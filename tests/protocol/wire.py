@@ -60,7 +60,7 @@ def of_numbers(parts, n_items):
 def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, **chosen):
     """The settings of a run; a search policy may supply some of them."""
     if policy is not None:
-        names = ("pruning", "order", "max_itemset_size", "min_support", "min_count")
+        names = ("pruning", "order", "max_itemset_size", "min_support", "min_count", "width")
         chosen = {name: getattr(policy, name) for name in names} | chosen
     return m.Settings(variant, masked and variant != "so", most, share, **chosen)
 

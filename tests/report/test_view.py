@@ -54,6 +54,9 @@ def test_runs_are_called_by_what_tells_them_apart(records):
     assert [run.name for run in view([x, other]).runs] == ["encounters · x", "wards · x"]
     assert [run.name for run in view([x, seeded]).runs] == ["x · seed 0", "x · seed 7"]
     assert [run.name for run in view([x, x]).runs] == ["x · 1", "x · 2"]
+    narrow = msgspec.structs.replace(x, settings={**x.settings, "width": 1})
+    assert [run.name for run in view([x, narrow]).runs] == ["x · width 8", "x · width 1"]
+    assert [run.name for run in view(records).runs] == ["x", "sa", "so"]  # the others have no choice
     assert view([x, other], title="Wards").title == "Wards"
     assert view([msgspec.structs.replace(x, data="/data/of/wards.csv.gz")]).title == "wards.csv.gz"
     assert view([msgspec.structs.replace(x, data="a/b")]).title == "a/b"
@@ -61,9 +64,9 @@ def test_runs_are_called_by_what_tells_them_apart(records):
 
 def test_the_lead_summarises_the_run(records):
     lead = view(records).runs[0].lead
-    assert lead.startswith("6 members with 5,000 transactions found 135 itemsets together")
+    assert lead.startswith("6 members with 5,000 transactions found 140 itemsets together")
     assert "57.4 % of the bits" in lead
-    assert "69 itemsets are found by no member alone; mining together found all of them" in lead
+    assert "72 itemsets are found by no member alone; mining together found all of them" in lead
 
 
 def test_a_record_with_nothing_in_it_can_be_shown(bare):

@@ -23,7 +23,7 @@ ID = "0123456789abcdef" * 2
 PATH = Path("/somewhere/federation.toml")
 PRINT = "0123456789abcdef"
 ITEMS = {"items.secret_fingerprint": PRINT}
-FREE = {"min_count": 1, "min_members_with": 1}
+FREE = {"width": 1, "min_count": 1, "min_members_with": 1}
 
 
 def smallest():
@@ -78,17 +78,18 @@ def test_the_smallest_file_has_sensible_defaults():
         "x", masked=True, max_transactions=1 << 40, max_rounds=20_000, min_count=5, min_members_with=2
     )
     assert policy_of(settings) == Policy(min_count=5)
+    assert file.limits.width == settings.width == 8
 
 
 def test_what_the_file_says_reaches_the_protocol():
     tables = smallest()
     tables["items"]["share_vocabulary"] = True
     limits = {"max_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
-    limits |= {"min_members_with": 1, "max_rounds": 9}
+    limits |= {"min_members_with": 1, "max_rounds": 9, "width": 7}
     tables["limits"] = limits
     settings = parsed(tables).settings()
     assert settings == Settings("x", masked=True, share_vocabulary=True, **limits)
-    assert policy_of(settings) == Policy(pruning=False, max_itemset_size=3, min_support=4, min_count=6)
+    assert policy_of(settings) == Policy(pruning=False, max_itemset_size=3, min_support=4, min_count=6, width=7)
 
 
 @pytest.mark.parametrize(("variant", "masked"), [("x", True), ("sa", True), ("so", False)])
@@ -162,6 +163,7 @@ WRONG = {
     "path": ["", "a\0b", "a\nb", 7, True, ["a"]],
     "switch": [0, 1, "true", "", [True]],
     "count": [0, -1, 1.5, "7", True, [7]],
+    "width": [0, -1, 65, 1.5, "7", True, [7]],
     "seconds": [-1, -0.5, "7", True, [7], 1e12],
 }
 KEYS = {
@@ -181,6 +183,7 @@ KEYS = {
     "limits.pruning": "switch",
     "limits.max_itemset_size": "count",
     "limits.min_support": "count",
+    "limits.width": "width",
     "limits.min_count": "count",
     "limits.min_members_with": "count",
     "timeouts.connect": "seconds",
@@ -226,6 +229,7 @@ def test_values_that_only_toml_has(dotted, value):
         ("server.port", 70000, "70000 cannot be used; write a whole number from 1 to 65535"),
         ("limits.max_time", 0, "0 cannot be used; write a number of seconds from 0.001 to 31622400"),
         ("limits.pruning", 1, "1 cannot be used; write true or false"),
+        ("limits.width", 65, "65 cannot be used; write a whole number from 1 to 64"),
     ],
 )
 def test_messages(dotted, value, message):
@@ -284,6 +288,8 @@ def test_misspelt_tables_and_keys_outside_of_tables():
         ("pruning", False, "write pruning = true"),
         ("max_itemset_size", 5, "leave it out"),
         ("min_support", 2, "write min_support = 1"),
+        ("width", 8, "write width = 1"),
+        ("width", None, "write width = 1"),
         ("min_count", 5, "write min_count = 1"),
         ("min_count", None, "write min_count = 1"),
         ("min_members_with", None, "write min_members_with = 1"),
@@ -430,6 +436,7 @@ OTHER = {
     "limits.pruning": False,
     "limits.max_itemset_size": 5,
     "limits.min_support": 5,
+    "limits.width": 7,
     "limits.min_count": 4,
     "limits.min_members_with": 1,
 }
@@ -451,7 +458,7 @@ def test_the_digest_does_not_depend_on_how_a_number_is_written():
 
 def test_the_digest_does_not_change_between_releases():
     # Members with different releases compare digests: if this changes, change AGREEMENT too.
-    assert parsed(smallest()).digest().hex() == "bf416f3082f1494038dbe7027b33eeb5dac996651837b46263b5bada582ad6ab"
+    assert parsed(smallest()).digest().hex() == "7518c4890291104df346efc3527cfab6515e84904492efb3ea90f10ac8724b59"
 
 
 # -- what a member checks --------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
 from fedslim.federated.records import load_run
-from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_smallest, named_databases
+from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_smallest, named_databases, width_of
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
@@ -78,6 +78,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     max_rounds: int | None = None,
     min_count: int = 1,
     min_members_with: int = 1,
+    width: int | None = None,
     seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
@@ -93,6 +94,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         max_rounds: See `federated.simulate`.
         min_count: See `federated.simulate`.
         min_members_with: See `federated.simulate`.
+        width: See `federated.simulate`.
         seed: The seed of the partition, for the record only: keys and masks are random here.
         stop: See `federated.simulate`.
         on_progress: See `federated.simulate`.
@@ -111,11 +113,13 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         msg = "there is only one member; a federation over NVFlare needs at least two"
         raise ParameterError(msg)
     check_smallest(variant, len(named), min_count, min_members_with)
+    width = width_of(variant, width)
     limits = {
         "limits.max_time": max_time,
         "limits.max_rounds": max_rounds,
         "limits.min_count": min_count,
         "limits.min_members_with": min_members_with,
+        "limits.width": width,
         "timeouts.grace": grace,
     }
     with contextlib.ExitStack() as stack:
@@ -141,6 +145,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         max_time,
         max_rounds,
         min_members_with,
+        width,
         {one.name: one.usages for one in record.members if one.usages is not None} or None,
         tuple(map(msgspec.structs.asdict, record.history)),
         databases if isinstance(databases, Partition) else None,

@@ -9,6 +9,7 @@ from fedslim.data import KINDS, data_names, locate, public_sets
 from fedslim.data.generators import MAX_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.experiments import paper
+from fedslim.mdl.policy import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 VARIANTS = ("sa", "so", "x")
 MEMBERS = 10
+WIDTHS = (1, WIDTH)
+"""SLIM as published, which the paper compares with, and our default."""
+
 ACCIDENTS = "accidents"
 STAND_INS = ("accidents_head", "accidents-like:10000")
 """Substitutes for Accidents if the full file is not available: its head, and 10,000 generated transactions."""
@@ -43,34 +47,40 @@ class Cell:
     setting: Setting
     seed: int
     variant: str
+    width: int = 1  # of the search, for x; sa and so have none
 
     @property
     def key(self) -> str:
         """The name of the cell, also used for files."""
-        return f"{self.data.replace(':', '-')}.{self.setting}.seed{self.seed}.{self.variant}"
+        width = f"-width-{self.width}" if self.variant == "x" else ""
+        return f"{self.data.replace(':', '-')}.{self.setting}.seed{self.seed}.{self.variant}{width}"
 
     @property
-    def group(self) -> tuple[str, Setting, int]:
-        """The data, setting and seed: cells of one group share the same partition."""
-        return self.data, self.setting, self.seed
+    def group(self) -> tuple[str, Setting, int, int]:
+        """The data, setting, seed and width: cells of one group share the partition and the tables to compare with."""
+        return self.data, self.setting, self.seed, self.width
 
     def as_dict(self) -> dict[str, str | int]:
         """Return all fields, for records and for the worker process."""
         s = self.setting
         named: dict[str, str | int] = {"scheme": s.scheme, "members": s.members, "min_dominant": s.min_dominant}
-        return {"data": self.data, **named, "seed": self.seed, "variant": self.variant}
+        width: dict[str, str | int] = {"width": self.width} if self.variant == "x" else {}
+        return {"data": self.data, **named, "seed": self.seed, "variant": self.variant, **width}
 
     @classmethod
     def of(cls, fields: Mapping[str, str | int]) -> Cell:
         """Create a cell from the result of `as_dict`."""
         setting = Setting(str(fields["scheme"]), int(fields["members"]), int(fields["min_dominant"]))
-        return cls(str(fields["data"]), setting, int(fields["seed"]), str(fields["variant"]))
+        width = int(fields.get("width", 1))
+        return cls(str(fields["data"]), setting, int(fields["seed"]), str(fields["variant"]), width)
 
     @property
     def command(self) -> str:
         """The command that runs this cell alone."""
         s = self.setting
         words = ["fedslim", "simulate", self.data, "--variant", self.variant, "--members", str(s.members)]
+        if self.variant == "x":
+            words += ["--width", str(self.width)]
         if s.scheme != "iid":
             words += ["--partition", s.scheme]
         if s.min_dominant:
@@ -129,16 +139,18 @@ class Experiment:
     datasets: tuple[str, ...]
     settings: tuple[Setting, ...] = (Setting(),)
     columns: tuple[FigureColumn, ...] = FOUND
+    widths: tuple[int, ...] = (1,)
     paper: PaperFigures = _no_figures
 
     def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
         """Return all cells, grouped by data set and setting."""
         return [
-            Cell(data, setting, seed, variant)
+            Cell(data, setting, seed, variant, width)
             for data in datasets
             for setting in self.settings
             for seed in range(seeds)
             for variant in variants
+            for width in (self.widths if variant == "x" else (1,))
         ]
 
 
@@ -162,6 +174,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "Ten members of equal size, IID",
             "How close do federations come to mining all data in one place? (Table 2 of the paper)",
             SETS,
+            widths=WIDTHS,
             paper=lambda cell: paper.IID.get((standing_for(cell.data), cell.variant)),
         ),
         Experiment(
@@ -200,6 +213,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "How much of the gap is recovered, and does the paper's equation for ΔL_i predict the gap? (Table 8)",
             SETS,
             columns=RECOVERED,
+            widths=WIDTHS,
             paper=lambda cell: paper.GAP.get((standing_for(cell.data), cell.variant)),
         ),
         Experiment(
@@ -208,6 +222,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "Would more time help? (the paper's 24 h and 72 h: a third of the time to convergence, and all of it)",
             SETS,
             columns=BUDGET,
+            widths=WIDTHS,
         ),
     )
 }

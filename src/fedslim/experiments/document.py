@@ -26,10 +26,11 @@ HEAD = """# The paper's experiments, run again
 
 `make results` writes this page from the records of `fedslim experiment run`; do not edit it. "Ours" is a run of this
 program, "paper" is the figure in the FedSLIM paper, and "difference" is ours minus the paper's. "One place" is plain
-SLIM over all data; the paper uses SLIM of 2012. Our F1, WR@50, WR@100, ρ and gap compare with our own table of all data
-in one place, the paper's with the table of scikit-mine. The end of the first section compares ours with the tables of
-other systems. People wrote the paragraphs, from the project's own records; they may not fit tables made from other
-records.
+SLIM over all data; the paper uses SLIM of 2012. Width 1 is SLIM as published; wider steps are ours
+([wide steps](explanation/wide-steps.md)). Our F1, WR@50, WR@100, ρ and gap compare with our own table of all data in
+one place, mined with the same width (1 for SA and SO), the paper's with the table of scikit-mine. The end of the first
+section compares ours with the tables of other systems. People wrote the paragraphs, from the project's own records;
+they may not fit tables made from other records.
 """
 
 

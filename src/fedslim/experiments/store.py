@@ -106,19 +106,20 @@ class Store:
 
     # -- shared by several cells ------------------------------------------------------------------------------------
 
-    def centralised(self, data: str, digest: str) -> CodeTable | None:
-        """Return the stored table of all data in one place, for this version and this digest of the data."""
+    def centralised(self, data: str, digest: str, width: int) -> CodeTable | None:
+        """Return the stored table of all data in one place, for this version, width and digest of the data."""
         try:
-            return CodeTable.load(self._centralised(data, digest))
+            return CodeTable.load(self._centralised(data, digest, width))
         except CodeTableError:
             return None
 
-    def keep_centralised(self, data: str, digest: str, table: CodeTable) -> None:
+    def keep_centralised(self, data: str, digest: str, width: int, table: CodeTable) -> None:
         """Save the table of all data in one place."""
-        table.save(self._centralised(data, digest))
+        table.save(self._centralised(data, digest, width))
 
-    def _centralised(self, data: str, digest: str) -> Path:
-        return self.folder / "centralised" / f"{data.replace(':', '-')}.{digest[:16]}.{__version__}.json"
+    def _centralised(self, data: str, digest: str, width: int) -> Path:
+        name = f"{data.replace(':', '-')}.{digest[:16]}.width-{width}.{__version__}.json"
+        return self.folder / "centralised" / name
 
 
 def _file_name(data: str) -> str:

@@ -70,14 +70,14 @@ class CellOutcome:
         """The name of the row in remarks."""
         cell = self.cells[0]
         setting = "" if cell.setting == Setting() else f", {_setting(cell.setting)}"
-        return f"{cell.data}{setting}, {NAMES[cell.variant]}"
+        return f"{cell.data}{setting}, {_variant(cell)}"
 
 
 def outcomes(cells: Iterable[Cell], store: Store) -> list[CellOutcome]:
     """Group cells that differ only in their seed, and load their records."""
-    rows: dict[tuple[str, Setting, str], list[Cell]] = {}
+    rows: dict[tuple[str, Setting, str, int], list[Cell]] = {}
     for cell in cells:
-        rows.setdefault((cell.data, cell.setting, cell.variant), []).append(cell)
+        rows.setdefault((cell.data, cell.setting, cell.variant, cell.width), []).append(cell)
     found = []
     for row in rows.values():
         results = [store.look(cell) for cell in row]
@@ -95,14 +95,15 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
     table = ResultTable([*labels, *(column.head for column in columns)], len(labels))
     found = outcomes(cells, store)
     table.remarks += _about(experiment, cells, found)
-    seen: set[str] = set()
+    seen: set[tuple[str, int]] = set()
     for outcome in found:
         cell = outcome.cells[0]
-        name = [cell.data, *([_setting(cell.setting)] if several else []), NAMES[cell.variant]]
-        if columns is FOUND and cell.data not in seen:
-            seen.add(cell.data)
-            if (known := next((o for o in found if o.cells[0].data == cell.data and o.records), None)) is not None:
-                _add_centralised(table, known, several=several)
+        name = [cell.data, *([_setting(cell.setting)] if several else []), _variant(cell)]
+        if columns is FOUND and _place(cell) not in seen:
+            seen.add(_place(cell))
+            known = [o for o in found if _place(o.cells[0]) == _place(cell) and o.records]
+            if known:
+                _add_centralised(table, known[0], several=several)
         if outcome.missing is None:
             ours = {column.name: outcome.mean(column.name) for column in columns}
             _add(table, name, columns, ours, experiment.paper(cell))
@@ -113,10 +114,15 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
 
 
 def _add_centralised(table: ResultTable, outcome: CellOutcome, *, several: bool) -> None:
-    data = outcome.cells[0].data
+    data, width = _place(outcome.cells[0])
     ours = {name: outcome.mean(f"centralised_{name}") for name in ("L_percent", "itemsets")}
-    name = [data, *([""] if several else []), "one place"]
-    _add(table, name, FOUND, ours, paper.CENTRALISED.get(standing_for(data)))
+    name = [data, *([""] if several else []), f"one place, width {width}"]
+    _add(table, name, FOUND, ours, paper.CENTRALISED.get(standing_for(data)) if width == 1 else None)
+
+
+def _place(cell: Cell) -> tuple[str, int]:
+    """Return what decides the table of all data in one place."""
+    return cell.data, cell.width
 
 
 def _add(
@@ -186,7 +192,7 @@ def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
                 each.figures for record in outcome.records for each in record.agreements if each.reference == system
             ]
             scores = [f"{fmean(f[name] for f in found):.3f}" for name in ("f1", "wr50", "wr100", "rho")]
-            row = [outcome.cells[0].data, system, NAMES[outcome.cells[0].variant]]
+            row = [outcome.cells[0].data, system, _variant(outcome.cells[0])]
             table.rows.append([*row, f"{fmean(f['matched'] for f in found):,.0f}", *scores])
     order = list(dict.fromkeys(row[0] for row in table.rows))
     table.rows.sort(key=lambda row: (order.index(row[0]), row[1]))
@@ -200,6 +206,10 @@ def _setting(setting: Setting) -> str:
     if setting.min_dominant:
         return f"{setting.scheme} {setting.min_dominant}"
     return f"{setting.members} members" if setting.scheme == "iid" else setting.scheme
+
+
+def _variant(cell: Cell) -> str:
+    return f"{NAMES[cell.variant]}, width {cell.width}" if cell.variant == "x" else NAMES[cell.variant]
 
 
 def _show(column: FigureColumn, value: float | None) -> str:

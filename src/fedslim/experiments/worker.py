@@ -75,10 +75,10 @@ class _Group:
         doing(f"reading {cell.data}")
         self._database = load(cell.data, folder=folder)
         self._digest = self._database.digest()
-        self._centralised = self._table_of_all(cell.data)
+        self._centralised = self._table_of_all(cell.data, cell.width)
         self._partition = self._divide(cell)
         doing("mining each member alone")
-        alone = mine_alone(self._partition.parts, self._centralised)
+        alone = mine_alone(self._partition.parts, self._centralised, width=cell.width)
         assert alone is not None  # noqa: S101  # None only if it was stopped
         self._alone: MinedAlone = alone
         doing("computing the gains of the itemsets in the table of all data")
@@ -86,18 +86,19 @@ class _Group:
         self._predicted = predict_gap(self._centralised, gains, self._alone.gap).as_dict()
         self._others = reference_tables(references, cell.data)
 
-    def _table_of_all(self, data: str) -> CodeTable:
-        table = self._store.centralised(data, self._digest)
+    def _table_of_all(self, data: str, width: int) -> CodeTable:
+        table = self._store.centralised(data, self._digest, width)
         if table is None:
             self._doing("mining all data in one place")
-            table = mine(self._database).table
-            self._store.keep_centralised(data, self._digest, table)
+            table = mine(self._database, width=width).table
+            self._store.keep_centralised(data, self._digest, width, table)
         return table
 
     def _divide(self, cell: Cell) -> Partition:
         s = cell.setting
         extra: dict[str, Any] = {"min_dominant": s.min_dominant} if s.min_dominant else {}
-        return divide(self._database, s.scheme, members=s.members, seed=cell.seed, table=self._centralised, **extra)
+        table = self._centralised if cell.width == 1 else None  # a partition does not depend on the width
+        return divide(self._database, s.scheme, members=s.members, seed=cell.seed, table=table, **extra)
 
     def run(self, cell: Cell) -> str:
         """Run one cell, and return a summary of the result."""
@@ -111,7 +112,8 @@ class _Group:
                 due = time.monotonic() + TELL_EVERY
                 self._doing(f"L% {now.percent:.2f}, {now.itemsets} itemsets, {communication.rounds} rounds")
 
-        simulation = simulate(self._partition, variant=cell.variant, seed=cell.seed, on_progress=on_progress)
+        how: dict[str, Any] = {"variant": cell.variant, "width": cell.width, "seed": cell.seed}
+        simulation = simulate(self._partition, **how, on_progress=on_progress)
         compared = compare(simulation, alone=self._alone)
         c = self._centralised
         record = simulation_record(

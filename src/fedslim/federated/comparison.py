@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.mining import mine
+from fedslim.mdl.policy import WIDTH
 from fedslim.metrics import discovery_gap, fidelity, gap_recovery
 
 if TYPE_CHECKING:
@@ -69,13 +70,18 @@ class MinedAlone:
 
 
 def mine_alone(
-    databases: Sequence[TransactionDatabase], reference: LabelledTable | None = None, *, stop: Stop | None = None
+    databases: Sequence[TransactionDatabase],
+    reference: LabelledTable | None = None,
+    *,
+    width: int = WIDTH,
+    stop: Stop | None = None,
 ) -> MinedAlone | None:
     """Mine each member's data alone.
 
     Args:
         databases: The members' databases.
         reference: The table to compare with; by default, that of all data in one place.
+        width: How many candidates each step of the search tries.
         stop: If asked to stop, mining ends.
 
     Returns:
@@ -83,12 +89,12 @@ def mine_alone(
     """
     stop = stop or Stop()
     if reference is None:
-        reference = mine(TransactionDatabase.joined(databases), stop=stop).table
+        reference = mine(TransactionDatabase.joined(databases), width=width, stop=stop).table
     local_tables = []
     for database in databases:
         if stop.asked:
             return None
-        local_tables.append(mine(database, stop=stop).table)
+        local_tables.append(mine(database, width=width, stop=stop).table)
     if stop.asked:
         return None
     return MinedAlone(reference, tuple(local_tables), discovery_gap(reference, local_tables, databases))
@@ -105,7 +111,7 @@ def compare(
 
     Args:
         simulation: The simulation to compare.
-        reference: The table to compare with; by default, that of all data in one place.
+        reference: The table to compare with; by default, that of all data in one place, mined with the same width.
         alone: The result of `mine_alone`, if it is known already.
         stop: If asked to stop, the comparison ends.
 
@@ -119,7 +125,8 @@ def compare(
         >>> compared.fidelity.f1, compared.recovery.grr
         (1.0, 1.0)
     """
-    alone = alone or mine_alone(tuple(simulation.databases.values()), reference, stop=stop)
+    databases = tuple(simulation.databases.values())
+    alone = alone or mine_alone(databases, reference, width=simulation.width, stop=stop)
     if alone is None:
         return None
     found = {frozenset(row.labels) for row in simulation.table.itemsets}

@@ -51,7 +51,7 @@ def divide(  # noqa: PLR0913  # keyword-only parameters of all schemes
         alpha: For `dirichlet` and `support-quantity-skew`: the smaller, the more uneven are the sizes.
         min_dominant: For the skewed schemes: the minimum number of items in a dominant itemset.
         seed: Equal seeds give equal partitions.
-        table: For the skewed schemes: the code table of all transactions, which is mined if not given.
+        table: For the skewed schemes: the code table of all transactions; by default that of SLIM as published.
 
     Returns:
         The partition, with a database for each member.
@@ -78,7 +78,7 @@ def divide(  # noqa: PLR0913  # keyword-only parameters of all schemes
     if table is None:
         from fedslim.mdl.mining import mine  # noqa: PLC0415  # needed for these schemes only
 
-        table = mine(database).table
+        table = mine(database, width=1).table  # as in the paper, so partitions do not depend on the width of a run
     dominant = [(element.items, element.usage) for element in table.itemsets]
     if scheme == "support-skew":
         return support_skew(database, members, dominant, min_size=min_dominant, seed=seed)

@@ -40,6 +40,7 @@ class FedSlim(CodeTableEstimator):
         max_rounds: stop after about this many rounds with the best table so far.
         min_count: the smallest count to publish, for "x": rarer items are merged, and no itemset is used less often.
         min_members_with: how many members must have an itemset for it to be published, for "x".
+        width: how many candidates each step tries, for "x": 1 to 64, by default 8; 1 is SLIM as published.
         masking: whether answers are masked; turn it off only to measure what masking costs.
         seed: the seed for keys and masks; the table does not depend on it.
 
@@ -75,6 +76,7 @@ class FedSlim(CodeTableEstimator):
         max_rounds: int | None = None,
         min_count: int = 1,
         min_members_with: int = 1,
+        width: int | None = None,
         masking: bool = True,
         seed: int = 0,
     ) -> None:
@@ -83,6 +85,7 @@ class FedSlim(CodeTableEstimator):
         self.max_rounds = max_rounds
         self.min_count = min_count
         self.min_members_with = min_members_with
+        self.width = width
         self.masking = masking
         self.seed = seed
 

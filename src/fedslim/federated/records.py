@@ -46,7 +46,7 @@ FAILED = ".failed.txt"
 
 MAX_BYTES = 1 << 29
 
-SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with")
+SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width")
 """The settings of a simulation."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -238,6 +238,7 @@ def served_record(
             "max_rounds": file.limits.max_rounds,
             "min_count": file.settings().min_count,
             "min_members_with": file.settings().min_members_with,
+            "width": file.settings().width,
             "not_told": untold,
         },
         figures=found,

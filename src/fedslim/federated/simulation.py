@@ -24,8 +24,9 @@ from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Stop
+from fedslim.mdl.mining import check_width, reporter
 from fedslim.mdl.mining import prepare as prepare_engine
-from fedslim.mdl.mining import reporter
+from fedslim.mdl.policy import WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
@@ -75,6 +76,7 @@ class Simulation:
     max_time: float | None = None
     max_rounds: int | None = None
     min_members_with: int = 1
+    width: int = WIDTH
     member_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)
     history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     partition: Partition | None = field(default=None, repr=False)
@@ -112,6 +114,7 @@ class Simulation:
             "max_rounds": self.max_rounds,
             "min_count": self.table.min_count,
             "min_members_with": self.min_members_with,
+            "width": self.width,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._partition(),
             **found,
@@ -141,6 +144,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
     max_rounds: int | None = None,
     min_count: int = 1,
     min_members_with: int = 1,
+    width: int | None = None,
     seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
@@ -157,6 +161,8 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         max_rounds: Stop after about this many rounds with the best table so far.
         min_count: The smallest count to publish, for `x`: rarer items are merged, and no itemset is used less often.
         min_members_with: How many members must have an itemset for it to be published, for `x`.
+        width: How many candidates each step of the search tries, for `x`: 1 to 64, by default 8. 1 is SLIM as
+            published. `sa` and `so` always try one.
         seed: The seed for keys and masks: equal seeds give equal bytes.
         stop: If asked to stop, the run ends before the next round with the best table so far.
         on_progress: Called from time to time with the progress of the search and the traffic so far.
@@ -177,6 +183,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
     named = named_databases(databases)
     check_run(variant, masking, max_time, max_rounds, seed)
     check_smallest(variant, len(named), min_count, min_members_with)
+    width = width_of(variant, width)
     masked = masking and variant not in UNMASKED
     entropy = _entropy(seed)
     prepare(variant)
@@ -189,6 +196,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         max_rounds=max_rounds,
         min_count=min_count,
         min_members_with=min_members_with,
+        width=width,
     )
     server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
     vocabulary = next(iter(named.values())).vocabulary
@@ -213,6 +221,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         max_time,
         max_rounds,
         min_members_with,
+        width,
         outcome.member_usages,
         tuple(account.history),
         databases if isinstance(databases, Partition) else None,
@@ -350,6 +359,20 @@ def check_smallest(variant: str, databases: int, min_count: object, min_members_
         if value != 1 and variant != "x":
             msg = f"{name} is for variant x only; {variant} follows the paper, which has no smallest count"
             raise ParameterError(msg)
+
+
+def width_of(variant: str, width: int | None) -> int:
+    """Return the width of a run; raise `ParameterError` unless the variant allows the one given."""
+    if width is None:
+        return WIDTH if variant == "x" else 1
+    check_width(width)
+    if width != 1 and variant != "x":
+        msg = (
+            f"width is for variant x only; {variant} follows the paper, which tries one candidate in each step; "
+            "leave it out"
+        )
+        raise ParameterError(msg)
+    return int(width)
 
 
 def _check_variant(variant: object) -> None:

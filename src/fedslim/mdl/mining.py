@@ -22,7 +22,7 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import policies
 from fedslim.mdl.objective import percent_of_standard
-from fedslim.mdl.policy import Policy
+from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
@@ -69,6 +69,7 @@ def mine(
     max_itemset_size: int | None = None,
     min_support: int = 1,
     min_count: int = 1,
+    width: int = WIDTH,
     effort: int = 1,
     threads: int | None = None,
     stop: Stop | None = None,
@@ -84,10 +85,11 @@ def mine(
         >>> from fedslim.mdl import mine
         >>> mined = mine(load("encounters"))
         >>> len(mined.table), round(mined.table.compression.L_percent, 2), mined.converged
-        (135, 57.41, True)
+        (140, 57.42, True)
     """
     _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads)
-    plans = policies(Policy(pruning, order, max_itemset_size, min_support, min_count), effort)
+    check_width(width)
+    plans = policies(Policy(pruning, order, max_itemset_size, min_support, min_count, width=width), effort)
     prepare()
     stop = (stop or Stop()).within(max_time)
     best: SearchResult | None = None
@@ -219,6 +221,13 @@ def _check(
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             msg = f"{name} must be a whole number of at least 1{' or None' if optional else ''}, not {value!r}"
             raise ParameterError(msg)
+
+
+def check_width(width: object) -> None:
+    """Raise `ParameterError` unless a step can try this many candidates."""
+    if isinstance(width, bool) or not isinstance(width, Integral) or not 1 <= int(width) <= MAX_WIDTH:
+        msg = f"width must be a whole number from 1 to {MAX_WIDTH}, not {width!r}; 1 is SLIM as published"
+        raise ParameterError(msg)
 
 
 def _is_number(value: object) -> bool:

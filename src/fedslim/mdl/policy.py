@@ -9,6 +9,12 @@ from fedslim.mdl.objective import EXACT, Charge
 
 Order = Literal["usage", "support"]
 
+WIDTH = 8
+"""The default width; docs/explanation/decisions/wide-steps.md has the measurements."""
+
+MAX_WIDTH = 64
+"""Wider steps find worse tables, and in a federation each candidate of a step makes a question longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -22,7 +28,7 @@ class Policy:
     """Items with a smaller support are dropped at the start, and no itemset enters or stays with a smaller usage."""
     charges: tuple[Charge, ...] = (EXACT,)
     """Applied one after the other, each until no candidate is accepted."""
-    width: int = 8
+    width: int = WIDTH
     """How many candidates each step tries before it ranks again; 1 is SLIM as published."""
     sweep: bool = False
     """Whether to try to remove every itemset after convergence, and to continue if that helped."""

@@ -15,6 +15,7 @@ from fedslim.data import encode
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.estimator import CodeTableEstimator
 from fedslim.mdl.mining import mine, prepare
+from fedslim.mdl.policy import WIDTH
 
 if TYPE_CHECKING:
     from fedslim.mdl.policy import Order
@@ -30,6 +31,7 @@ class Slim(CodeTableEstimator):
         max_itemset_size: the largest itemset to consider.
         min_support: the smallest support of an itemset to consider.
         min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
+        width: how many candidates each step tries before it ranks again, 1 to 64; 1 is SLIM as published.
         effort: 1 is the plain greedy search; higher efforts search longer and never end worse.
         threads: the number of threads; by default as many as help. The result does not depend on it.
 
@@ -62,6 +64,7 @@ class Slim(CodeTableEstimator):
         max_itemset_size: int | None = None,
         min_support: int = 1,
         min_count: int = 1,
+        width: int = WIDTH,
         effort: int = 1,
         threads: int | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class Slim(CodeTableEstimator):
         self.max_itemset_size = max_itemset_size
         self.min_support = min_support
         self.min_count = min_count
+        self.width = width
         self.effort = effort
         self.threads = threads
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from fedslim.mdl.policy import MAX_WIDTH, WIDTH
 from fedslim.protocol.wire_types import (
     MAX_ITEMS,
     MAX_MEMBERS,
@@ -37,7 +38,7 @@ from fedslim.protocol.wire_types import (
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
-PROTOCOL = 4
+PROTOCOL = 5
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
@@ -66,6 +67,8 @@ class Settings(Piece, frozen=True):
     """How many candidates a step tries."""
     min_members_with: Limit = 1
     """How many members must have an itemset for it to be published."""
+    width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = WIDTH
+    """How many candidates each step of the search tries; of x only."""
 
 
 class Join(Message, frozen=True):

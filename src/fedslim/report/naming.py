@@ -19,7 +19,7 @@ _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)",
 def names(records: Sequence[RunRecord]) -> list[str]:
     """Return a short, unique name for each run."""
     traits = [_traits(record) for record in records]
-    differing = [key for key in traits[0] if len({run[key] for run in traits}) > 1 or key == "variant"]
+    differing = [key for key in traits[0] if len({run[key] for run in traits} - {None}) > 1 or key == "variant"]
     made = [" · ".join(filter(None, (run[key] for key in differing))) for run in traits]
     times = Counter(made)
     seen: Counter[str] = Counter()
@@ -30,8 +30,8 @@ def names(records: Sequence[RunRecord]) -> list[str]:
     return made
 
 
-def _traits(record: RunRecord) -> dict[str, str]:
-    """Return the settings in which runs may differ, the most telling first."""
+def _traits(record: RunRecord) -> dict[str, str | None]:
+    """Return the settings in which runs may differ, the most telling first; None if a run does not have a setting."""
     settings = record.settings
     partition: dict[str, Any] = settings.get("partition") or {}
     return {
@@ -40,6 +40,7 @@ def _traits(record: RunRecord) -> dict[str, str]:
         "masks": "no masks" if settings.get("masked") is False and record.variant != "so" else "",
         "members": f"{len(record.members)} members",
         "partition": scheme_of(record),
+        "width": f"width {settings['width']}" if record.variant == "x" and "width" in settings else None,
         "time": "" if settings.get("max_time") is None else f"{settings['max_time']} s",
         "rounds": "" if settings.get("max_rounds") is None else f"{settings['max_rounds']} rounds",
         "seed": f"seed {settings.get('seed', partition.get('seed'))}",

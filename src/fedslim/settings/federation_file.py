@@ -23,6 +23,7 @@ from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.errors import ConfigurationError
+from fedslim.mdl.policy import MAX_WIDTH, WIDTH
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS
@@ -55,10 +56,20 @@ YEAR = 366 * DAY
 UNMASKED = "so"
 """The variant in which the server sees every member's counts."""
 
-ONLY_X = {"pruning": True, "max_itemset_size": None, "min_support": 1, "min_count": 1, "min_members_with": 1}
+ONLY_X = {
+    "pruning": True,
+    "max_itemset_size": None,
+    "min_support": 1,
+    "width": 1,
+    "min_count": 1,
+    "min_members_with": 1,
+}
 """Limits that only x supports, each with the value that switches it off."""
 
-AGREEMENT = b"fedslim fed 3"
+ON_BY_DEFAULT = ("width", "min_count", "min_members_with")
+"""Those whose default does not switch them off: files for sa and so have to write another value."""
+
+AGREEMENT = b"fedslim fed 4"
 WHAT, BEGIN = "a federation file", "fedslim federation init"
 ABOUT = (
     "The settings of a federation. Every member and the server have a copy of this file; it contains no secrets. "
@@ -169,6 +180,12 @@ class Limits:
         values.whole(1, LARGEST),
         "Variant x only: the smallest support of an itemset, over all members.",
         default=1,
+    )
+    width: int = key(
+        values.whole(1, MAX_WIDTH),
+        "Variant x only (write 1 for sa and so): how many candidates each step of the search tries, at most "
+        f"{MAX_WIDTH}. 1 is SLIM as published; {WIDTH} takes far fewer rounds, and usually compresses better.",
+        default=WIDTH,
     )
     min_count: int = key(
         values.whole(1, LARGEST),
@@ -339,6 +356,7 @@ class FederationFile:
             min_support=limits.min_support,
             min_count=limits.min_count,
             min_members_with=limits.min_members_with,
+            width=limits.width,
         )
 
     def digest(self) -> bytes:
@@ -412,7 +430,7 @@ def write_template(  # noqa: PLR0913  # every setting that has no default
         DataError: The file exists. It is kept, because signatures may be bound to its id.
     """
     path = real_path(path)
-    free = {} if variant == "x" else {f"limits.{limit}": ONLY_X[limit] for limit in ("min_count", "min_members_with")}
+    free = {} if variant == "x" else {f"limits.{limit}": ONLY_X[limit] for limit in ON_BY_DEFAULT}
     given: dict[str, Any] = {
         "federation.name": name,
         "federation.id": secrets.token_hex(ID_BYTES) if identity is None else identity,

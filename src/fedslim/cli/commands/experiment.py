@@ -71,7 +71,7 @@ def list_(json: options.Json = False) -> None:
         listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
         print_json({"experiments": listed})
         return
-    rows = [(e.name, f"{len(e.settings) * 3}", e.asks, ", ".join(e.datasets)) for e in experiments]
+    rows = [(e.name, f"{len(e.cells([e.name]))}", e.asks, ", ".join(e.datasets)) for e in experiments]
     print_rich(grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2))
 
 

@@ -48,6 +48,14 @@ def mine(
             help=f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
         ),
     ] = 1,
+    width: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            callback=whole(1, options.MAX_WIDTH),
+            help=f"Candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.",
+        ),
+    ] = options.WIDTH,
     json: options.Json = False,
     min_support: Annotated[
         int, typer.Option(metavar="N", callback=whole(1), help="Find only itemsets in at least N transactions.")
@@ -91,6 +99,7 @@ def mine(
         report,
         max_time=max_time,
         effort=effort,
+        width=width,
         min_support=min_support,
         min_count=min_count,
         max_itemset_size=max_itemset_size,
@@ -100,7 +109,7 @@ def mine(
     )
     saved = save(mined.table, out)
     if json:
-        print_json(_record(mined, top, data, effort, saved))
+        print_json(_record(mined, top, data, effort, saved) | {"width": width})
     else:
         print_code_table(mined.table, top, shown_label(data), _facts(mined, saved))
     if saved.failure is not None:

@@ -121,6 +121,16 @@ def simulate(
     min_members_with: Annotated[
         int, typer.Option(metavar="N", callback=whole(1), help="Show only itemsets that occur at N or more members.")
     ] = 1,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            callback=whole(1, options.MAX_WIDTH),
+            help=f"For x: candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.  "
+            f"[default: {options.WIDTH}]",
+            show_default=False,
+        ),
+    ] = None,
     no_masking: Annotated[
         bool,
         typer.Option(
@@ -162,10 +172,12 @@ def simulate(
     _check_engine(engine, no_masking=no_masking)
     if out is not None:
         _check_folder(out, data, reference)
+    width = _width(variant, width)
     report = reporter(quiet=quiet)
     given = None if reference is None else _load(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
-    run = _Run(data, read_and_prepare(reading, report), report, variant=variant, engine=engine, min_count=min_count)
+    database = read_and_prepare(reading, report)
+    run = _Run(data, database, report, variant=variant, engine=engine, min_count=min_count, width=width)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
         run.divide(partition, how),
@@ -174,6 +186,7 @@ def simulate(
         max_rounds=max_rounds,
         min_count=min_count,
         min_members_with=min_members_with,
+        width=width,
         seed=seed,
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
@@ -207,6 +220,12 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
     if no_compare and reference is not None:
         msg = "--reference and --no-compare contradict each other; leave one of them out"
         raise ParameterError(msg)
+
+
+def _width(variant: Variant, width: int | None) -> int:
+    from fedslim.federated.simulation import width_of
+
+    return width_of(variant.value, width)
 
 
 def _check_engine(engine: Engine, *, no_masking: bool) -> None:
@@ -244,9 +263,11 @@ class _Run:
         variant: Variant,
         engine: Engine,
         min_count: int,
+        width: int,
     ) -> None:
         self._engine = engine
         self._min_count = min_count
+        self._width = width
         self._name = name
         self._database = database
         self._report = report
@@ -258,9 +279,10 @@ class _Run:
         from fedslim.federated.dividing import SKEWED, divide
 
         check_member_count(self._database, how["members"])
-        # With min_count, the table numbers its items differently: `divide` then mines a plain one itself.
+        # With min_count, the table numbers its items differently, and a partition does not depend on the width:
+        # `divide` then mines a plain table itself.
         table = None
-        if scheme in SKEWED and self._min_count == 1 and (table := self._centralised()) is None:
+        if scheme in SKEWED and (self._min_count, self._width) == (1, 1) and (table := self._centralised()) is None:
             raise KeyboardInterrupt
         return divide(self._database, scheme.value, **how, table=table)
 
@@ -268,9 +290,8 @@ class _Run:
         """Mine all data in one place; return None if interrupted."""
         if self._whole is None:
             doing = "mining in one place:"
-            mined = mined_with_progress(
-                self._database, self._name, self._report, doing=doing, min_count=self._min_count
-            )
+            how = {"min_count": self._min_count, "width": self._width}
+            mined = mined_with_progress(self._database, self._name, self._report, doing=doing, **how)
             self._whole = mined.table if mined.converged else None
         return self._whole
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
 
+WIDTH, MAX_WIDTH = 8, 64
+"""Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
+
 
 def positive_seconds(value: float | None) -> float | None:
     """Check a number of seconds."""
