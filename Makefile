@@ -36,6 +36,8 @@ test: $(READY) ## lint, types, import direction and the fast tests (minutes)
 	@$(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")' # once, not in each worker
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+test test-slow: export PYTHONDONTWRITEBYTECODE =# hundreds of processes start, and would compile all modules anew
+
 # A separate environment: NVFlare brings 32 packages and 100 MB, some pinned. See docs/explanation/decisions/nvflare.md.
 $(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))
 	@tools/environment.sh $(NVFLARE) dev,nvflare
