@@ -108,6 +108,7 @@ def test_ten_random_kills_change_nothing(federate, calm, seed):
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow  # tests/chaos cuts lines, too
 def test_lines_that_break_are_made_again(federate, calm):
     federation = federate()
     federation.start()
@@ -131,7 +132,15 @@ def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     assert figures["ending"] == "member lost"
     found = federation.result().table
     assert 0 < len(found) < len(calm["x"].table)
-    # If all come back after all, the run continues.
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_without_a_member_continues_if_all_come_back(federate, calm):
+    federation = federate(grace=5.0)
+    federation.start()
+    federation.until_round(20)
+    federation.kill("west")
+    assert federation.ends("server", "north", "south") == [1, 1, 1]
     federation.running.clear()
     federation.again("server")
     federation.join(*MEMBERS)
