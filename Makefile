@@ -47,7 +47,7 @@ test-nvflare: $(NVFLARE)/.ready ## federations over NVFlare: in its simulator, a
 
 test-slow: $(READY) ## the slow tests (real data sets, large generated data), and properties with more examples
 	@$(BIN)/python -m pytest -m slow
-	@FEDSLIM_TESTS=thorough $(BIN)/python -m pytest tests/algorithm1 tests/data tests/mdl tests/protocol tests/secagg
+	@FEDSLIM_TESTS=thorough $(BIN)/python -m pytest tests/algorithm1 tests/data tests/federated/test_records.py tests/mdl tests/protocol tests/secagg
 
 coverage: $(READY) ## the tests with coverage (slow: kernels run interpreted)
 	@$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered --cov-report=html

@@ -56,7 +56,9 @@ def calm_and_small():
 
 @pytest.mark.parametrize("what", ["line", "kill", "quit", "server"])
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("again", [False, True], ids=["at first", "again"])
+@pytest.mark.parametrize(
+    "again", [pytest.param(False, id="at first"), pytest.param(True, id="again", marks=pytest.mark.slow)]
+)
 def test_a_fault_in_every_phase(calm_and_small, what, phase, again):
     """At the start of the run, and when it resumes after another fault; for every member."""
     for name in MEMBERS[:1] if what == "server" else MEMBERS:
