@@ -124,15 +124,9 @@ def test_a_disk_that_is_full_from_the_beginning(federate, calm, who):
         ends_as_if_nothing_had_happened(federation, calm)
 
 
-@pytest.mark.parametrize(
-    ("who", "leave"),
-    [
-        ("north", ROOM_FOR_THE_JOURNAL),
-        pytest.param("north", 0, marks=pytest.mark.slow),
-        pytest.param("server", ROOM_FOR_THE_JOURNAL, marks=pytest.mark.slow),
-        pytest.param("server", 0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("leave", [ROOM_FOR_THE_JOURNAL, 0])
+@pytest.mark.parametrize("who", ["north", "server"])
 def test_a_disk_that_is_full_at_the_end(federate, calm, who, leave):
     """Results are not reported as saved if they are not; once there is room, the same command saves them."""
     federation = federate(grace=60.0)

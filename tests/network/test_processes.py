@@ -119,6 +119,7 @@ def test_lines_that_break_are_made_again(federate, calm):
     assert federation.said("server").count("all members are connected again") >= 1
 
 
+@pytest.mark.slow  # tests/network/test_hostile.py and tests/engines/test_exchange.py have this in one process
 def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
     federation = federate(grace=5.0)
     federation.start()
@@ -132,15 +133,7 @@ def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, ca
     assert figures["ending"] == "member lost"
     found = federation.result().table
     assert 0 < len(found) < len(calm["x"].table)
-
-
-@pytest.mark.slow
-def test_a_run_that_ended_without_a_member_continues_if_all_come_back(federate, calm):
-    federation = federate(grace=5.0)
-    federation.start()
-    federation.until_round(20)
-    federation.kill("west")
-    assert federation.ends("server", "north", "south") == [1, 1, 1]
+    # If all come back after all, the run continues.
     federation.running.clear()
     federation.again("server")
     federation.join(*MEMBERS)
@@ -214,6 +207,7 @@ def enrolled(authority, folder, name, now, **how):
     return install(folder, authority.sign(request, now=now, **how).bundle, fingerprint=authority.fingerprint, now=now)
 
 
+@pytest.mark.slow  # tests/trust/test_handshakes.py has this without processes
 def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate, calm, tmp_path):
     """Wrong CA, expired, revoked, not listed, another's name, another host, TLS 1.2; none disturbs the run."""
     federation = federate(delay=0.0, grace=300.0)
