@@ -31,9 +31,12 @@ demo: $(READY) ## six hospitals mine together: what they find that none finds al
 demo-network: $(READY) ## a server and three members as processes over mutual TLS on this machine, each variant
 	@$(BIN)/fedslim demo --network --variant x --variant sa --variant so
 
+# The kernels, once and not in each process of the tests.
+COMPILE := $(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")'
+
 test: $(READY) ## lint, types, import direction and the fast tests (minutes)
-	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
-	@$(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")' # once, not in each worker
+	@$(COMPILE) & $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy && wait $$! || \
+	  { kill $$! 2>/dev/null; exit 1; }
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test test-slow: export PYTHONDONTWRITEBYTECODE =# hundreds of processes start, and would compile all modules anew
