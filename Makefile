@@ -31,10 +31,15 @@ demo: $(READY) ## six hospitals mine together: what they find that none finds al
 demo-network: $(READY) ## a server and three members as processes over mutual TLS on this machine, each variant
 	@$(BIN)/fedslim demo --network --variant x --variant sa --variant so
 
+# The kernels, once and not in each process of the tests.
+COMPILE := $(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")'
+
 test: $(READY) ## lint, types, import direction and the fast tests (minutes)
-	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy
-	@$(BIN)/python -c 'from fedslim.federated.simulation import prepare; prepare("x"); prepare("sa")' # once, not in each worker
+	@$(COMPILE) & $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy && wait $$! || \
+	  { kill $$! 2>/dev/null; exit 1; }
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test test-slow: export PYTHONDONTWRITEBYTECODE =# hundreds of processes start, and would compile all modules anew
 
 # A separate environment: NVFlare brings 32 packages and 100 MB, some pinned. See docs/explanation/decisions/nvflare.md.
 $(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))
@@ -45,7 +50,7 @@ test-nvflare: $(NVFLARE)/.ready ## federations over NVFlare: in its simulator, a
 
 test-slow: $(READY) ## the slow tests (real data sets, large generated data), and properties with more examples
 	@$(BIN)/python -m pytest -m slow
-	@FEDSLIM_TESTS=thorough $(BIN)/python -m pytest tests/algorithm1 tests/data tests/mdl tests/protocol tests/secagg
+	@FEDSLIM_TESTS=thorough $(BIN)/python -m pytest tests/algorithm1 tests/data tests/federated/test_records.py tests/mdl tests/protocol tests/secagg
 
 coverage: $(READY) ## the tests with coverage (slow: kernels run interpreted)
 	@$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered --cov-report=html

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 # No deadlines: the first example of a test may compile kernels. `make test-slow` tries more examples.
 settings.register_profile("fedslim", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
-settings.register_profile("thorough", settings.get_profile("fedslim"), max_examples=200)
+settings.register_profile("thorough", settings.get_profile("fedslim"), max_examples=400)
 settings.load_profile(os.environ.get("FEDSLIM_TESTS", "fedslim"))
 
 # A background job of a shell ignores SIGINT, and so do its children; some tests send it.

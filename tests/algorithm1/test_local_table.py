@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from federation import database, dense, rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twin import Twin, cover
 
@@ -89,7 +89,6 @@ class Mirror:
         return True
 
 
-@settings(max_examples=200)
 @given(rows(), st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1, 4, 256]))
 def test_a_local_table_is_what_it_would_be_if_made_from_nothing(case, seed, own_entry, few):
     with pytest.MonkeyPatch.context() as patch:

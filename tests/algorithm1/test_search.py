@@ -75,7 +75,6 @@ def compare(parts, n_items, entry="own"):
     return twin
 
 
-@settings(max_examples=200)
 @given(rows(), st.integers(1, 4), st.integers(0, 99), st.sampled_from(["own", "sum", "support"]))
 def test_search_and_twin_find_the_same_table_step_for_step(case, members, seed, entry):
     data, n_items = case
@@ -92,7 +91,7 @@ def test_the_result_does_not_depend_on_how_much_room_there_was_at_first(case, me
         compare(dealt(data, members, 0), n_items)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 10))])
 def test_search_and_twin_agree_where_covers_cascade(seed):
     n_items = 12 + seed
     compare(dealt(dense(seed, n_items, 60), 1 + seed % 4, seed), n_items)
@@ -100,7 +99,7 @@ def test_search_and_twin_agree_where_covers_cascade(seed):
 
 def test_search_and_twin_agree_where_members_differ():
     """Then several pairs have the same union, and a member gets an itemset later than others."""
-    twins = [compare(skewed(seed, 9, 4, 50), 9) for seed in range(40)]
+    twins = [compare(skewed(seed, 9, 4, 50), 9) for seed in range(16)]
     assert sum(twin.several for twin in twins) >= 5
     assert any(twin.again for twin in twins)
 
@@ -286,7 +285,6 @@ class RankingModel:
         return sorted(found)
 
 
-@settings(max_examples=200)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 4, 256]))
 def test_the_ranking_is_in_order_after_whatever_changed(seed, few):
     rng = random.Random(seed)

@@ -1,17 +1,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
+from fedslim.cli import main
 from fedslim.federated.records import load_run
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulated") / "run"
+    assert main(["simulate", "encounters", "--members", "3", "--variant", "so", "--out", str(folder), "--quiet"]) == 0
+    return folder
+
+
 @pytest.fixture
-def run(fedslim, tmp_path):
+def run(simulated, tmp_path):
     """A run's folder."""
-    fedslim("simulate", "encounters", "--members", 3, "--variant", "so", "--out", tmp_path / "run", "--quiet")
-    return tmp_path / "run"
+    return shutil.copytree(simulated, tmp_path / "run")
 
 
 def test_a_run_becomes_a_page_beside_it(fedslim, run):

@@ -55,7 +55,9 @@ def test_x_writes_the_file_that_mine_writes(fedslim, public_data, tmp_path, sche
 
 
 def test_equal_seeds_give_equal_runs(fedslim):
-    records = [json.loads(fedslim("simulate", "encounters", "--seed", 3, "--json").out) for _ in range(2)]
+    records = [
+        json.loads(fedslim("simulate", "encounters", "--members", 3, "--seed", 3, "--json").out) for _ in range(2)
+    ]
     for record in records:
         assert record.pop("seconds") > 0
     assert records[0] == records[1]
@@ -93,22 +95,23 @@ def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, vari
 
 def test_without_comparing_its_figures_are_null(fedslim, monkeypatch):
     monkeypatch.setattr(mining, "mine", None)  # only the federation mines
-    ran = fedslim("simulate", "encounters", "--no-compare", "--json")
+    ran = fedslim("simulate", "encounters", "--members", 3, "--no-compare", "--json")
     record = json.loads(ran.out)
     assert {name for name in PLAIN if record[name] is None} == COMPARED
     assert record["reference"] is None
-    assert "gap" not in fedslim("simulate", "encounters", "--no-compare", "--top", 0).out
+    assert "gap" not in fedslim("simulate", "encounters", "--max-rounds", 50, "--no-compare", "--top", 0).out
 
 
 def test_a_reference_of_ours_and_of_another_program(fedslim, tmp_path):
+    simulate = ("simulate", "encounters", "--members", 2)
     ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
     fedslim("mine", "encounters", "--out", ours)
-    record = json.loads(fedslim("simulate", "encounters", "--reference", ours, "--json").out)
+    record = json.loads(fedslim(*simulate, "--reference", ours, "--json").out)
     assert (record["f1"], record["reference"]) == (1.0, str(ours))
     table = {"dataset": "d", "system": "s", "itemsets": [{"items": ["fever", "cough"], "usage": 3}]}
     theirs.write_text(json.dumps(table))
-    assert json.loads(fedslim("simulate", "encounters", "--reference", theirs, "--json").out)["f1"] < 0.1
-    assert f"with {theirs} (precision" in fedslim("simulate", "encounters", "--reference", theirs).out
+    assert json.loads(fedslim(*simulate, "--max-rounds", 50, "--reference", theirs, "--json").out)["f1"] < 0.1
+    assert f"with {theirs} (precision" in fedslim(*simulate, "--max-rounds", 50, "--reference", theirs).out
 
 
 # -- what is shown and saved -----------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_a_full_disk_loses_nothing(fedslim, tmp_path, monkeypatch):
     monkeypatch.setattr(CodeTable, "save", save)
     (tmp_path / "spare").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spare"))
-    ran = fedslim("simulate", "encounters", "--no-compare", "--out", tmp_path / "full", "--json")
+    ran = fedslim("simulate", "encounters", "--members", 3, "--no-compare", "--out", tmp_path / "full", "--json")
     assert ran.code == 1
     assert json.loads(ran.out)["itemsets"] > 0
     (rescued,) = (tmp_path / "spare").iterdir()
@@ -168,13 +171,14 @@ def test_a_full_disk_loses_nothing(fedslim, tmp_path, monkeypatch):
 
 
 def test_without_masks_it_says_so_loudly(fedslim):
-    ran = fedslim("simulate", "encounters", "--no-masking", "--no-compare")
+    ran = fedslim("simulate", "encounters", "--members", 3, "--no-masking", "--no-compare")
     assert ran.only_line == (
         "fedslim: warning: --no-masking: the server sees every member's counts; for measurements only"
     )
     assert "NONE (--no-masking)" in ran.out
     assert "FOR MEASUREMENTS ONLY" in " ".join(fedslim("simulate", "--help").out.split())
-    record = json.loads(fedslim("simulate", "encounters", "--no-masking", "--no-compare", "--json").out)
+    shown = fedslim("simulate", "encounters", "--max-rounds", 50, "--no-masking", "--no-compare", "--json").out
+    record = json.loads(shown)
     assert record["masked"] is False
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from twin import cover
 
@@ -36,7 +36,6 @@ def entries(state):
     [("i", (0, 1), 9, 0), ("i", (1, 2), 0, 0), ("i", (0, 1, 2), 1, 0), ("r", (0, 1), 0, 0), ("r", (0, 1), 0, 1)],
     30,
 )
-@settings(max_examples=300, deadline=None)
 def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(rows, moves, times):
     """Including moves that no search makes: removing an unused element just after it was broken."""
     rows = rows * times

@@ -3,7 +3,7 @@ from __future__ import annotations
 from math import inf, log2
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedslim.mdl.kernels.ranking import PairRows, drift
@@ -28,7 +28,6 @@ def rows_of(upper, dropped, most):
     )
 
 
-@settings(max_examples=1000)
 @given(st.data())
 def test_no_gain_rises_more_than_the_bounds(data):
     """Check the part of the gain that depends on U and n, as in docs/explanation/decisions/ranking-bounds.md."""

@@ -103,7 +103,7 @@ def test_the_order_of_transactions_does_not_matter(seed):
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(charges=(EXACT, FREE), sweep=True)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_no_row_holds_a_candidate_better_than_its_bound(seed, policy):
     """The bound that makes it possible to skip most pairs (decisions/ranking-bounds.md), on data where it is finite."""
     rng = np.random.default_rng(seed)

@@ -16,14 +16,22 @@ def databases():
     return dict(zip(MEMBERS, iid(database, len(MEMBERS), seed=0).parts, strict=True))
 
 
+class Calm(dict):
+    """The results of the same members in one process, by variant; each is found when it is first asked for."""
+
+    def __init__(self, databases):
+        super().__init__()
+        self.databases = databases
+
+    def __missing__(self, variant):
+        prepare(variant)
+        self[variant] = simulate(self.databases, variant=variant)
+        return self[variant]
+
+
 @pytest.fixture(scope="session")
 def calm(databases):
-    """The result of the same members in one process."""
-    found = {}
-    for variant in ("x", "sa", "so"):
-        prepare(variant)
-        found[variant] = simulate(databases, variant=variant)
-    return found
+    return Calm(databases)
 
 
 @pytest.fixture

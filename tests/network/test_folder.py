@@ -181,6 +181,7 @@ def test_a_note_that_cannot_be_read_is_named(tmp_path):
             folder.finished(who="server", federation="ab")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")  # noqa: PTH110
 def test_a_result_that_is_saved_counts_where_nobody_can_take_the_output(federate, calm):
     """Otherwise the systemd unit would restart it."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import socket
 import ssl
 import time
 import zlib
@@ -121,7 +122,7 @@ async def stranger(port, data, *, listen):
         await hang_up(writer)
 
 
-@pytest.mark.parametrize("inputs", [6000, pytest.param(60_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("inputs", [2000, pytest.param(60_000, marks=pytest.mark.slow)])
 def test_a_run_among_strangers(loopback, expected, inputs):
     """Random bytes, broken TLS, HTTP, connections that close at once: the run continues, and memory is bounded."""
     rng = random.Random(1)
@@ -277,7 +278,7 @@ async def answers_badly(loopback, port, spoil, *, within=2.0):
 
 @pytest.mark.parametrize(
     ("inputs", "answers", "seed"),
-    [(500, 80, 2), *(pytest.param(12_000, 600, seed, marks=pytest.mark.slow) for seed in (2, 3, 5))],
+    [(250, 40, 2), *(pytest.param(12_000, 600, seed, marks=pytest.mark.slow) for seed in (2, 3, 5))],
 )
 def test_a_run_with_a_member_that_sends_fuzzed_frames(loopback, expected, corpus, inputs, answers, seed):
     """Whatever it sends, the others wait; when an honest member takes its place, the table is right.
@@ -396,7 +397,7 @@ def test_a_key_that_others_would_refuse_is_refused_at_the_door(loopback, expecte
         assert why in told[how]
 
 
-@pytest.mark.parametrize("inputs", [4000, pytest.param(40_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("inputs", [1500, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_a_flood_of_frames_that_are_legal_and_late(loopback, expected, corpus, inputs):
     """Answers that come before a member is ready again are dropped, however many they are."""
     late = [data for data in corpus if isinstance(framing.from_member(data[4:]), m.Masked)]
@@ -445,18 +446,20 @@ def test_a_member_that_knows_a_million_items_again_and_again(loopback, expected,
     [
         (HUGE[0], "4294967295 bytes"),
         (HUGE[2], "at most"),
-        (bomb(200 * MB), "larger than allowed"),
+        (lambda: bomb(200 * MB), "larger than allowed"),
         (HUGE[3] * 20_000 + framing.to_bytes(m.Confirm(0, b"")).data, "sent Confirm"),  # keepalives, then a message
         (packed(b"\xdd\xff\xff\xff\xff"), "no message we know"),
         (framing.to_bytes(m.Confirm(0, b"")).data, "sent Confirm"),
     ],
 )
 def test_whoever_says_what_it_may_not_is_told_why(loopback, data, reason):
+    sent = data() if callable(data) else data
+
     async def main():
         async with serving(loopback.server()) as (port, _):
-            return await said(loopback, BAD, port, data)
+            return await said(loopback, BAD, port, sent, listen=20.0)  # it may have to wait for a core
 
-    assert reason in within(20, main())
+    assert reason in within(40, main())
 
 
 def test_one_byte_at_a_time_is_not_waited_for(loopback, logged):
@@ -505,15 +508,17 @@ def test_a_frame_may_be_as_long_as_what_was_asked_for_and_no_longer(loopback):
 
 
 def test_whoever_does_not_read_is_given_up(loopback):
-    """A member sends a million items and does not read the roster with all of them; the run ends and names it."""
+    """A member sends many items and does not read the roster with all of them; the run ends and names it."""
+    many = 6 << 16  # together more than the system's buffers hold
 
     async def main():
         server = loopback.server(patience=Patience(answer=30.0, grace=1.0, frame=1.0, farewell=0.5))
         async with serving(server) as (port, task):
             _, writer = await loopback.line(BAD, port)
             writer.transport.pause_reading()
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             join = loopback.session(BAD, agreed=False).join(bytes(32))
-            ids = b"".join(sorted(os.urandom(16) for _ in range(MAX_ITEMS - 1000)))
+            ids = b"".join(sorted(os.urandom(16) for _ in range(many)))
             await say(writer, msgspec.structs.replace(join, ids=ids, items=len(ids) // 16))
             runs = [loopback.run(name, port, session=loopback.session(name, agreed=False)) for name in GOOD]
             with pytest.raises(RunError, match=f"member '{BAD}' stayed away"):
@@ -563,7 +568,7 @@ def test_whoever_comes_and_goes_is_named(loopback):
     within(90, main())
 
 
-@pytest.mark.parametrize("lines", [400, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lines", [150, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, lines):
     """A new connection replaces the old one, and too many are refused; the run then continues."""
     monkeypatch.setattr(member_connection, "RETURNS_WITHIN", 2.0)

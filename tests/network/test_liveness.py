@@ -151,6 +151,7 @@ def test_a_process_that_did_not_listen_does_not_blame_the_other():
 # -- real processes ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # tests/chaos has such a middlebox, too
 def test_a_middlebox_that_forwards_nothing_does_not_end_the_run(federate, calm):
     """It still acknowledges them. New connections work."""
     federation = federate(grace=30.0, keepalive=BEATS)

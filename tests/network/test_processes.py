@@ -108,6 +108,7 @@ def test_ten_random_kills_change_nothing(federate, calm, seed):
     ends_as_if_nothing_had_happened(federation, calm)
 
 
+@pytest.mark.slow  # tests/chaos cuts lines, too
 def test_lines_that_break_are_made_again(federate, calm):
     federation = federate()
     federation.start()
@@ -118,6 +119,7 @@ def test_lines_that_break_are_made_again(federate, calm):
     assert federation.said("server").count("all members are connected again") >= 1
 
 
+@pytest.mark.slow  # tests/network/test_hostile.py and tests/engines/test_exchange.py have this in one process
 def test_a_member_that_stays_away_ends_the_run_with_the_best_so_far(federate, calm):
     federation = federate(grace=5.0)
     federation.start()
@@ -205,6 +207,7 @@ def enrolled(authority, folder, name, now, **how):
     return install(folder, authority.sign(request, now=now, **how).bundle, fingerprint=authority.fingerprint, now=now)
 
 
+@pytest.mark.slow  # tests/trust/test_handshakes.py has this without processes
 def test_whoever_may_not_take_part_is_told_at_once_and_the_others_go_on(federate, calm, tmp_path):
     """Wrong CA, expired, revoked, not listed, another's name, another host, TLS 1.2; none disturbs the run."""
     federation = federate(delay=0.0, grace=300.0)

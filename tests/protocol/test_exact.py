@@ -387,8 +387,11 @@ def test_also_under_every_policy(policy, seed, members):
     check_members_with(parts, 12, policy.min_count, members, policy=policy)
 
 
-@pytest.mark.parametrize("members", [1, 2])
-@pytest.mark.parametrize(("seed", "least"), [(0, 1), (0, 2), (1, 5), (67, 2), (8, 8), (76, 8)])
+@pytest.mark.parametrize("members", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize(
+    ("seed", "least"),
+    [(0, 2), (67, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(0, 1), (1, 5), (8, 8), (76, 8)])],
+)
 def test_a_run_that_is_stopped_at_any_round_has_a_table_that_may_be_published(seed, least, members):
     """All members undo unfinished steps."""
     parts = dealt(dense(seed, 14, 120), 3, seed) if (seed, least) in TAKEN_BACK else skewed(seed, 10, 3, 40)

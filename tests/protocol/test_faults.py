@@ -23,7 +23,7 @@ def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
     assert {member.received.ending for member in federation.members.values()} == {"converged"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_a_run_whose_machines_lose_power_ends_like_one_without(calm, variant, seed):
     """Records that were not on the disk yet are lost; all members go back, and give the same answers again."""
@@ -56,7 +56,9 @@ def calm_and_small():
 
 @pytest.mark.parametrize("what", ["line", "kill", "quit", "server"])
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("again", [False, True], ids=["at first", "again"])
+@pytest.mark.parametrize(
+    "again", [pytest.param(False, id="at first"), pytest.param(True, id="again", marks=pytest.mark.slow)]
+)
 def test_a_fault_in_every_phase(calm_and_small, what, phase, again):
     """At the start of the run, and when it resumes after another fault; for every member."""
     for name in MEMBERS[:1] if what == "server" else MEMBERS:

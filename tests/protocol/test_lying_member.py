@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedslim.algorithm1 import so
@@ -261,7 +261,6 @@ def lying_about(rng, ask, message, member):
 
 
 @given(st.integers(0, 1 << 60))
-@settings(max_examples=100)
 def test_x_comes_to_an_end_whatever_is_added(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.03, 0.1, 0.5, 1.0])
@@ -316,7 +315,6 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
 
 
 @given(st.integers(0, 1 << 60))
-@settings(max_examples=100)
 def test_sa_comes_to_an_end_whatever_is_added(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.05, 0.2, 1.0])
@@ -342,7 +340,6 @@ def test_sa_comes_to_an_end_whatever_is_added(seed):
 
 
 @given(st.integers(0, 1 << 60))
-@settings(max_examples=150)
 def test_so_comes_to_an_end_whatever_is_said(seed):
     rng = random.Random(seed)
     rate = rng.choice([0.05, 0.2, 1.0])

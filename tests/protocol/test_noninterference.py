@@ -11,7 +11,7 @@ import random
 
 import msgspec
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedslim.data import Vocabulary
@@ -244,13 +244,11 @@ def conversation(seed, variant, **settled):
 
 @example(0, 1, 1)
 @given(st.integers(0, 1 << 60), st.sampled_from([1, 3]), st.sampled_from([1, 2]))
-@settings(max_examples=300)
 def test_whatever_is_asked_in_x_no_two_members_can_be_told_apart_by_what_they_say(seed, least, members):
     conversation(seed, "x", min_count=least, min_members_with=members, min_support=least)
 
 
 @given(st.integers(0, 1 << 60))
-@settings(max_examples=200)
 def test_whatever_is_asked_in_sa_but_for_structure_no_two_members_can_be_told_apart(seed):
     conversation(seed, "sa")
 

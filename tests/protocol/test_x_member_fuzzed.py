@@ -6,7 +6,7 @@ import random
 from itertools import combinations
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, searching
 
@@ -91,7 +91,6 @@ def some_move(rng, table):
 
 @given(st.integers(0, 1 << 60))
 @example(20349)
-@settings(max_examples=120)
 def test_x_survives_whatever_is_asked(seed):
     """Dozens of questions one after the other, at least every other one answered: the covers stay covers."""
     rng = random.Random(seed)

@@ -16,7 +16,6 @@ from fedslim.protocol.wire_types import (
     MAX_ITEMS,
     MAX_MEMBERS,
     MAX_PARTS,
-    MAX_WIDTH,
     MAX_SLOTS,
     Attempt,
     Bits,
@@ -63,8 +62,6 @@ class Settings(Piece, frozen=True):
     min_support: Limit = 1
     min_count: Limit = 1
     """The smallest count that may be published."""
-    width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = 8
-    """How many candidates a step tries."""
     min_members_with: Limit = 1
     """How many members must have an itemset for it to be published."""
     width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = WIDTH

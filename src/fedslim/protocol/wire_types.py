@@ -19,9 +19,6 @@ MAX_SLOTS = 1 << 22
 MAX_MEMBERS = 4096
 MAX_COUNT = 1 << 53
 MAX_PARTS = 4096
-
-MAX_WIDTH = 64
-"""Most candidates of a step."""
 MAX_VECTOR = 1 << 26
 """Bytes in one vector."""
 
