@@ -131,12 +131,7 @@ class SlimSearch:
 
     def run(self) -> Generator[Question, Any, SearchResult]:
         """Search until no candidate improves the description length."""
-        supports = np.array((yield Supports()), np.int64)
-        rare = np.flatnonzero((supports > 0) & (supports < self.policy.min_count))
-        if len(rare):
-            yield Drop(tuple(rare.tolist()))
-            supports[rare] = 0
-        self._start(supports)
+        yield from self._begin()
         for number, charge in enumerate(self.policy.charges):
             if number > 0:
                 self.ranking.recharge(charge)
@@ -148,6 +143,15 @@ class SlimSearch:
                     pass
         self.converged = True
         return self.result()
+
+    def _begin(self) -> Generator[Question, Any, None]:
+        """Ask for the supports, and start with the single items that are frequent enough."""
+        supports = np.array((yield Supports()), np.int64)
+        rare = np.flatnonzero((supports > 0) & (supports < self.policy.min_count))
+        if len(rare):
+            yield Drop(tuple(rare.tolist()))
+            supports[rare] = 0
+        self._start(supports)
 
     def _start(self, supports: NDArray[np.int64]) -> None:
         n_items = self._table.n_items
