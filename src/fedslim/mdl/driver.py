@@ -93,6 +93,8 @@ class Progress:
     best_gain: float  # the estimated gain of the last candidate, in bits
     seconds: float
     remaining: float | None  # estimated, in seconds
+    iterations: int = 0  # of a local search
+    best: float | None = None  # the best L% so far, of this search and those before it
 
 
 class WatchedSearch(Protocol):

@@ -1,151 +1,235 @@
-"""Iterated local search (prototype)."""
+"""Iterated local search: take some itemsets out, continue greedily, keep the result if it is better, else go back.
+
+    search = LocalSearch(n_items, Policy(), Segment(start=table, iterations=100), Dice(seed))
+
+It asks questions like the greedy search that it continues, and knows nothing of its source either. Going back covers
+nothing anew: the search and its source both return to the state that they have marked.
+"""
+
 from __future__ import annotations
 
-import random
-import time
-import numpy as np
-from fedslim.mdl.objective import standard_length
-from fedslim.mdl.questions import GoBack, Insert, Mark, RemoveAll, TryInsertions
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.objective import description_length
+from fedslim.mdl.questions import GoBack, Mark, Remove, RemoveAll
 from fedslim.mdl.ranking import KeptRanking
+from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 from fedslim.mdl.search import SlimSearch
+from fedslim.mdl.snapshot import KeptArrays
+from fedslim.mdl.steps import SearchResult, TableEntry
 from fedslim.mdl.table import KeptTable
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.policy import Policy
+    from fedslim.mdl.questions import Question
+
+WIDTHS = (1, 2, 4, 6, 8, 12)
+"""The widths with which an iteration may continue: as many ways to another table."""
+
+OVERHEAD = 5
+"""The cost of an iteration that takes nothing out and tries nothing, in candidates."""
+
+SLACK = 0.0002
+"""A table may be worse than the best one by this fraction: a detour on the way to a better one."""
+
+LATELY = 4
+"""The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
+
+Table = tuple[tuple["Itemset", int], ...]
+"""Itemsets with the second criterion of their place in the cover order: all that is needed to build a table again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What an iteration that lowered L has changed in the table."""
+
+    removed: Table
+    added: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a local search: it depends on nothing else."""
+
+    start: Table
+    iterations: int
+    patches: tuple[Patch, ...] = ()  # improvements of another chain, to try first
+    experience: Experience = field(default_factory=Experience)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best table so far: bits, itemsets and entries by slot, and what they are made of."""
+
+    bits: float
+    itemsets: dict[int, Itemset]
+    entries: dict[int, int]
+    usage: NDArray[np.int64]
+    standard: NDArray[np.float64]
+
+    def table(self) -> set[tuple[Itemset, int]]:
+        """Return the itemsets with their entries."""
+        return {(x, self.entries[s]) for s, x in self.itemsets.items()}
+
+    def since(self, before: Best) -> Patch:
+        """Return what was changed to get here."""
+        then, now = before.table(), self.table()
+        return Patch(tuple(sorted(then - now)), tuple(sorted(now - then)))
+
+
+def itemsets_of(result: SearchResult) -> Table:
+    """Return the itemsets of a result, without single items."""
+    return tuple([(e.items, e.entry) for e in result.entries if len(e.items) > 1])
 
 
 class LocalSearch(SlimSearch):
-    start_from = ()
-    seed = 0
-    iterations = 10**9
-    moves = ("share", "item", "near", "worst")
-    widths = (1, 2, 4, 6, 8, 12)
-    log = None
-    patience = None
+    """One segment of an iterated local search."""
 
-    def run(self):
+    def __init__(self, n_items: int, policy: Policy, segment: Segment, dice: Dice, *, eager: bool = False) -> None:
+        super().__init__(n_items, policy, eager=eager, start=segment.start)
+        self._segment = segment
+        self._dice = dice
+        self.experience = Experience(list(segment.experience.gained), list(segment.experience.cost))
+        self.patches: list[Patch] = []
+        self.iterations = 0
+        self._marked = KeptTable()
+        self._marked_ranking = KeptRanking()
+        self._marked_counts = KeptArrays()
+        self._marked_figures = (0, 0, 0.0)
+        self._best: Best | None = None
+
+    def run(self) -> Generator[Question, Any, SearchResult]:
+        """Run the segment."""
         yield from self._begin()
-        yield from self._install(self.start_from)
+        yield from self._mark()
+        for patch in self._segment.patches:
+            yield from self._apply_patch(patch)
+        # Then every candidate that does not pay is known, which would otherwise be tried in each iteration.
         yield from self._sweep(set(self._table))
         while (yield from self._step()):
             pass
         yield from self._mark()
-        self.rng = random.Random(self.seed)
-        for k in range(self.iterations):
-            yield from self._iterate(k)
+        while self.iterations < self._segment.iterations and len(self._table):
+            yield from self._iterate()
+            self.iterations += 1
         self.converged = True
         return self.result()
 
-    def _install(self, table):
-        for items, entry in table:
-            (slot,) = self._table.free_slots(1)
-            self._reserve(slot)
-            self._standard[slot] = standard_length(items, self._item_lengths)
-            move = Insert(slot, items, entry, (0, 0))
-            change = (yield TryInsertions((move,), keep=True)).changes[0]
-            bits = self._bits_changed(change)
-            self._table.stage(slot, items, entry)
-            self._table.place(slot)
-            self.ranking.welcome(slot)
-            self._apply(change, bits)
+    def result(self) -> SearchResult:
+        """Return the best table so far."""
+        best = self._best
+        if best is None:
+            return super().result()
+        usage = best.usage.tolist()
+        order = sorted(best.itemsets, key=lambda s: order_key(best.itemsets[s], best.entries[s]))
+        itemsets = [TableEntry(best.itemsets[s], usage[s], best.entries[s]) for s in order if usage[s]]
+        singletons = [TableEntry((i,), usage[i], 0) for i in range(self._table.n_items) if usage[i]]
+        bits = description_length(usage, best.standard.tolist())
+        return SearchResult((*itemsets, *singletons), bits, self.bits_standard, self.tally, self.converged)
 
-    def _mark(self):
-        self.bits_now = self.bits().total
-        if not hasattr(self, "_kept"):
-            self._kept = (KeptTable(), KeptRanking())
-        self._table.mark(self._kept[0])
-        self.ranking.mark(self._kept[1])
-        self._kept_rest = (self._usage.copy(), self._standard.copy(), self._total, self._in_use, self.bits_now, dict(self._tried))
+    @property
+    def best_bits(self) -> float:
+        """L of the best table so far."""
+        return self.bits_now if self._best is None else self._best.bits
+
+    # -- the state to return to ---------------------------------------------------------------------------------
+
+    def _mark(self) -> Generator[Question, Any, None]:
         yield Mark()
+        self.bits_now = self.bits().total  # without the rounding errors of many small changes
+        self._table.mark(self._marked)
+        self.ranking.mark(self._marked_ranking)
+        self._marked_counts.keep((self._usage, self._standard))
+        self._marked_figures = (self._total, self._in_use, self.bits_now)
+        if self._best is None or self.bits_now < self._best.bits:
+            # The marked dictionaries are never changed, only replaced.
+            kept = Best(
+                self.bits_now, self._marked.itemsets, self._marked.entries, self._usage.copy(), self._standard.copy()
+            )
+            if self._best is not None:
+                self.patches.append(kept.since(self._best))
+            self._best = kept
 
-    def _go_back(self):
+    def _go_back(self) -> Generator[Question, Any, None]:
         yield GoBack()
-        usage, standard, self._total, self._in_use, self.bits_now, tried = self._kept_rest
-        self._usage[:] = 0
-        self._usage[: len(usage)] = usage
-        self._standard[: len(usage)] = standard
-        self._tried = dict(tried)
-        self._table.go_back(self._kept[0])
-        self.ranking.go_back(self._kept[1])
+        self._table.go_back(self._marked)
+        self._usage[:] = 0  # also of the slots that were added since
+        self._marked_counts.put_back((self._usage, self._standard))
+        self._total, self._in_use, self.bits_now = self._marked_figures
+        self._tried = {}
+        self.ranking.go_back(self._marked_ranking)
 
-    def pick(self, n):
-        return int(self.rng.random() * n)
-
-    def choose_move(self):
-        rng, slots = self.rng, list(self._table)
-        if not slots: return "none", []
-        kind = self.moves[self.pick(len(self.moves))]
-        if kind == "share":
-            share = (0.02, 0.05, 0.1, 0.2, 0.3)[self.pick(5)]
-            return f"share{share}", [s for s in slots if rng.random() < share]
-        if kind == "few":
-            n = 1 + self.pick(5)
-            return "few", list({slots[self.pick(len(slots))] for _ in range(n)})
-        one = slots[self.pick(len(slots))]
-        items = set(self._table.itemsets[one])
-        if kind == "item":
-            item = self._table.itemsets[one][self.pick(len(items))]
-            return "item", [s for s in slots if item in self._table.itemsets[s] and rng.random() < 0.8]
-        if kind == "item3":
-            item = self._table.itemsets[one][self.pick(len(items))]
-            return "item3", [s for s in slots if item in self._table.itemsets[s] and rng.random() < 0.3]
-        if kind == "near":
-            # those with the largest overlap (Jaccard)
-            n = 2 + self.pick(12)
-            def far(s):
-                o = set(self._table.itemsets[s]); return (-len(o & items) / len(o | items), s)
-            return f"near", sorted(slots, key=far)[:n]
-        if kind == "cluster":
-            n = 10 + self.pick(60)
-            def far(s):
-                o = set(self._table.itemsets[s]); return (-len(o & items) / len(o | items), s)
-            return f"cluster", sorted(slots, key=far)[:n]
-        if kind == "inside":
-            return "inside", [s for s in slots if s == one or (set(self._table.itemsets[s]) < items or items < set(self._table.itemsets[s]))]
-        if kind == "worst":
-            n = 2 + self.pick(20)
-            return "worst", sorted(slots, key=lambda s: (int(self._usage[s]) * (0.5 + rng.random()), s))[:n]
-        if kind == "last":
-            n = 2 + self.pick(20)
-            return "last", sorted(slots, key=lambda s: (-self.ranking.birth_of(s), s))[:n]
-        raise ValueError(kind)
-
-    def _iterate(self, k):
-        t0 = time.process_time()
-        kind, drop = self.choose_move()
-        before = self.bits_now
-        if not drop: return
-        self._touched, self._shrunk = set(), set()
-        if drop:
-            change = yield RemoveAll(tuple(drop))
-            bits = self._bits_changed(change)
-            for slot in drop:
-                self._leave(slot, None)
-            self._apply(change, bits)
-        dropped = self.bits_now
-        for slot in self._unused():
-            from fedslim.mdl.questions import Remove
-            yield Remove(slot); self._leave(slot, None)
-        yield from self._sweep(self._shrunk)
-        pruned = self.bits_now
-        width = self.widths[self.pick(len(self.widths))]
-        self.ranking.width = width
-        acc0 = self.tally.accepted
-        steps = []
-        gave_up = False
-        while True:
-            last = self.bits_now
-            if not (yield from self._step()): break
-            steps.append(self.bits_now - before)
-            if self.patience is not None:
-                # deficit against the gain of the last step
-                gain = last - self.bits_now
-                deficit = self.bits_now - before
-                if deficit > self.patience * max(self.best_gain, 0) * 1:
-                    gave_up = True
-                    break
-        after = self.bits_now
-        better = after < before
-        if self.log is not None:
-            self.log(dict(kind=kind, width=width, n=len(drop), better=better, gain=before - after, deficit=dropped - before, steps=steps, gave_up=gave_up, acc=self.tally.accepted - acc0, cpu=time.process_time() - t0))
-        if better:
+    def _settle(self) -> Generator[Question, Any, None]:
+        """Continue from the current table if it is good enough, and from the marked one otherwise."""
+        assert self._best is not None  # noqa: S101  # the first table is marked
+        marked = self._marked_figures[2]
+        if self.bits_now < marked or marked < self.bits_now < self._best.bits * (1 + SLACK):
             yield from self._mark()
         else:
             yield from self._go_back()
+
+    # -- iterations ---------------------------------------------------------------------------------------------
+
+    def _iterate(self) -> Generator[Question, Any, None]:
+        """Take some itemsets out, prune, continue greedily, and keep what is good enough."""
+        before, tried = self.bits_now, self.tally.candidates
+        kind = self.experience.choose(self._dice)
+        usage = self._usage
+        table = [Standing(s, self._table.itemsets[s], int(usage[s])) for s in self._table]
+        slots = tuple([one.slot for one in RUINS[kind](table, self._dice)])
+        self.ranking.width = self._dice.one_of(WIDTHS)
+        yield from self._take_out(slots)
+        deficits = [self.bits_now - before]
+        while (yield from self._step()):
+            deficits.append(self.bits_now - before)
+            if self._is_hopeless(deficits, len(slots)):
+                break
+        yield from self._settle()
+        cost = OVERHEAD + len(slots) + self.tally.candidates - tried
+        self.experience.learn(kind, max(before - self.bits_now, 0.0), cost)
+
+    def _is_hopeless(self, deficits: list[float], taken_out: int) -> bool:
+        """Return whether an iteration would have to gain more than it seems to.
+
+        It takes about as many itemsets in as it has taken out; towards the end, and after it, some steps more.
+        """
+        steps = len(deficits) - 1
+        lately = min(steps, max(LATELY, steps // 4))
+        rate = (deficits[-1 - lately] - deficits[-1]) / lately
+        expected = taken_out / self.ranking.width
+        return deficits[-1] > rate * max(expected - steps, expected / 4 + LATELY) + SLACK * self.best_bits
+
+    def _take_out(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
+        """Remove itemsets, then those that are worth nothing without them."""
+        self._touched, self._shrunk = set(), set()
+        if slots:
+            change = yield RemoveAll(slots)
+            bits = self._bits_changed(change)
+            for slot in slots:
+                self._leave(slot, None)
+            self._apply(change, bits)
+        for slot in self._unused():
+            yield Remove(slot)
+            self._leave(slot, None)
+        # Not `_sweep`, which would keep an itemset that is used too seldom if its removal costs bits.
+        yield from self._prune(set(self._shrunk), forced_only=not self.policy.pruning)
+
+    def _apply_patch(self, patch: Patch) -> Generator[Question, Any, None]:
+        """Change the table as another chain has changed its own, and keep what is better."""
+        slot_of = {x: s for s, x in self._table.itemsets.items()}
+        gone = [slot_of.pop(x) for x, _ in patch.removed if x in slot_of]
+        added = tuple([(x, entry) for x, entry in patch.added if x not in slot_of])
+        if not gone and not added:
+            return
+        yield from self._take_out(tuple(gone))
+        yield from self._install(tuple([(x, e) for x, e in added if x not in self._table.present]))
+        yield from self._prune(set(self._shrunk) | set(self._table), forced_only=True)
+        yield from self._settle()

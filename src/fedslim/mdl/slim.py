@@ -30,8 +30,10 @@ class Slim(CodeTableEstimator):
         max_itemset_size: the largest itemset to consider.
         min_support: the smallest support of an itemset to consider.
         min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
-        effort: 1 is the plain greedy search; higher efforts search longer and never end worse.
+        effort: how hard to search, from 1 (one greedy search) to 8; a higher effort never ends worse. None is 1, or
+            with `max_time` as much as fits into the time.
         threads: the number of threads; by default as many as help. The result does not depend on it.
+        seed: for the random choices of efforts from 3 on.
 
     Attributes:
         table_: the `CodeTable`.
@@ -62,8 +64,9 @@ class Slim(CodeTableEstimator):
         max_itemset_size: int | None = None,
         min_support: int = 1,
         min_count: int = 1,
-        effort: int = 1,
+        effort: int | None = None,
         threads: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.pruning = pruning
         self.order = order
@@ -73,6 +76,7 @@ class Slim(CodeTableEstimator):
         self.min_count = min_count
         self.effort = effort
         self.threads = threads
+        self.seed = seed
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
