@@ -8,11 +8,14 @@ nothing anew: the search and its source both return to the state that they have 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedslim.mdl.itemsets import order_key
-from fedslim.mdl.objective import description_length
+from fedslim.mdl.objective import description_length, log2
 from fedslim.mdl.questions import GoBack, Mark, Remove, RemoveAll
 from fedslim.mdl.ranking import KeptRanking
 from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
@@ -24,7 +27,6 @@ from fedslim.mdl.table import KeptTable
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from fedslim.mdl.itemsets import Itemset
@@ -144,7 +146,7 @@ class LocalSearch(SlimSearch):
 
     def _mark(self) -> Generator[Question, Any, None]:
         yield Mark()
-        self.bits_now = self.bits().total  # without the rounding errors of many small changes
+        self.bits_now = self._exact_bits()
         self._table.mark(self._marked)
         self.ranking.mark(self._marked_ranking)
         self._marked_counts.keep((self._usage, self._standard))
@@ -167,10 +169,18 @@ class LocalSearch(SlimSearch):
         self._tried = {}
         self.ranking.go_back(self._marked_ranking)
 
+    def _exact_bits(self) -> float:
+        """Return L without the rounding errors of many small changes: exactly `bits().total`, but faster."""
+        used = np.flatnonzero(self._usage)
+        usage, standard = self._usage[used], self._standard[used]
+        logs, log_total = self._log2[usage], log2(self._total)
+        data = math.fsum([self._total * log_total, *(-(usage * logs)).tolist()])
+        return data + math.fsum([len(used) * log_total, *(-logs).tolist(), *standard.tolist()])
+
     def _settle(self) -> Generator[Question, Any, None]:
         """Continue from the current table if it is good enough, and from the marked one otherwise."""
         assert self._best is not None  # noqa: S101  # the first table is marked
-        marked = self._marked_figures[2]
+        marked, self.bits_now = self._marked_figures[2], self._exact_bits()
         if self.bits_now < marked or marked < self.bits_now < self._best.bits * (1 + SLACK):
             yield from self._mark()
         else:
@@ -230,6 +240,7 @@ class LocalSearch(SlimSearch):
         if not gone and not added:
             return
         yield from self._take_out(tuple(gone))
-        yield from self._install(tuple([(x, e) for x, e in added if x not in self._table.present]))
-        yield from self._prune(set(self._shrunk) | set(self._table), forced_only=True)
+        yield from self._install(added)
+        new = {s for s, x in self._table.itemsets.items() if (x, self._table.entries[s]) in added}
+        yield from self._prune(self._shrunk | new, forced_only=not self.policy.pruning)
         yield from self._settle()
