@@ -116,9 +116,10 @@ class WatchedSearch(LocalSearch):
         n = self.ranking._limit
         rows = self.ranking._rows
         per_slot = [f for f in rows._fields if f not in {"partners", "counts", "exact"}]
-        pool = [
-            rows.partners[rows.start[s] :][: rows.length[s]].tolist() for s in range(n) if rows.known[s]
-        ], [rows.counts[rows.start[s] :][: rows.length[s]].tolist() for s in range(n) if rows.known[s]]
+        pool = (
+            [rows.partners[rows.start[s] :][: rows.length[s]].tolist() for s in range(n) if rows.known[s]],
+            [rows.counts[rows.start[s] :][: rows.length[s]].tolist() for s in range(n) if rows.known[s]],
+        )
         exact = (rows.exact[:n] == self.ranking._version).tolist()
         rejected = sorted(zip(*(column.tolist() for column in self.ranking._rejected), strict=True))
         table = self._table

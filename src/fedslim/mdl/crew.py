@@ -70,9 +70,11 @@ class Helper:
                 _write(self._process.stdin, self._outbox.get())
 
     def _read(self) -> None:
+        answers = self._process.stdout
+        assert answers is not None  # noqa: S101  # it was asked for
         with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
             while True:
-                self._inbox.put((self, pickle.load(self._process.stdout)))  # noqa: S301  # from ourselves
+                self._inbox.put((self, pickle.load(answers)))  # noqa: S301  # from ourselves
         self._inbox.put((self, None))
 
     def end(self) -> None:
@@ -97,7 +99,7 @@ class Crew:
             helper.end()
 
     def carry_out(self, tasks: Sequence[Task], watch: Watch = lambda _: None) -> list[Outcome]:
-        """Carry out tasks; return their outcomes in the same order, after a stop only those of tasks that were begun."""
+        """Carry out tasks; return their outcomes in the same order, after a stop only of those that were begun."""
         todo = deque(range(len(tasks)))
         done: dict[int, Outcome] = {}
         while todo and not (done and self._stop.now()):
@@ -161,7 +163,7 @@ def help_out() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a stop comes as a message
     received, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr
-    from fedslim.mdl.mining import prepare
+    from fedslim.mdl.mining import prepare  # noqa: PLC0415  # it imports this module
 
     prepare()
     database = pickle.load(received)  # noqa: S301  # from the process that started this one

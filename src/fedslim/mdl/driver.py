@@ -84,7 +84,7 @@ def stopping_on_interrupt(stop: Stop) -> Iterator[None]:
 class Progress:
     """The progress of a run."""
 
-    policy: int
+    policy: int  # which of several greedy searches
     policies: int
     itemsets: int
     accepted: int

@@ -10,7 +10,6 @@ Without an effort, a time limit is used up in the same order. docs/explanation/d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 from fedslim.errors import ParameterError
@@ -22,6 +21,7 @@ from fedslim.mdl.tasks import Greedy, Local
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from fedslim.mdl.local_search import Patch
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.steps import SearchResult
     from fedslim.mdl.tasks import Outcome, Task
@@ -33,7 +33,7 @@ FREE = Charge(0.0, 0.0)
 HIGHEST_EFFORT = 8
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16)
-"""Widths of the greedy searches, in addition to the policy's own. With 1, no table is worse than SLIM's as published."""
+"""Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""
 
 CHAINS = 2
 """How many local searches run side by side. They are part of the result, so this does not depend on the machine."""
@@ -57,7 +57,7 @@ def plan(effort: int | None, *, limited: bool) -> Plan:
     """Return what an effort does; without one, a limited time is used up, and otherwise the effort is 1."""
     if effort is None:
         return Plan(several=True, rounds=None) if limited else Plan(several=False)
-    if isinstance(effort, bool) or not isinstance(effort, Integral) or not 1 <= effort <= HIGHEST_EFFORT:
+    if isinstance(effort, bool) or effort not in range(1, HIGHEST_EFFORT + 1):
         msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT} or None, not {effort!r}"
         raise ParameterError(msg)
     local = effort - 3
@@ -82,7 +82,8 @@ def runs(
     (outcome,) = carry_out([Greedy(polish, itemsets_of(best))])
     best = _better(best, outcome.result)
     yield best
-    patches, experience, number = (), Experience(), 0
+    patches: tuple[Patch, ...] = ()
+    experience, number = Experience(), 0
     while number != plan.rounds and (start := itemsets_of(best)):
         segment = Segment(start, ITERATIONS, patches, experience)
         outcomes = carry_out([Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)])

@@ -105,7 +105,8 @@ def mine(
     prepare()
     log = _Log(todo, stop, on_progress)
     with _Workers(database, stop, threads, several=todo.several) as workers:
-        for best in runs(policy, todo, seed, lambda tasks: log.of(tasks, workers.carry_out(tasks, log.watch))):
+        for result in runs(policy, todo, seed, lambda tasks: log.of(tasks, workers.carry_out(tasks, log.watch))):
+            best = result
             if stop.now():
                 break
     stopped: Ending = "interrupted" if stop.asked else "out of time"

@@ -194,7 +194,7 @@ class RemoveAll:
 
     def put_to(self, source: Source) -> Change:
         """Tell and ask."""
-        changes = []
+        changes: list[Change] = []
         for slot in self.slots:
             changes += source.try_removals((slot,))
             source.remove(slot)

@@ -163,8 +163,9 @@ class SlimSearch:
             (slot,) = self._table.free_slots(1)
             self._reserve(slot)
             self._standard[slot] = standard_length(itemset, self._item_lengths)
-            # The parents do not matter to those who have all counts.
-            (change,) = (yield TryInsertions((Insert(slot, itemset, entry, itemset[:2]),), keep=True)).changes
+            # Its parents are not known any more. Members of a federation need them: there a search starts from nothing.
+            move = Insert(slot, itemset, entry, (itemset[0], itemset[1]))
+            (change,) = (yield TryInsertions((move,), keep=True)).changes
             bits = self._bits_changed(change)
             self._table.stage(slot, itemset, entry)
             self._table.place(slot)

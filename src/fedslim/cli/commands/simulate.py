@@ -269,7 +269,7 @@ class _Run:
         if self._whole is None:
             doing = "mining in one place:"
             mined = mined_with_progress(
-                self._database, self._name, self._report, doing=doing, min_count=self._min_count
+                self._database, self._name, self._report, doing=doing, effort=1, min_count=self._min_count
             )
             self._whole = mined.table if mined.converged else None
         return self._whole
