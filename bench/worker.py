@@ -19,11 +19,13 @@ from numba.core import event
 from fedslim.data import load, locate
 from fedslim.errors import DataError
 from fedslim.federated.environment import machine, versions
-from fedslim.mdl.driver import Progress, Stop
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.driver import Progress, Stop, drive
 from fedslim.mdl.effort import plan, runs
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
+from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.tasks import carry_out
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.search import SlimSearch
     from fedslim.mdl.tasks import Outcome, Task
 
 

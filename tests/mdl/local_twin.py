@@ -25,8 +25,9 @@ class LocalTwin(Twin):
         self.rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]] = {}
         self.improvements = []
         self.entries = dict(self.start)
-        self.best = self.marked = (self.exact_bits(), dict(self.entries), {})
-        self.bits = self.best[0]
+        self.bits = self.exact_bits()
+        self.best = self.marked = (self.bits, dict(self.entries), {})
+        self.slack = self.allowed()
         for patch in self.patches:
             self.apply_patch(patch)
         self.swept(set(self.entries))
@@ -43,6 +44,12 @@ class LocalTwin(Twin):
         standard = [standard_length(x, self.lengths) for x in usages]
         return math.fsum(data_terms(usages.values())) + math.fsum(model_terms(usages.values(), standard))
 
+    def allowed(self) -> float:
+        usages = self.usages()
+        standard = [standard_length(x, self.lengths) for x in usages]
+        in_use = sum(u > 0 for u in usages.values())
+        return local_search.SLACK * math.fsum(model_terms(usages.values(), standard)) / max(in_use, 1)
+
     def mark(self) -> None:
         self.bits = self.exact_bits()
         self.marked = (self.bits, dict(self.entries), dict(self.rejected))
@@ -50,10 +57,11 @@ class LocalTwin(Twin):
             then, now = set(self.best[1].items()), set(self.entries.items())
             self.improvements.append(local_search.Patch(tuple(sorted(then - now)), tuple(sorted(now - then))))
             self.best = self.marked
+            self.slack = self.allowed()
 
     def settle(self) -> None:
         self.bits = self.exact_bits()
-        good_enough = self.bits < self.best[0] * (1 + local_search.SLACK)
+        good_enough = self.bits < self.best[0] + self.slack
         if self.bits < self.marked[0] or (self.bits != self.marked[0] and good_enough):
             self.mark()
         else:
@@ -74,7 +82,7 @@ class LocalTwin(Twin):
             lately = min(steps, max(4, steps // 4))
             rate = (deficits[-1 - lately] - deficits[-1]) / lately
             expected = len(out) / self.width
-            hope = rate * max(expected - steps, expected / 4 + 4) + local_search.SLACK * self.best[0]
+            hope = rate * max(expected - steps, expected / 4 + 4) + self.slack
             if deficits[-1] > hope:
                 break
         self.settle()

@@ -165,6 +165,17 @@ def test_a_sharded_source_goes_back_in_each_shard():
         assert source.co_usages((3,)) is not None
 
 
+def test_a_trial_is_not_valid_any_more_after_going_back():
+    """Otherwise the same insertion, which has been tried on other covers, would be carried out without a trial."""
+    state = CoverState(database([{0, 1, 2}] * 4 + [{0, 1}] * 4, 3))
+    state.mark()
+    state.insert(3, (0, 1, 2), 4)
+    state.try_insert(4, (0, 1), 4)
+    state.go_back()
+    state.insert(4, (0, 1), 4)
+    assert state.usages[4] == 8
+
+
 def test_a_ruin_takes_out_itemsets_of_the_table_each_at_most_once():
     table = [Standing(10 + k, tuple(range(k % 4, k % 4 + 2 + k % 3)), 50 - k) for k in range(40)]
     for seed in range(20):

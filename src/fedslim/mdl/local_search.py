@@ -39,8 +39,8 @@ WIDTHS = (1, 2, 4, 6, 8, 12)
 OVERHEAD = 5
 """The cost of an iteration that takes nothing out and tries nothing, in candidates."""
 
-SLACK = 0.0002
-"""A table may be worse than the best one by this fraction: a detour on the way to a better one."""
+SLACK = 5
+"""A table may be worse than the best one by what as many of its elements cost in the model: a detour to a better one."""
 
 LATELY = 4
 """The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
@@ -106,7 +106,10 @@ class LocalSearch(SlimSearch):
         self._marked_ranking = KeptRanking()
         self._marked_counts = KeptArrays()
         self._marked_figures = (0, 0, 0.0)
+        self._model_bits = 0.0
+        self._slack = 0.0
         self._best: Best | None = None
+        self._standing: list[Standing] | None = None  # the marked table, for ruins
 
     def run(self) -> Generator[Question, Any, SearchResult]:
         """Run the segment."""
@@ -147,6 +150,7 @@ class LocalSearch(SlimSearch):
     def _mark(self) -> Generator[Question, Any, None]:
         yield Mark()
         self.bits_now = self._exact_bits()
+        self._standing = None
         self._table.mark(self._marked)
         self.ranking.mark(self._marked_ranking)
         self._marked_counts.keep((self._usage, self._standard))
@@ -159,6 +163,7 @@ class LocalSearch(SlimSearch):
             if self._best is not None:
                 self.patches.append(kept.since(self._best))
             self._best = kept
+            self._slack = SLACK * self._model_bits / max(self._in_use, 1)
 
     def _go_back(self) -> Generator[Question, Any, None]:
         yield GoBack()
@@ -175,13 +180,14 @@ class LocalSearch(SlimSearch):
         usage, standard = self._usage[used], self._standard[used]
         logs, log_total = self._log2[usage], log2(self._total)
         data = math.fsum([self._total * log_total, *(-(usage * logs)).tolist()])
-        return data + math.fsum([len(used) * log_total, *(-logs).tolist(), *standard.tolist()])
+        self._model_bits = math.fsum([len(used) * log_total, *(-logs).tolist(), *standard.tolist()])
+        return data + self._model_bits
 
     def _settle(self) -> Generator[Question, Any, None]:
         """Continue from the current table if it is good enough, and from the marked one otherwise."""
         assert self._best is not None  # noqa: S101  # the first table is marked
         marked, self.bits_now = self._marked_figures[2], self._exact_bits()
-        if self.bits_now < marked or marked < self.bits_now < self._best.bits * (1 + SLACK):
+        if self.bits_now < marked or marked < self.bits_now < self._best.bits + self._slack:
             yield from self._mark()
         else:
             yield from self._go_back()
@@ -192,9 +198,10 @@ class LocalSearch(SlimSearch):
         """Take some itemsets out, prune, continue greedily, and keep what is good enough."""
         before, tried = self.bits_now, self.tally.candidates
         kind = self.experience.choose(self._dice)
-        usage = self._usage
-        table = [Standing(s, self._table.itemsets[s], int(usage[s])) for s in self._table]
-        slots = tuple([one.slot for one in RUINS[kind](table, self._dice)])
+        if self._standing is None:
+            usage = self._usage.tolist()
+            self._standing = [Standing(s, self._table.itemsets[s], usage[s]) for s in self._table]
+        slots = tuple([one.slot for one in RUINS[kind](self._standing, self._dice)])
         self.ranking.width = self._dice.one_of(WIDTHS)
         yield from self._take_out(slots)
         deficits = [self.bits_now - before]
@@ -215,7 +222,7 @@ class LocalSearch(SlimSearch):
         lately = min(steps, max(LATELY, steps // 4))
         rate = (deficits[-1 - lately] - deficits[-1]) / lately
         expected = taken_out / self.ranking.width
-        return deficits[-1] > rate * max(expected - steps, expected / 4 + LATELY) + SLACK * self.best_bits
+        return deficits[-1] > rate * max(expected - steps, expected / 4 + LATELY) + self._slack
 
     def _take_out(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
         """Remove itemsets, then those that are worth nothing without them."""
