@@ -40,7 +40,7 @@ OVERHEAD = 5
 """The cost of an iteration that takes nothing out and tries nothing, in candidates."""
 
 SLACK = 5
-"""A table may be worse than the best one by what as many of its elements cost in the model: a detour to a better one."""
+"""A table may be worse than the best by what as many of its elements cost in the model: a detour to a better one."""
 
 LATELY = 4
 """The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
