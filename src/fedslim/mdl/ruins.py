@@ -20,7 +20,7 @@ One = TypeVar("One")
 MEMORY = 0.95
 """How much of what a kind gained and cost is remembered each time it is tried again."""
 
-LEAST = 0.1
+LEAST = 0.5
 """Each kind is tried at least this often, compared with the one that pays best."""
 
 
