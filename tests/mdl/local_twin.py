@@ -68,7 +68,7 @@ class LocalTwin(Twin):
             self.bits, self.entries, self.rejected = self.marked[0], dict(self.marked[1]), dict(self.marked[2])
 
     def iterate(self) -> None:
-        before, tried = self.bits, self.candidates
+        before, record, tried = self.bits, self.best[0], self.candidates
         kind = self.experience.choose(self.dice)
         usages = self.usages()
         table = [Standing(k, x, usages[x]) for k, x in enumerate(self.table())]
@@ -86,7 +86,7 @@ class LocalTwin(Twin):
             if deficits[-1] > hope:
                 break
         self.settle()
-        self.experience.learn(kind, max(before - self.bits, 0.0), 5 + len(out) + self.candidates - tried)
+        self.experience.learn(kind, record - self.best[0], 5 + len(out) + self.candidates - tried)
 
     def take_out(self, out: list[Itemset]) -> None:
         self.touched, self.shrunk = set(), set()

@@ -196,7 +196,7 @@ class LocalSearch(SlimSearch):
 
     def _iterate(self) -> Generator[Question, Any, None]:
         """Take some itemsets out, prune, continue greedily, and keep what is good enough."""
-        before, tried = self.bits_now, self.tally.candidates
+        before, record, tried = self.bits_now, self.best_bits, self.tally.candidates
         kind = self.experience.choose(self._dice)
         if self._standing is None:
             usage = self._usage.tolist()
@@ -211,7 +211,7 @@ class LocalSearch(SlimSearch):
                 break
         yield from self._settle()
         cost = OVERHEAD + len(slots) + self.tally.candidates - tried
-        self.experience.learn(kind, max(before - self.bits_now, 0.0), cost)
+        self.experience.learn(kind, record - self.best_bits, cost)
 
     def _is_hopeless(self, deficits: list[float], taken_out: int) -> bool:
         """Return whether an iteration would have to gain more than it seems to.
