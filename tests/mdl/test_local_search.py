@@ -205,3 +205,10 @@ def test_a_table_without_itemsets_has_nothing_to_ruin():
     search = LocalSearch(3, Policy(), Segment((), 50), Dice(0))
     assert drive(search, CoverState(db)).converged
     assert search.iterations == 0
+
+
+def test_a_pair_stays_rejected_with_the_counts_it_had_even_if_it_was_accepted_with_others():
+    """An itemset that is taken out may bring the former counts back."""
+    rows = [set(), {0, 1, 2, 3}, {1}, {0, 1, 2}, {0, 1}, {0, 2, 3}, set(), {0, 1}]
+    policy = Policy(pruning=False, order="support", width=1)
+    compare(rows, 4, policy, Segment(found(rows, 4, policy), 6), seed=0)
