@@ -93,6 +93,8 @@ def test_a_stop_ends_helpers_with_their_best_tables(with_helpers, start):
 def test_a_helper_ends_with_its_process(with_helpers):
     crew = with_helpers(2)
     (helper,) = crew._helpers
+    helper._outbox.put(None)
+    helper._threads[0].join()
     helper._process.stdin.close()
     assert helper._process.wait(timeout=20) == 0
 

@@ -57,8 +57,9 @@ class Helper:
         self._inbox = inbox
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._outbox.put(database)
-        threading.Thread(target=self._write, daemon=True).start()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._write, self._read)]
+        for thread in self._threads:
+            thread.start()
 
     def send(self, message: Any) -> None:
         """Send a message, without waiting until it is read."""
@@ -66,8 +67,8 @@ class Helper:
 
     def _write(self) -> None:
         with suppress(OSError, ValueError):  # it has ended, which the other thread reports
-            while True:
-                _write(self._process.stdin, self._outbox.get())
+            while (message := self._outbox.get()) is not None:
+                _write(self._process.stdin, message)
 
     def _read(self) -> None:
         answers = self._process.stdout
@@ -78,9 +79,16 @@ class Helper:
         self._inbox.put((self, None))
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the process, and close what belongs to it."""
         self._process.kill()
         self._process.wait()
+        self._outbox.put(None)
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what was not sent yet
+                assert pipe is not None  # noqa: S101  # it was asked for
+                pipe.close()
 
 
 class Crew:
@@ -139,6 +147,7 @@ class Crew:
         except queue.Empty:
             return False
         if message is None:  # it has ended
+            helper.end()
             if self._helpers is not None:
                 self._helpers.remove(helper)
             if helper.task is not None:

@@ -136,6 +136,7 @@ RUINS: tuple[Ruin, ...] = (
     scattered(0.1),
     scattered(0.2),
     scattered(0.3),
+    scattered(0.5),
 )
 
 
