@@ -10,9 +10,10 @@ from local_twin import LocalTwin
 from test_engine_equals_twin import check_state, database, databases, policies, run_engine
 
 from fedslim.data import TransactionDatabase
+from fedslim.mdl.continued import itemsets_of
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
-from fedslim.mdl.local_search import LocalSearch, Segment, itemsets_of
+from fedslim.mdl.local_search import LocalSearch, Segment
 from fedslim.mdl.objective import EXACT
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import GoBack, Mark

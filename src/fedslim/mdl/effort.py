@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedslim.errors import ParameterError
-from fedslim.mdl.local_search import Segment, itemsets_of
+from fedslim.mdl.continued import itemsets_of
+from fedslim.mdl.local_search import Segment
 from fedslim.mdl.objective import EXACT, Charge
 from fedslim.mdl.ruins import Experience
 from fedslim.mdl.tasks import Greedy, Local

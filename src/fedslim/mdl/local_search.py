@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedslim.mdl.continued import ContinuedSearch, Table
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.objective import description_length, log2
 from fedslim.mdl.questions import GoBack, Mark, Remove, RemoveAll
 from fedslim.mdl.ranking import KeptRanking
 from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
-from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.snapshot import KeptArrays
 from fedslim.mdl.steps import SearchResult, TableEntry
 from fedslim.mdl.table import KeptTable
@@ -44,9 +44,6 @@ SLACK = 5
 
 LATELY = 4
 """The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
-
-Table = tuple[tuple["Itemset", int], ...]
-"""Itemsets with the second criterion of their place in the cover order: all that is needed to build a table again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +84,11 @@ class Best:
         return Patch(tuple(sorted(then - now)), tuple(sorted(now - then)))
 
 
-def itemsets_of(result: SearchResult) -> Table:
-    """Return the itemsets of a result, without single items."""
-    return tuple([(e.items, e.entry) for e in result.entries if len(e.items) > 1])
-
-
-class LocalSearch(SlimSearch):
+class LocalSearch(ContinuedSearch):
     """One segment of an iterated local search."""
 
     def __init__(self, n_items: int, policy: Policy, segment: Segment, dice: Dice, *, eager: bool = False) -> None:
-        super().__init__(n_items, policy, eager=eager, start=segment.start)
+        super().__init__(n_items, policy, segment.start, eager=eager)
         self._segment = segment
         self._dice = dice
         self.experience = Experience(list(segment.experience.gained), list(segment.experience.cost))

@@ -44,7 +44,7 @@ from fedslim.mdl.steps import Moved, SearchResult, TableEntry, Tally, Trial, Und
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator
 
     from numpy.typing import NDArray
 
@@ -74,12 +74,9 @@ class SlimSearch:
 
     MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
 
-    def __init__(
-        self, n_items: int, policy: Policy, *, eager: bool = False, start: Sequence[tuple[Itemset, int]] = ()
-    ) -> None:
+    def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
         self.policy = policy
         self._eager = eager
-        self._start_from = start  # itemsets with their entries, to start with instead of single items only
         self._luck = 1.0  # the fraction of recent candidates that were accepted
         self.tally = Tally()
         self.converged = False
@@ -155,22 +152,6 @@ class SlimSearch:
             yield Drop(tuple(rare.tolist()))
             supports[rare] = 0
         self._start(supports)
-        yield from self._install(self._start_from)
-
-    def _install(self, table: Sequence[tuple[Itemset, int]]) -> Generator[Question, Any, None]:
-        """Insert itemsets that were found before."""
-        for itemset, entry in table:
-            (slot,) = self._table.free_slots(1)
-            self._reserve(slot)
-            self._standard[slot] = standard_length(itemset, self._item_lengths)
-            # Its parents are not known any more. Members of a federation need them: there a search starts from nothing.
-            move = Insert(slot, itemset, entry, (itemset[0], itemset[1]))
-            (change,) = (yield TryInsertions((move,), keep=True)).changes
-            bits = self._bits_changed(change)
-            self._table.stage(slot, itemset, entry)
-            self._table.place(slot)
-            self.ranking.welcome(slot)
-            self._apply(change, bits)
 
     def _start(self, supports: NDArray[np.int64]) -> None:
         n_items = self._table.n_items

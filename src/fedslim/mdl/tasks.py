@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fedslim.mdl.continued import ContinuedSearch, Table
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
-from fedslim.mdl.local_search import LocalSearch, Patch, Segment, Table
+from fedslim.mdl.local_search import LocalSearch, Patch, Segment
 from fedslim.mdl.ruins import Dice, Experience
-from fedslim.mdl.search import SlimSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.driver import Stop
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Source
+    from fedslim.mdl.search import SlimSearch
     from fedslim.mdl.steps import SearchResult
 
 
@@ -30,7 +31,7 @@ class Greedy:
 
     def search(self, n_items: int) -> SlimSearch:
         """Return a search that does this."""
-        return SlimSearch(n_items, self.policy, start=self.start)
+        return ContinuedSearch(n_items, self.policy, self.start)
 
 
 @dataclass(frozen=True, slots=True)
