@@ -67,7 +67,7 @@ class StopAt(Stop):
         return self.left < 0
 
 
-@pytest.mark.parametrize(("effort", "every"), [(1, 1), (2, 7), (3, 17)])
+@pytest.mark.parametrize(("effort", "every"), [(1, 1), (2, 7), (3, 5)])
 def test_a_run_may_be_stopped_at_any_moment(effort, every, tmp_path, monkeypatch):
     monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 4)
     monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 2)

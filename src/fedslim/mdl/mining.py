@@ -96,7 +96,7 @@ def mine(
         >>> from fedslim.mdl import mine
         >>> mined = mine(load("encounters"))
         >>> len(mined.table), round(mined.table.compression.L_percent, 2), mined.converged
-        (135, 57.41, True)
+        (140, 57.42, True)
     """
     _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads, seed)
     policy = Policy(pruning, order, max_itemset_size, min_support, min_count)
