@@ -21,11 +21,12 @@ from fedslim.errors import DataError
 from fedslim.federated.environment import machine, versions
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
-from fedslim.mdl.effort import policies
+from fedslim.mdl.effort import plan, runs
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
+from fedslim.mdl.tasks import carry_out
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.tasks import Outcome, Task
 
 
 def look(names: Sequence[str]) -> Values:
@@ -166,37 +168,40 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
     best: list[float] = []
     tell = Teller()
 
-    def go(policy: Policy) -> SlimSearch:
-        search = SlimSearch(database.n_items, policy)
+    searches: list[SlimSearch] = []
 
-        def there() -> bool:
-            while waiting and 0 < search.bits_now <= waiting[0]:
-                waiting.pop(0)
-                reached.append({**clock.read(), "bits": search.bits().total, "itemsets": search.itemsets})
-            return not waiting
+    def there() -> bool:
+        search = searches[-1]
+        while waiting and 0 < search.bits_now <= waiting[0]:
+            waiting.pop(0)
+            reached.append({**clock.read(), "bits": search.bits().total, "itemsets": search.itemsets})
+        return not waiting
 
-        drive(
-            search,
-            CoverState(database),
-            stop=_until(there),
-            report=lambda: tell(f"effort {effort}, {search.itemsets} itemsets"),
-        )
-        there()
-        return search
+    def watch(search: SlimSearch) -> Callable[[], None]:
+        searches.append(search)
+        return lambda: tell(f"effort {effort}, {search.itemsets} itemsets")
 
-    plan = policies(Policy(), effort)
+    def go(tasks: Sequence[Task]) -> list[Outcome]:
+        outcomes = []
+        for task in tasks:
+            outcomes.append(carry_out(task, database, _until(there), watch=watch))
+            if there():
+                break
+        return outcomes
+
     with compilations() as compiled:
         clock = Clock()
-        while len(best) < len(plan) and waiting:
-            search = go(plan[len(best)])
-            best.append(100 * search.bits().total / search.bits_standard.total)
+        for result in runs(Policy(), plan(effort, limited=False), 0, go):
+            best.append(100 * result.bits.total / result.bits_standard.total)
+            if not waiting:
+                break
         times = clock.read()
     return {
         **before,
         **times,
         "reached": reached,
         "missed": len(waiting),
-        "policies": len(best),
+        "policies": len(searches),
         "best_percent": min(best),
         "compiled": compiled,
     }

@@ -152,7 +152,7 @@ def test_json_agrees_with_itself_and_with_the_saved_table(fedslim, tmp_path):
 
 def test_every_option_reaches_the_engine(fedslim, baskets, asked):
     options = "--max-time 7 --effort 2 --min-support 3 --min-count 6 --max-itemset-size 4 --order support"
-    options += " --no-pruning --threads 2 --width 5"
+    options += " --no-pruning --threads 2 --width 5 --seed 9"
     assert fedslim("mine", baskets, *options.split()).code == 0
     stop = asked.pop("stop")
     assert stop.deadline - stop.started == pytest.approx(7)
@@ -166,6 +166,7 @@ def test_every_option_reaches_the_engine(fedslim, baskets, asked):
         "order": "support",
         "pruning": False,
         "threads": 2,
+        "seed": 9,
     }
 
 
@@ -173,7 +174,7 @@ def test_left_out_options_are_the_engines_defaults(fedslim, baskets, asked):
     assert fedslim("mine", baskets, "--quiet").code == 0
     assert asked.pop("stop").deadline == math.inf
     assert asked == {
-        "effort": 1,
+        "effort": None,
         "width": WIDTH,
         "min_support": 1,
         "min_count": 1,
@@ -181,6 +182,7 @@ def test_left_out_options_are_the_engines_defaults(fedslim, baskets, asked):
         "order": "usage",
         "pruning": True,
         "threads": None,
+        "seed": 0,
         "on_progress": None,
     }
 

@@ -36,6 +36,15 @@ def test_a_report_becomes_phrases():
     assert facts.outlook() == ["best candidate now 1,234.6 bits", "about 25 s to go"]
 
 
+def test_a_local_search_tells_its_iterations_and_the_best_so_far():
+    facts = ProgressFacts()
+    facts.learn(at(1.0, policies=8, policy=8, iterations=1234, best=30.5))
+    assert facts.policy() == ["1,234 iterations"]
+    assert facts.found()[-2:] == ["L% 31.82", "best L% 30.50"]
+    facts.learn(at(2.0, policies=8, policy=8, iterations=1235, best=31.824))
+    assert facts.found()[-1] == "L% 31.82"
+
+
 def test_what_comes_beside_a_report_has_a_line_of_its_own():
     facts = ProgressFacts()
     facts.learn(at(1.0), ["384 rounds", "1.65 MB sent"])
@@ -68,7 +77,7 @@ def test_each_policy_has_a_rate_of_its_own():
     facts.learn(at(1.0, policies=4, accepted=1000))
     facts.learn(at(2.0, policies=4, policy=2, accepted=0))
     facts.learn(at(3.0, policies=4, policy=2, accepted=20))
-    assert facts.policy() == ["policy 2 of 4"]
+    assert facts.policy() == ["search 2 of 4"]
     assert "20 per second" in facts.found()
 
 
@@ -130,7 +139,7 @@ def test_the_live_lines_say_everything(screen):
         time.sleep(0.4)
     text = screen.file.getvalue()
     for phrase in (
-        *("mining my [data]\ufffd[2J", "policy 2 of 4", "12 itemsets", "1,500 candidates tried", "L% 31.82"),
+        *("mining my [data]\ufffd[2J", "search 2 of 4", "12 itemsets", "1,500 candidates tried", "L% 31.82"),
         *("best candidate now 1,234.6 bits", "about 25 s to go", shown.HINT, shown.STOPPING),
     ):
         assert phrase in text

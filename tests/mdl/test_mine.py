@@ -3,14 +3,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from itertools import pairwise
 
 import pytest
 
 from fedslim.data import PLANTED, builtin_database, builtin_members, generate, load
 from fedslim.mdl import CodeTable, mine
+from fedslim.mdl import effort as effort_module
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
-from fedslim.mdl.effort import policies
+from fedslim.mdl.effort import Plan, plan, runs
 from fedslim.mdl.policy import Policy
+from fedslim.mdl.tasks import Greedy, carry_out
 
 GREEDY = {  # L% at most, with the plain greedy
     "ionosphere": 48.53,
@@ -63,8 +66,8 @@ def test_width_1_is_slim_as_published(public_data, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_highest_effort_reaches_the_published_compression(public_data, name):
-    assert mine(load(name, folder=public_data), effort=4).table.compression.L_percent <= PUBLISHED[name]
+def test_several_widths_reach_the_published_compression(public_data, name):
+    assert mine(load(name, folder=public_data), effort=2).table.compression.L_percent <= PUBLISHED[name]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +79,9 @@ def test_the_highest_effort_reaches_the_published_compression(public_data, name)
 )
 def test_a_higher_effort_never_ends_worse(public_data, name, rows):
     db = load(name, folder=public_data).take(range(rows))
-    bits = [mine(db, effort=effort).table.compression.after.total for effort in (1, 2, 3, 4)]
+    bits = [mine(db, effort=effort).table.compression.after.total for effort in (1, 2, 3)]
     assert bits == sorted(bits, reverse=True)
+    assert bits[2] < bits[1]
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
@@ -200,9 +204,43 @@ def test_where_kernels_cannot_be_kept_they_are_compiled_for_this_process_only(mo
     assert calls == ["warm up", "forget", "warm up"]
 
 
-def test_each_effort_runs_what_the_one_below_runs_and_some_more():
-    runs = [policies(Policy(), effort) for effort in (1, 2, 3, 4)]
-    assert [len(each) for each in runs] == [1, 1, 3, 6]
-    assert runs[0] == [Policy()]
-    assert runs[1] == runs[2][:1] == runs[3][:1]
-    assert runs[2] == runs[3][:3]
+class Noted:
+    """Carries out tasks, and notes them."""
+
+    def __init__(self, db):
+        self.db, self.tasks = db, []
+
+    def __call__(self, tasks):
+        self.tasks += tasks
+        return [carry_out(task, self.db, Stop()) for task in tasks]
+
+
+def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
+    monkeypatch.setattr(effort_module, "ITERATIONS", 3)
+    db = builtin_database("encounters").take(range(60))
+    done = []
+    for effort in (1, 2, 3, 4):
+        noted = Noted(db)
+        results = list(runs(Policy(), plan(effort, limited=False), 5, noted))
+        bits = [result.bits.total for result in results]
+        assert bits == sorted(bits, reverse=True)
+        done.append(noted.tasks)
+    assert [len(tasks) for tasks in done] == [1, 8, 8 + 2 * 4, 8 + 2 * 16]
+    assert done[0] == [Greedy(Policy())]
+    assert all(higher[: len(lower)] == lower for lower, higher in pairwise(done))
+    assert len({task.seed for task in done[3][8:]}) == 32
+
+
+@pytest.mark.parametrize(
+    ("effort", "limited", "expected"),
+    [
+        (None, False, Plan(several=False, rounds=0)),
+        (None, True, Plan(several=True, rounds=None)),
+        (1, True, Plan(several=False, rounds=0)),
+        (2, True, Plan(several=True, rounds=0)),
+        (3, False, Plan(several=True, rounds=4)),
+        (8, False, Plan(several=True, rounds=4 * 4**5)),
+    ],
+)
+def test_a_time_limit_without_an_effort_is_used_up(effort, limited, expected):
+    assert plan(effort, limited=limited) == expected

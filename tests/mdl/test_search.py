@@ -67,8 +67,10 @@ class StopAt(Stop):
         return self.left < 0
 
 
-@pytest.mark.parametrize("effort", [1, 2, 3])
-def test_a_run_may_be_stopped_at_any_moment(effort, tmp_path):
+@pytest.mark.parametrize(("effort", "every"), [(1, 1), (2, 7), (3, 5)])
+def test_a_run_may_be_stopped_at_any_moment(effort, every, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 4)
+    monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 2)
     db = database(rows_of(7, n=30))
     whole = mine(db, effort=effort)
     best = whole.table.compression.before.total
@@ -76,13 +78,13 @@ def test_a_run_may_be_stopped_at_any_moment(effort, tmp_path):
     while True:
         mined = mine(db, effort=effort, stop=StopAt(moment))
         assert mined.table.compression.after.total <= best + 1e-9
-        if moment % 40 == 0:
+        if moment % (40 * every) == 0:
             mined.table.save(tmp_path / "table.json")
             assert CodeTable.load(tmp_path / "table.json") == mined.table
         if mined.converged:
             break
-        moment += 1
-    assert moment > 10
+        moment += every
+    assert moment > 10 * every
     assert mined.table == whole.table
 
 

@@ -123,8 +123,14 @@ def test_before_fitting_it_says_so():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"effort": 0}, "effort must be a whole number from 1 to 4, not 0"),
+        ({"effort": 0}, "effort must be a whole number from 1 to 8 or None, not 0"),
+        ({"effort": 9}, "effort must be a whole number from 1 to 8 or None, not 9"),
         ({"effort": True}, "effort must be"),
+        ({"effort": "high"}, "effort must be"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"seed": 1.5}, "seed must be a whole number of at least 0, not 1.5"),
+        ({"seed": True}, "seed must be"),
+        ({"seed": None}, "seed must be"),
         ({"order": "size"}, "order must be 'usage' or 'support'"),
         ({"max_time": 0}, "max_time must be a positive number"),
         ({"max_time": float("nan")}, "max_time must be a positive number"),

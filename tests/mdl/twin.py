@@ -143,7 +143,6 @@ class Twin:
             trial = self.entries | {itemset: c if self.order == "usage" else support}
             after = self.usages(trial)
             bits = self.bits_changed(usages, after)
-            rejected.pop(pair, None)  # it was rejected with other counts
             if support < self.min_support or bits >= 0 or after[itemset] < self.min_count:
                 rejected[pair] = counts
                 continue

@@ -89,12 +89,12 @@ def mine_alone(
     """
     stop = stop or Stop()
     if reference is None:
-        reference = mine(TransactionDatabase.joined(databases), width=width, stop=stop).table
+        reference = mine(TransactionDatabase.joined(databases), width=width, effort=1, stop=stop).table
     local_tables = []
     for database in databases:
         if stop.asked:
             return None
-        local_tables.append(mine(database, width=width, stop=stop).table)
+        local_tables.append(mine(database, width=width, effort=1, stop=stop).table)
     if stop.asked:
         return None
     return MinedAlone(reference, tuple(local_tables), discovery_gap(reference, local_tables, databases))

@@ -59,10 +59,11 @@ class BoundedRanking(CandidateRanking):
 
     # -- what changes -------------------------------------------------------------------------------------------
 
-    def welcome(self, slot: int, candidate: Candidate) -> None:
+    def welcome(self, slot: int, candidate: Candidate | None = None) -> None:
         """See `CandidateRanking`."""
         super().welcome(slot, candidate)
-        self._newborn = (slot, candidate)
+        self._store.slack[slot] = self._store.dirty[slot] = self._store.complete[slot] = 0
+        self._newborn = None if candidate is None else (slot, candidate)
 
     def welcome_back(self, slot: int, birth: int) -> None:
         """See `CandidateRanking`."""

@@ -18,8 +18,9 @@ from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels import array_table, counting
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
 from fedslim.mdl.questions import Change, SlotCounts
+from fedslim.mdl.snapshot import KeptArrays
 from fedslim.mdl.support import SupportIndex
-from fedslim.mdl.table import WorkingTable
+from fedslim.mdl.table import KeptTable, WorkingTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,6 +96,7 @@ class CoverState:
     def _begin(self, database: TransactionDatabase) -> None:
         """Cover every transaction by single items."""
         self.database = database
+        self._kept: tuple[KeptTable, KeptArrays] | None = None  # the state that is remembered
         self._commits = 0
         # The last trial: a move has nearly always just been tried. And the reverse of the last insertion, in case
         # it does not stay after all.
@@ -217,6 +219,35 @@ class CoverState:
         self._arrays.covers.room[slot] = 0
         # Even if no cover changed: the removed element may be one that the last insertion broke.
         self._trial = self._inserted = ((), NOTHING)
+
+    def mark(self) -> None:
+        """See `Source`."""
+        if self._kept is None:
+            self._kept = (KeptTable(), KeptArrays())
+        table, arrays = self._kept
+        self.table.mark(table)
+        self._ready()
+        pool_end = int(self._arrays.covers.pool_end[0])
+        arrays.keep(self._state(pool_end, self.table.item_count, len(self.table)))
+
+    def go_back(self) -> None:
+        """See `Source`."""
+        assert self._kept is not None  # noqa: S101  # a mark comes first
+        table, arrays = self._kept
+        self.table.go_back(table)
+        self._ready()
+        covers, lists = self._arrays.covers, self._arrays.lists
+        # Slots that were added since have no uses, and no room for any.
+        covers.usage[:] = 0
+        covers.room[:] = 0
+        arrays.put_back(self._state(len(covers.tids), len(lists.slots), len(lists.key_slots)))
+        self._trial = self._inserted = ((), NOTHING)
+
+    def _state(self, pool_end: int, occurrences: int, elements: int) -> tuple[NDArray[Any], ...]:
+        """Return what a mark copies. `changed` is not part of it, because commits are never counted back."""
+        c, lists = self._arrays.covers, self._arrays.lists
+        by_item = (lists.start, lists.slots[:occurrences], lists.key_start, lists.key_slots[:elements])
+        return (c.slots, c.tids[:pool_end], c.tid_start, c.usage, c.room, c.pool_end, *by_item)
 
     def _carry_out(self, move: Any, slot: int) -> Change:
         """Carry out the last trial, after making room for it; return what it changed."""

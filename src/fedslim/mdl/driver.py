@@ -84,7 +84,7 @@ def stopping_on_interrupt(stop: Stop) -> Iterator[None]:
 class Progress:
     """The progress of a run."""
 
-    policy: int
+    policy: int  # which of several greedy searches
     policies: int
     itemsets: int
     accepted: int
@@ -93,6 +93,8 @@ class Progress:
     best_gain: float  # the estimated gain of the last candidate, in bits
     seconds: float
     remaining: float | None  # estimated, in seconds
+    iterations: int = 0  # of a local search
+    best: float | None = None  # the best L% so far, of this search and those before it
 
 
 class WatchedSearch(Protocol):

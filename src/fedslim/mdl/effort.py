@@ -1,50 +1,101 @@
-"""How hard the search looks: each effort includes the runs of the lower ones, and the best table wins.
+"""How hard the search looks: each effort does what the one below does, and continues from there.
 
-    1  the plain greedy search, which takes the first candidate that compresses better
-    2  the same, polished: it then tries candidates with an optimistic estimate, and tests each itemset again
-    3  also with optimistic estimates from the start
-    4  also with the best of several candidates at each step
+    1  one greedy search
+    2  greedy searches of several widths; the best table is polished
+    3  a local search from there on, and with each further effort one of four times as many iterations
 
-Polishing starts where the plain greedy search ends and takes only improvements, so a higher effort never ends worse
-than a lower one. The cheapest run comes first, because of time limits. docs/explanation/decisions has the measurements.
+Without an effort, a time limit is used up in the same order. docs/explanation/decisions has the measurements.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedslim.errors import ParameterError
+from fedslim.mdl.continued import itemsets_of
+from fedslim.mdl.local_search import Segment
 from fedslim.mdl.objective import EXACT, Charge
+from fedslim.mdl.ruins import Experience
+from fedslim.mdl.tasks import Greedy, Local
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from fedslim.mdl.local_search import Patch
     from fedslim.mdl.policy import Policy
+    from fedslim.mdl.steps import SearchResult
+    from fedslim.mdl.tasks import Outcome, Task
 
 HALF = Charge(0.5, 0.5)
 CHEAPER = Charge(1.0, 0.0)
 FREE = Charge(0.0, 0.0)
 
-HIGHEST_EFFORT = 4
+HIGHEST_EFFORT = 8
+
+WIDTHS = (1, 4, 6, 8, 10, 12, 16)
+"""Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""
+
+CHAINS = 2
+"""How many local searches run side by side. They are part of the result, so this does not depend on the machine."""
+
+ITERATIONS = 100
+"""After as many iterations the chains meet, and all continue from the best table."""
+
+FIRST_ROUNDS, MORE_ROUNDS = 4, 4
+"""How many times the chains meet at effort 3, and how many times more often with each further effort."""
 
 
-def policies(plain: Policy, effort: int) -> list[Policy]:
-    """Return the policies of the runs that make up an effort, cheapest first."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an effort does."""
+
+    several: bool  # whether to try several widths, and to polish the best table
+    rounds: int | None = 0  # how many times the chains of a local search run until they meet; None: until stopped
+
+
+def plan(effort: int | None, *, limited: bool) -> Plan:
+    """Return what an effort does; without one, a limited time is used up, and otherwise the effort is 1."""
+    if effort is None:
+        return Plan(several=True, rounds=None) if limited else Plan(several=False)
     if isinstance(effort, bool) or effort not in range(1, HIGHEST_EFFORT + 1):
-        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT}, not {effort!r}; 1 is the plain greedy search"
+        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT} or None, not {effort!r}"
         raise ParameterError(msg)
-    if effort == 1:
-        return [plain]
+    local = effort - 3
+    return Plan(several=effort > 1, rounds=FIRST_ROUNDS * MORE_ROUNDS**local if local >= 0 else 0)
 
-    def polished(*charges: Charge) -> Policy:
-        return replace(plain, charges=charges, sweep=True)
 
-    runs = [
-        [polished(EXACT, FREE)],
-        [polished(CHEAPER, FREE), polished(FREE)],
-        [
-            polished(EXACT, FREE, look_ahead=10),
-            polished(CHEAPER, FREE, look_ahead=10),
-            polished(FREE, look_ahead=50),
-        ],
-    ]
-    return [policy for level in runs[: effort - 1] for policy in level]
+def runs(
+    policy: Policy, plan: Plan, seed: int, carry_out: Callable[[Sequence[Task]], list[Outcome]]
+) -> Generator[SearchResult, None, None]:
+    """Carry out a plan; yield the best result so far after each part of it."""
+    greedy = Greedy(policy)
+    (first,) = carry_out([greedy])
+    best = first.result
+    yield best
+    if not plan.several:
+        return
+    others = [Greedy(replace(policy, width=w)) for w in WIDTHS if w != policy.width]
+    for outcome in carry_out(others):
+        best = _better(best, outcome.result)
+    yield best
+    polish = replace(policy, charges=(EXACT, FREE), sweep=True)
+    (outcome,) = carry_out([Greedy(polish, itemsets_of(best))])
+    best = _better(best, outcome.result)
+    yield best
+    patches: tuple[Patch, ...] = ()
+    experience, number = Experience(), 0
+    while number != plan.rounds and (start := itemsets_of(best)):
+        segment = Segment(start, ITERATIONS, patches, experience)
+        outcomes = carry_out([Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)])
+        winner = min(outcomes, key=lambda o: o.bits)
+        best = _better(best, winner.result)
+        # What the others have found may be an improvement of the best table, too.
+        patches = tuple([p for o in outcomes if o is not winner for p in o.patches])
+        experience = Experience.mean([o.experience for o in outcomes])
+        number += 1
+        yield best
+
+
+def _better(best: SearchResult, other: SearchResult) -> SearchResult:
+    return other if other.bits.total < best.bits.total else best

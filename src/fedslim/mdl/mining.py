@@ -8,19 +8,22 @@ This module combines search, source and effort into a code table.
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
-from fedslim.mdl.effort import policies
+from fedslim.mdl.effort import CHAINS, WIDTHS, plan, runs
+from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
@@ -28,16 +31,20 @@ from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.steps import Tally
 from fedslim.mdl.support import SupportIndex
+from fedslim.mdl.tasks import carry_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from fedslim.mdl.codetable import CodeTable
+    from fedslim.mdl.crew import Watch
     from fedslim.mdl.driver import WatchedSearch
+    from fedslim.mdl.effort import Plan
     from fedslim.mdl.policy import Order
     from fedslim.mdl.questions import Source
     from fedslim.mdl.steps import SearchResult
+    from fedslim.mdl.tasks import Outcome, Task
 
 Ending = Literal["converged", "out of time", "interrupted"]
 
@@ -70,12 +77,17 @@ def mine(
     min_support: int = 1,
     min_count: int = 1,
     width: int = WIDTH,
-    effort: int = 1,
+    effort: int | None = None,
     threads: int | None = None,
+    seed: int = 0,
     stop: Stop | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Mined:
     """Find the code table that compresses the database best.
+
+    An `effort` says how hard to search: 1 is one greedy search, 2 tries several and polishes the best table, and from 3
+    on a local search improves it, four times as long with each effort, up to 8. A higher effort never ends worse.
+    Without an effort, `max_time` is used up; without both, the effort is 1. `seed` is for the local search.
 
     The result does not depend on `threads`. If the time is up, or a stop is requested, it is the best table so far.
     The time for compiling the kernels does not count if `prepare` is called before `stop` is created.
@@ -87,29 +99,83 @@ def mine(
         >>> len(mined.table), round(mined.table.compression.L_percent, 2), mined.converged
         (140, 57.42, True)
     """
-    _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads)
+    _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads, seed)
     check_width(width)
-    plans = policies(Policy(pruning, order, max_itemset_size, min_support, min_count, width=width), effort)
-    prepare()
+    policy = Policy(pruning, order, max_itemset_size, min_support, min_count, width=width)
     stop = (stop or Stop()).within(max_time)
-    best: SearchResult | None = None
-    tally = Tally()
-    converged = 0
-    for number, policy in enumerate(plans, 1):
-        if best is not None and stop.now():
-            break
-        search = SlimSearch(database.n_items, policy)
-        report = None if on_progress is None else reporter(search, number, len(plans), stop, on_progress)
-        with _source(database, threads) as source:
-            result = drive(search, source, stop=stop, report=report)
-        tally += search.tally
-        converged += search.converged
-        if best is None or result.bits.total < best.bits.total:
+    todo = plan(effort, limited=stop.deadline < math.inf)
+    prepare()
+    log = _Log(todo, stop, on_progress)
+    with _Workers(database, stop, threads, several=todo.several) as workers:
+        for result in runs(policy, todo, seed, lambda tasks: log.of(tasks, workers.carry_out(tasks, log.watch))):
             best = result
-    assert best is not None  # noqa: S101  # there is always at least one policy
+            if stop.now():
+                break
     stopped: Ending = "interrupted" if stop.asked else "out of time"
-    ending: Ending = "converged" if converged == len(plans) else stopped
-    return Mined(code_table(database, best, order, min_count), tally, stop.seconds, ending)
+    ending: Ending = stopped if log.cut_short else "converged"
+    return Mined(code_table(database, best, order, min_count), log.tally, stop.seconds, ending)
+
+
+class _Workers:
+    """Those who carry out tasks: several processes, or for a single task this one with several threads."""
+
+    def __init__(self, database: TransactionDatabase, stop: Stop, threads: int | None, *, several: bool) -> None:
+        self._database = database
+        self._stop = stop
+        self._threads = threads
+        cores = min(os.cpu_count() or 1, CHAINS) if threads is None else threads
+        self._crew = Crew(database, stop, cores) if several else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._crew is not None:
+            self._crew.end()
+
+    def carry_out(self, tasks: Sequence[Task], watch: Watch) -> list[Outcome]:
+        if self._crew is not None:
+            return self._crew.carry_out(tasks, watch)
+        with _source(self._database, self._threads) as source:
+            return [carry_out(task, self._database, self._stop, source=source, watch=watch) for task in tasks]
+
+
+class _Log:
+    """Adds up what the parts of a run have done, and reports progress."""
+
+    def __init__(self, todo: Plan, stop: Stop, on_progress: Callable[[Progress], None] | None) -> None:
+        self.tally = Tally()
+        self.cut_short = False
+        self._greedy = len(WIDTHS) + 1 if todo.several else 1
+        self._begun = 0
+        self._iterations = 0
+        self._best = math.inf
+        self._stop = stop
+        self._on_progress = on_progress
+
+    def of(self, tasks: Sequence[Task], outcomes: list[Outcome]) -> list[Outcome]:
+        """Take in the outcomes of tasks, and return them."""
+        self.cut_short |= len(outcomes) < len(tasks) or not all(o.result.converged for o in outcomes)
+        for outcome in outcomes:
+            self.tally += outcome.result.tally
+            self._iterations += outcome.iterations
+            self._best = min(self._best, outcome.bits)
+        return outcomes
+
+    def watch(self, search: SlimSearch) -> Callable[[], None] | None:
+        """Return what reports the progress of a search, together with that of those before it."""
+        self._begun = min(self._begun + 1, self._greedy)
+        on_progress, local = self._on_progress, search if isinstance(search, LocalSearch) else None
+        if on_progress is None:
+            return None
+
+        def tell(progress: Progress) -> None:
+            iterations = self._iterations + local.iterations if local is not None else 0
+            bits = search.bits_now if local is None else local.best_bits
+            best = percent_of_standard(min(self._best, bits), search.bits_standard.total)
+            on_progress(replace(progress, iterations=iterations, best=best))
+
+        return reporter(search, self._begun, self._greedy, self._stop, tell)
 
 
 def code_table(database: TransactionDatabase, result: SearchResult, order: Order, min_count: int = 1) -> CodeTable:
@@ -151,8 +217,10 @@ def _warm_up() -> None:
     source.compact()
     source.support((0, 1))
     slot = next(iter(source.table))
+    source.mark()
     source.try_removals((slot,))
     source.remove(slot)
+    source.go_back()
 
 
 def reporter(
@@ -200,6 +268,7 @@ def _check(
     min_support: object,
     min_count: object,
     threads: object,
+    seed: object,
 ) -> None:
     if not isinstance(pruning, bool):
         msg = f"pruning must be True or False, not {pruning!r}"
@@ -209,6 +278,9 @@ def _check(
         raise ParameterError(msg)
     if max_time is not None and not (_is_number(max_time) and max_time > 0):  # type: ignore[operator]
         msg = f"max_time must be a positive number of seconds or None, not {max_time!r}"
+        raise ParameterError(msg)
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        msg = f"seed must be a whole number of at least 0, not {seed!r}"
         raise ParameterError(msg)
     for name, value, optional in (
         ("max_itemset_size", max_itemset_size, True),

@@ -69,6 +69,12 @@ class Source(Protocol):
     def remove(self, slot: int) -> None:
         """Remove an element; its trial told what changes. An element without usage needs no trial."""
 
+    def mark(self) -> None:
+        """Remember this state, and forget the one remembered before."""
+
+    def go_back(self) -> None:
+        """Return to the remembered state, which stays remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Supports:
@@ -163,6 +169,39 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Remember this state instead of the one remembered before."""
+
+    def put_to(self, source: Source) -> None:
+        """Tell."""
+        source.mark()
+
+
+@dataclass(frozen=True, slots=True)
+class GoBack:
+    """Return to the remembered state, which stays remembered."""
+
+    def put_to(self, source: Source) -> None:
+        """Tell."""
+        source.go_back()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAll:
+    """Remove these elements one after the other; what does that change altogether?"""
+
+    slots: tuple[int, ...]
+
+    def put_to(self, source: Source) -> Change:
+        """Tell and ask."""
+        changes: list[Change] = []
+        for slot in self.slots:
+            changes += source.try_removals((slot,))
+            source.remove(slot)
+        return add_changes(changes)
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """Several questions at once: in a federation they are one round."""
 
@@ -215,11 +254,11 @@ class TryInsertions:
         return Tried(before, rows, tuple(changes), source.try_removals(self.removals))
 
 
-Move = Drop | Insert | Restore | Remove
-MOVES = (Drop, Insert, Restore, Remove)
+Move = Drop | Insert | Restore | Remove | Mark | GoBack
+MOVES = (Drop, Insert, Restore, Remove, Mark, GoBack)
 """Moves change the table and have no answer; all other questions have one."""
 
-Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Together | Move
+Question = TryInsertions | RemoveAll | Supports | Support | CoUsages | TryRemovals | Together | Move
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

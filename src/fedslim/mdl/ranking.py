@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels import ranking
 from fedslim.mdl.kernels.ranking import Choice, PairRows, Rejected, TableFacts, Totals
-from fedslim.mdl.objective import log2
+from fedslim.mdl.objective import EXACT, log2
 from fedslim.mdl.questions import SlotCounts
+from fedslim.mdl.snapshot import KeptArrays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,18 @@ class UnknownRows:
 
     slots: tuple[int, ...]
     above: float  # pairs with lower gains do not matter
+
+
+@dataclass(slots=True)
+class KeptRanking:
+    """A former state of a ranking."""
+
+    numbers: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    totals: tuple[int, int] = (0, 0)
+    charge: Charge = EXACT
+    places: int = 0
+    arrays: KeptArrays = field(default_factory=KeptArrays)
+    rejected: KeptArrays = field(default_factory=KeptArrays)
 
 
 class CandidateRanking:
@@ -270,7 +283,7 @@ class CandidateRanking:
     def settle(self, moves: Sequence[Insert], fetched: Sequence[Any]) -> None:
         """Take in counts that were asked for in case that these insertions stay."""
 
-    def welcome(self, slot: int, candidate: Candidate) -> None:  # noqa: ARG002  # for rankings that know more
+    def welcome(self, slot: int, candidate: Candidate | None = None) -> None:  # noqa: ARG002  # for rankings that know more
         """Prepare a slot for a new element; the table may have grown to make room for it."""
         self._grow()
         self._limit = max(self._limit, slot + 1)
@@ -302,6 +315,33 @@ class CandidateRanking:
         self._rows = rows._replace(
             **{name: lengthen(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
         )
+
+    def mark(self, kept: KeptRanking) -> None:
+        """Copy the current state to `kept`; the usages belong to the search."""
+        kept.numbers = (self._births, self._limit, self._pool_end, self._rejected_count, self._version)
+        kept.totals, kept.charge = (self._now.total, self._now.in_use), self._charge
+        kept.arrays.keep((self._facts.birth[: self._limit], *self._kept_rows(self._limit, self._pool_end)))
+        kept.rejected.keep(self._rejected)
+        kept.places = len(self._rejected.key)
+
+    def go_back(self, kept: KeptRanking) -> None:
+        """Return to a state that `mark` has copied; the table and the usages have already been restored."""
+        self._births, self._limit, self._pool_end, self._rejected_count, then = kept.numbers
+        self._charge = kept.charge
+        self._grow()
+        kept.arrays.put_back((self._facts.birth, *self._kept_rows(self._table.capacity, len(self._rows.partners))))
+        if len(self._rejected.key) != kept.places:
+            self._rejected = _empty_rejected(kept.places)
+        kept.rejected.put_back(self._rejected)
+        # Versions are never used twice, because `TableFacts.part_version` refers to them.
+        self._version += 1
+        exact = self._rows.exact[: self._limit]
+        exact[exact == then] = self._version
+        self._set_now(*kept.totals)
+
+    def _kept_rows(self, limit: int, pool_end: int) -> list[NDArray[Any]]:
+        pools = {"partners", "counts"}
+        return [getattr(self._rows, f)[: pool_end if f in pools else limit] for f in PairRows._fields]
 
     def compact(self, extra: int = 0) -> None:
         """Move all rows together, to reuse the space of forgotten ones."""

@@ -136,12 +136,7 @@ class SlimSearch:
 
     def run(self) -> Generator[Question, Any, SearchResult]:
         """Search until no candidate improves the description length."""
-        supports = np.array((yield Supports()), np.int64)
-        rare = np.flatnonzero((supports > 0) & (supports < self.policy.min_count))
-        if len(rare):
-            yield Drop(tuple(rare.tolist()))
-            supports[rare] = 0
-        self._start(supports)
+        yield from self._begin()
         for number, charge in enumerate(self.policy.charges):
             if number > 0:
                 self.ranking.recharge(charge)
@@ -153,6 +148,15 @@ class SlimSearch:
                     pass
         self.converged = True
         return self.result()
+
+    def _begin(self) -> Generator[Question, Any, None]:
+        """Ask for the supports, and start with the single items that are frequent enough."""
+        supports = np.array((yield Supports()), np.int64)
+        rare = np.flatnonzero((supports > 0) & (supports < self.policy.min_count))
+        if len(rare):
+            yield Drop(tuple(rare.tolist()))
+            supports[rare] = 0
+        self._start(supports)
 
     def _start(self, supports: NDArray[np.int64]) -> None:
         n_items = self._table.n_items
@@ -478,7 +482,7 @@ class SlimSearch:
             self._tried |= dict(zip(unknown, answer, strict=True))
         return tuple(self._tried[s] for s in slots)
 
-    def _apply(self, change: Change, bits: float, pivot: int) -> set[int]:
+    def _apply(self, change: Change, bits: float, pivot: int | None = None) -> set[int]:
         """Apply a change; return the itemsets (no singletons) that are used less than before."""
         self.bits_now += bits
         net = self._take_in(change, pivot)

@@ -90,3 +90,11 @@ class Sharded:
     def remove(self, slot: int) -> None:
         """See `Source`."""
         self._ask(self._usage((slot,)), lambda shard: shard.remove(slot))
+
+    def mark(self) -> None:
+        """See `Source`."""
+        self._ask(WORTH_A_THREAD, lambda shard: shard.mark())
+
+    def go_back(self) -> None:
+        """See `Source`."""
+        self._ask(WORTH_A_THREAD, lambda shard: shard.go_back())

@@ -32,8 +32,10 @@ class Slim(CodeTableEstimator):
         min_support: the smallest support of an itemset to consider.
         min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
         width: how many candidates each step tries before it ranks again, 1 to 64; 1 is SLIM as published.
-        effort: 1 is the plain greedy search; higher efforts search longer and never end worse.
+        effort: how hard to search, from 1 (one greedy search) to 8; a higher effort never ends worse. None is 1, or
+            with `max_time` as much as fits into the time.
         threads: the number of threads; by default as many as help. The result does not depend on it.
+        seed: for the random choices of efforts from 3 on.
 
     Attributes:
         table_: the `CodeTable`.
@@ -65,8 +67,9 @@ class Slim(CodeTableEstimator):
         min_support: int = 1,
         min_count: int = 1,
         width: int = WIDTH,
-        effort: int = 1,
+        effort: int | None = None,
         threads: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.pruning = pruning
         self.order = order
@@ -77,6 +80,7 @@ class Slim(CodeTableEstimator):
         self.width = width
         self.effort = effort
         self.threads = threads
+        self.seed = seed
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""

@@ -12,7 +12,8 @@ Cover order: larger itemsets first, then higher usage at entry, then lexicograph
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
 from fedslim.mdl.kernels.counting import move_down, move_up
+from fedslim.mdl.snapshot import KeptArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,18 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset, OrderKey
 
 SPARE_SLOTS = 64
+
+
+@dataclass(slots=True)
+class KeptTable:
+    """A former state of a table."""
+
+    itemsets: dict[int, Itemset] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
+    keys: list[OrderKey] = field(default_factory=list)
+    freed: list[int] = field(default_factory=list)
+    numbers: tuple[int, int, int] = (0, 0, 0)
+    arrays: KeptArrays = field(default_factory=KeptArrays)
 
 
 class WorkingTable:
@@ -172,6 +186,31 @@ class WorkingTable:
         self.elements.rank[slot] = DEAD_RANK
         if self._reuse:
             self._freed.append(slot)
+
+    def mark(self, kept: KeptTable) -> None:
+        """Copy the current state, without a trial, to `kept`."""
+        self.unstage()
+        kept.itemsets, kept.entries = self.itemsets.copy(), self.entries.copy()
+        kept.keys, kept.freed = self._keys.copy(), self._freed.copy()
+        kept.numbers = (self.item_count, self._fresh, self._end)
+        kept.arrays.keep(self._arrays(len(self._keys), self._end))
+
+    def go_back(self, kept: KeptTable) -> None:
+        """Return to a state that `mark` has copied. The arrays stay the same ones, and as long as they are now."""
+        self.unstage()
+        self.itemsets, self.entries = kept.itemsets.copy(), kept.entries.copy()
+        self.present = set(self.itemsets.values())
+        self._keys, self._freed = kept.keys.copy(), kept.freed.copy()
+        self.item_count, self._fresh, self._end = kept.numbers
+        if self._end > len(self.elements.items):  # `_compact` may have made it shorter
+            self.elements = self.elements._replace(items=np.zeros(2 * self._end, np.int32))
+        self.elements.rank[:] = DEAD_RANK  # also of the slots that were added since
+        kept.arrays.put_back(self._arrays(len(self._order), len(self.elements.items)))
+
+    def _arrays(self, n: int, end: int) -> tuple[NDArray[Any], ...]:
+        """Return the arrays that make up the state: the first `n` places of the order, and the items up to `end`."""
+        e = self.elements
+        return (self._order[:n], e.items[:end], e.rank, e.size, e.start, e.mask)
 
     def _grow(self, least: int) -> None:
         capacity = max(least, self.n_items + 2 * (self.capacity - self.n_items))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 256
 
-HIGHEST_EFFORT = 4
+HIGHEST_EFFORT = 8
 """Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
 
 
@@ -41,13 +41,14 @@ def mine(
     top: options.Top = 20,
     max_time: options.MaxTime = None,
     effort: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             callback=whole(1, HIGHEST_EFFORT),
-            help=f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
+            help=f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse. By default 1, or "
+            "with --max-time as hard as the time allows.",
         ),
-    ] = 1,
+    ] = None,
     width: Annotated[
         int,
         typer.Option(
@@ -81,7 +82,12 @@ def mine(
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
     from_: options.From = None,
-    seed: options.Seed = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", callback=whole(0, 2**63 - 1), help="Random seed, for generated data and for efforts above 2."
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
@@ -106,10 +112,12 @@ def mine(
         order=order,
         pruning=not no_pruning,
         threads=threads,
+        seed=seed or 0,
     )
     saved = save(mined.table, out)
     if json:
-        print_json(_record(mined, top, data, effort, saved) | {"width": width})
+        used_up = effort is None and max_time is not None
+        print_json(_record(mined, top, data, None if used_up else effort or 1, saved) | {"width": width})
     else:
         print_code_table(mined.table, top, shown_label(data), _facts(mined, saved))
     if saved.failure is not None:
@@ -123,7 +131,7 @@ def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:
     return [("search", search), *place]
 
 
-def _record(mined: "Mined", top: int, data: str, effort: int, saved: Saved) -> dict[str, Any]:
+def _record(mined: "Mined", top: int, data: str, effort: int | None, saved: Saved) -> dict[str, Any]:
     """Return everything about a run, for JSON."""
     return {
         "data": data,

@@ -290,7 +290,7 @@ class _Run:
         """Mine all data in one place; return None if interrupted."""
         if self._whole is None:
             doing = "mining in one place:"
-            how = {"min_count": self._min_count, "width": self._width}
+            how = {"effort": 1, "min_count": self._min_count, "width": self._width}
             mined = mined_with_progress(self._database, self._name, self._report, doing=doing, **how)
             self._whole = mined.table if mined.converged else None
         return self._whole

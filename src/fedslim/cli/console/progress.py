@@ -212,9 +212,11 @@ class ProgressFacts:
         self._last = progress
 
     def policy(self) -> list[str]:
-        """Return the current policy, if there are several."""
+        """Return the current one of several greedy searches, or how far the local search is that follows them."""
         now = self._last
-        return [f"policy {now.policy} of {now.policies}"] if now is not None and now.policies > 1 else []
+        if now is None or now.policies == 1:
+            return []
+        return [count(now.iterations, "iteration") if now.iterations else f"search {now.policy} of {now.policies}"]
 
     def found(self) -> list[str]:
         """Return what has been found so far, and how fast."""
@@ -227,6 +229,7 @@ class ProgressFacts:
             *([f"{number(rate, 0 if rate >= MANY_A_SECOND else 1)} per second"] if rate else []),
             f"{count(now.candidates, 'candidate')} tried",
             f"L% {now.percent:.2f}",
+            *([f"best L% {now.best:.2f}"] if now.best is not None and now.best < now.percent else []),
         ]
 
     def outlook(self) -> list[str]:

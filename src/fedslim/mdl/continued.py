@@ -1,0 +1,52 @@
+"""A search that continues from a table that was found before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedslim.mdl.objective import standard_length
+from fedslim.mdl.questions import Insert, TryInsertions
+from fedslim.mdl.search import SlimSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.policy import Policy
+    from fedslim.mdl.questions import Question
+    from fedslim.mdl.steps import SearchResult
+
+Table = tuple[tuple["Itemset", int], ...]
+"""Itemsets with the second criterion of their place in the cover order: all that is needed to build a table again."""
+
+
+def itemsets_of(result: SearchResult) -> Table:
+    """Return the itemsets of a result, without single items."""
+    return tuple([(e.items, e.entry) for e in result.entries if len(e.items) > 1])
+
+
+class ContinuedSearch(SlimSearch):
+    """A greedy search that starts with these itemsets in addition to single items."""
+
+    def __init__(self, n_items: int, policy: Policy, start: Table, *, eager: bool = False) -> None:
+        super().__init__(n_items, policy, eager=eager)
+        self._start_from = start
+
+    def _begin(self) -> Generator[Question, Any, None]:
+        yield from super()._begin()
+        yield from self._install(self._start_from)
+
+    def _install(self, table: Table) -> Generator[Question, Any, None]:
+        """Insert itemsets that were found before."""
+        for itemset, entry in table:
+            (slot,) = self._table.free_slots(1)
+            self._reserve(slot)
+            self._standard[slot] = standard_length(itemset, self._item_lengths)
+            # Its parents are not known any more. Members of a federation need them: there a search starts from nothing.
+            move = Insert(slot, itemset, entry, (itemset[0], itemset[1]))
+            (change,) = (yield TryInsertions((move,), (True,))).changes
+            bits = self._bits_changed(change)
+            self._table.stage(slot, itemset, entry)
+            self._table.place(slot)
+            self.ranking.welcome(slot)
+            self._apply(change, bits)

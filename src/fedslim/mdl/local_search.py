@@ -1,0 +1,245 @@
+"""Iterated local search: take some itemsets out, continue greedily, keep the result if it is better, else go back.
+
+    search = LocalSearch(n_items, Policy(), Segment(start=table, iterations=100), Dice(seed))
+
+It asks questions like the greedy search that it continues, and knows nothing of its source either. Going back covers
+nothing anew: the search and its source both return to the state that they have marked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.mdl.continued import ContinuedSearch, Table
+from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.objective import description_length, log2
+from fedslim.mdl.questions import GoBack, Mark, Remove, RemoveAll
+from fedslim.mdl.ranking import KeptRanking
+from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
+from fedslim.mdl.snapshot import KeptArrays
+from fedslim.mdl.steps import SearchResult, TableEntry
+from fedslim.mdl.table import KeptTable
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.policy import Policy
+    from fedslim.mdl.questions import Question
+
+WIDTHS = (1, 2, 4, 6, 8, 12)
+"""The widths with which an iteration may continue: as many ways to another table."""
+
+OVERHEAD = 5
+"""The cost of an iteration that takes nothing out and tries nothing, in candidates."""
+
+SLACK = 5
+"""A table may be worse than the best by what as many of its elements cost in the model: a detour to a better one."""
+
+LATELY = 4
+"""The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What an iteration that lowered L has changed in the table."""
+
+    removed: Table
+    added: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a local search: it depends on nothing else."""
+
+    start: Table
+    iterations: int
+    patches: tuple[Patch, ...] = ()  # improvements of another chain, to try first
+    experience: Experience = field(default_factory=Experience)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best table so far: bits, itemsets and entries by slot, and what they are made of."""
+
+    bits: float
+    itemsets: dict[int, Itemset]
+    entries: dict[int, int]
+    usage: NDArray[np.int64]
+    standard: NDArray[np.float64]
+
+    def table(self) -> set[tuple[Itemset, int]]:
+        """Return the itemsets with their entries."""
+        return {(x, self.entries[s]) for s, x in self.itemsets.items()}
+
+    def since(self, before: Best) -> Patch:
+        """Return what was changed to get here."""
+        then, now = before.table(), self.table()
+        return Patch(tuple(sorted(then - now)), tuple(sorted(now - then)))
+
+
+class LocalSearch(ContinuedSearch):
+    """One segment of an iterated local search."""
+
+    def __init__(self, n_items: int, policy: Policy, segment: Segment, dice: Dice, *, eager: bool = False) -> None:
+        super().__init__(n_items, policy, segment.start, eager=eager)
+        self._segment = segment
+        self._dice = dice
+        self.experience = Experience(list(segment.experience.gained), list(segment.experience.cost))
+        self.patches: list[Patch] = []
+        self.iterations = 0
+        self._marked = KeptTable()
+        self._marked_ranking = KeptRanking()
+        self._marked_counts = KeptArrays()
+        self._marked_figures = (0, 0, 0.0)
+        self._model_bits = 0.0
+        self._slack = 0.0
+        self._best: Best | None = None
+        self._standing: list[Standing] | None = None  # the marked table, for ruins
+
+    def run(self) -> Generator[Question, Any, SearchResult]:
+        """Run the segment."""
+        yield from self._begin()
+        yield from self._mark()
+        for patch in self._segment.patches:
+            yield from self._apply_patch(patch)
+        # Then every candidate that does not pay is known, which would otherwise be tried in each iteration.
+        yield from self._sweep(set(self._table))
+        while (yield from self._step()):
+            pass
+        yield from self._mark()
+        while self.iterations < self._segment.iterations and len(self._table):
+            yield from self._iterate()
+            self.iterations += 1
+        self.converged = True
+        return self.result()
+
+    def result(self) -> SearchResult:
+        """Return the best table so far."""
+        best = self._best
+        if best is None:
+            return super().result()
+        usage = best.usage.tolist()
+        order = sorted(best.itemsets, key=lambda s: order_key(best.itemsets[s], best.entries[s]))
+        itemsets = [TableEntry(best.itemsets[s], usage[s], best.entries[s]) for s in order if usage[s]]
+        singletons = [TableEntry((i,), usage[i], 0) for i in range(self._table.n_items) if usage[i]]
+        bits = description_length(usage, best.standard.tolist())
+        return SearchResult((*itemsets, *singletons), bits, self.bits_standard, self.tally, self.converged)
+
+    @property
+    def best_bits(self) -> float:
+        """L of the best table so far."""
+        return self.bits_now if self._best is None else self._best.bits
+
+    # -- the state to return to ---------------------------------------------------------------------------------
+
+    def _mark(self) -> Generator[Question, Any, None]:
+        yield Mark()
+        self.bits_now = self._exact_bits()
+        self._standing = None
+        self._table.mark(self._marked)
+        self.ranking.mark(self._marked_ranking)
+        self._marked_counts.keep((self._usage, self._standard))
+        self._marked_figures = (self._total, self._in_use, self.bits_now)
+        if self._best is None or self.bits_now < self._best.bits:
+            # The marked dictionaries are never changed, only replaced.
+            kept = Best(
+                self.bits_now, self._marked.itemsets, self._marked.entries, self._usage.copy(), self._standard.copy()
+            )
+            if self._best is not None:
+                self.patches.append(kept.since(self._best))
+            self._best = kept
+            self._slack = SLACK * self._model_bits / max(self._in_use, 1)
+
+    def _go_back(self) -> Generator[Question, Any, None]:
+        yield GoBack()
+        self._table.go_back(self._marked)
+        self._usage[:] = 0  # also of the slots that were added since
+        self._marked_counts.put_back((self._usage, self._standard))
+        self._total, self._in_use, self.bits_now = self._marked_figures
+        self._tried = {}
+        self.ranking.go_back(self._marked_ranking)
+
+    def _exact_bits(self) -> float:
+        """Return L without the rounding errors of many small changes: exactly `bits().total`, but faster."""
+        used = np.flatnonzero(self._usage)
+        usage, standard = self._usage[used], self._standard[used]
+        logs, log_total = self._log2[usage], log2(self._total)
+        data = math.fsum([self._total * log_total, *(-(usage * logs)).tolist()])
+        self._model_bits = math.fsum([len(used) * log_total, *(-logs).tolist(), *standard.tolist()])
+        return data + self._model_bits
+
+    def _settle(self) -> Generator[Question, Any, None]:
+        """Continue from the current table if it is good enough, and from the marked one otherwise."""
+        assert self._best is not None  # noqa: S101  # the first table is marked
+        marked, self.bits_now = self._marked_figures[2], self._exact_bits()
+        if self.bits_now < marked or marked < self.bits_now < self._best.bits + self._slack:
+            yield from self._mark()
+        else:
+            yield from self._go_back()
+
+    # -- iterations ---------------------------------------------------------------------------------------------
+
+    def _iterate(self) -> Generator[Question, Any, None]:
+        """Take some itemsets out, prune, continue greedily, and keep what is good enough."""
+        before, record, tried = self.bits_now, self.best_bits, self.tally.candidates
+        kind = self.experience.choose(self._dice)
+        if self._standing is None:
+            usage = self._usage.tolist()
+            self._standing = [Standing(s, self._table.itemsets[s], usage[s]) for s in self._table]
+        slots = tuple([one.slot for one in RUINS[kind](self._standing, self._dice)])
+        self.ranking.width = self._dice.one_of(WIDTHS)
+        yield from self._take_out(slots)
+        deficits = [self.bits_now - before]
+        while (yield from self._step()):
+            deficits.append(self.bits_now - before)
+            if self._is_hopeless(deficits, len(slots)):
+                break
+        yield from self._settle()
+        cost = OVERHEAD + len(slots) + self.tally.candidates - tried
+        self.experience.learn(kind, record - self.best_bits, cost)
+
+    def _is_hopeless(self, deficits: list[float], taken_out: int) -> bool:
+        """Return whether an iteration would have to gain more than it seems to.
+
+        It takes about as many itemsets in as it has taken out; towards the end, and after it, some steps more.
+        """
+        steps = len(deficits) - 1
+        lately = min(steps, max(LATELY, steps // 4))
+        rate = (deficits[-1 - lately] - deficits[-1]) / lately
+        expected = taken_out / self.ranking.width
+        return deficits[-1] > rate * max(expected - steps, expected / 4 + LATELY) + self._slack
+
+    def _take_out(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
+        """Remove itemsets, then those that are worth nothing without them."""
+        self._touched, self._shrunk = set(), set()
+        if slots:
+            change = yield RemoveAll(slots)
+            bits = self._bits_changed(change)
+            for slot in slots:
+                self._leave(slot, None)
+            self._apply(change, bits)
+        for slot in self._unused():
+            yield Remove(slot)
+            self._leave(slot, None)
+        # Not `_sweep`, which would keep an itemset that is used too seldom if its removal costs bits.
+        yield from self._prune(set(self._shrunk), forced_only=not self.policy.pruning)
+
+    def _apply_patch(self, patch: Patch) -> Generator[Question, Any, None]:
+        """Change the table as another chain has changed its own, and keep what is better."""
+        slot_of = {x: s for s, x in self._table.itemsets.items()}
+        gone = [slot_of.pop(x) for x, _ in patch.removed if x in slot_of]
+        added = tuple([(x, entry) for x, entry in patch.added if x not in slot_of])
+        if not gone and not added:
+            return
+        yield from self._take_out(tuple(gone))
+        yield from self._install(added)
+        new = {s for s, x in self._table.itemsets.items() if (x, self._table.entries[s]) in added}
+        yield from self._prune(self._shrunk | new, forced_only=not self.policy.pruning)
+        yield from self._settle()
