@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from twin import Twin, cover
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.effort import CHEAPER, FREE, HALF
-from fedslim.mdl.objective import EXACT, Charge, data_terms, model_terms, standard_length
+from fedslim.mdl.objective import EXACT, data_terms, model_terms, standard_length
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Insert
 from fedslim.mdl.search import SlimSearch

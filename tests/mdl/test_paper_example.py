@@ -8,7 +8,7 @@ from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.objective import description_length, estimated_gain, standard_lengths
 from fedslim.mdl.policy import Policy
-from fedslim.mdl.questions import CoUsages, Insert, TryInsert
+from fedslim.mdl.questions import CoUsages, Insert, TryInsertions
 from fedslim.mdl.search import SlimSearch
 
 ROWS = ["abc"] * 3 + ["ae"] * 2 + ["abd"] * 4 + ["ce"]
@@ -50,8 +50,8 @@ def test_the_first_step_accepts_ab(toy):
     while search.tally.accepted == 0:
         asked.append(question)
         question = run.send(question.put_to(state))
-    trial, move = [q for q in asked if isinstance(q, (TryInsert, Insert))]
-    assert (trial.itemset, trial.entry) == ((0, 1), 7)
+    trial, move = [q for q in asked if isinstance(q, (TryInsertions, Insert))]
+    assert [(m.itemset, m.entry) for m in trial.moves] == [((0, 1), 7)]
     assert (move.itemset, move.entry) == ((0, 1), 7)
     assert [q.slots for q in asked if isinstance(q, CoUsages)] == [(0, 1, 2, 3, 4)]
     result = search.result()

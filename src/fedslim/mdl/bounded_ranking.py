@@ -131,9 +131,7 @@ class BoundedRanking(CandidateRanking):
         )
         return others[:n], counts[:n], kinds[:n], (most, dropped)
 
-    def foresee(
-        self, moves: Sequence[Insert], together: Sequence[int]
-    ) -> list[SlotCounts]:
+    def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> list[SlotCounts]:
         """Return the pairs of new elements that are worth asking for, and the bounds of their counts.
 
         It is presumed that each takes the joint uses of its parents and that nothing else changes.
@@ -146,7 +144,11 @@ class BoundedRanking(CandidateRanking):
         log_total = log2(total)
         self._foreseen -= 1  # not the version of any table: the logarithms that are kept are of other totals
         now = self._now._replace(
-            version=self._foreseen, total=total, in_use=in_use, total_log=total * log_total, codes_log=in_use * log_total
+            version=self._foreseen,
+            total=total,
+            in_use=in_use,
+            total_log=total * log_total,
+            codes_log=in_use * log_total,
         )
         then = self._facts._replace(usage=usage, standard=standard)
         new = np.array([move.slot for move in moves], np.int64)
@@ -155,9 +157,7 @@ class BoundedRanking(CandidateRanking):
         size = self._table.capacity + len(moves)
         for k in range(len(moves)):
             others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
-            n = bounds.foresee(
-                new, parents, k, self._limit, 0.0, others, counts, self._store, self._facts, then, now
-            )
+            n = bounds.foresee(new, parents, k, self._limit, 0.0, others, counts, self._store, self._facts, then, now)
             order = np.argsort(others[:n], kind="stable")
             found.append(SlotCounts(others[:n][order], counts[:n][order]))
         return found
@@ -205,9 +205,7 @@ class BoundedRanking(CandidateRanking):
                 self.put_counts(one.slot, keep.others, keep.counts)
         for one in good:
             for parent in parents[one.slot]:
-                bounds.derive(
-                    one.slot, parent, one.others, one.counts, self._version, self._store, self._facts
-                )
+                bounds.derive(one.slot, parent, one.others, one.counts, self._version, self._store, self._facts)
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""

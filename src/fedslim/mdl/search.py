@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import (
     Bits,
     bits_after,
@@ -39,7 +40,6 @@ from fedslim.mdl.questions import (
     TryInsertions,
     TryRemovals,
 )
-from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.steps import Moved, SearchResult, TableEntry, Tally, Trial, Undoable
 from fedslim.mdl.table import WorkingTable

@@ -285,7 +285,9 @@ class WantFinal(Message, frozen=True):
 
 
 Move = DropItems | InsertUnion | RestoreElement | RemoveElement
-Want = WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantEntries | WantInsertions | WantRemovals | WantFinal
+Want = (
+    WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantEntries | WantInsertions | WantRemovals | WantFinal
+)
 
 
 class Ask(Message, frozen=True):

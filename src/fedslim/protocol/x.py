@@ -139,7 +139,7 @@ class XServer:
                 readings[k] = None
                 # What comes after it is about the table with them, so it need not be asked again.
 
-    def _wants(self, question: q.Question) -> list[Asked]:  # noqa: PLR0911  # one for each kind of question
+    def _wants(self, question: q.Question) -> list[Asked]:  # one for each kind of question
         """Return what to ask the members for, to answer a question."""
         sizes, usages, seed = self._sizes, self.search.usages, self._situation.number
         match question:

@@ -12,10 +12,10 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.kernels.arrays import DEAD_RANK
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
-from fedslim.mdl.kernels.arrays import DEAD_RANK
 from fedslim.protocol.x_queries import FinalCounts, Shape, entries_of, pack
 from fedslim.secagg.ring import MAX_BITS
 

@@ -156,7 +156,9 @@ def plan_row(
 
 
 @njit
-def put_counts(x: int, others: np.ndarray, counts: np.ndarray, version: int, store: PairStore, facts: TableFacts) -> int:
+def put_counts(
+    x: int, others: np.ndarray, counts: np.ndarray, version: int, store: PairStore, facts: TableFacts
+) -> int:
     """Store exact counts of some pairs of an element; return how many pairs are new."""
     new = np.int64(0)
     for k in range(len(others)):

@@ -298,9 +298,7 @@ def _scan(
         gain = estimate(x, y, c, facts, now)
         if gain < best or (gain == best and not _prefer(x, y, c, x, partner, together, facts.rank)):
             continue
-        if gain > behind or (
-            gain == behind and not _prefer(x, behind_partner, behind_together, x, y, c, facts.rank)
-        ):
+        if gain > behind or (gain == behind and not _prefer(x, behind_partner, behind_together, x, y, c, facts.rank)):
             continue
         if not is_rejected(x, y, c, facts, rejected):
             best = gain
