@@ -223,12 +223,12 @@ class XServer:
     ) -> tuple[q.SlotCounts | None, ...]:
         """Return rows in the order of slots, None for those of which only some entries were asked for.
 
-        Check that no co-usage is above the usage of either element.
+        Check that no co-usage is above its bound: the usage of either element, or what is known about the pair.
         """
         rows: dict[int, q.SlotCounts] = {}
         for reading in readings:
             if isinstance(reading, Fetched):
-                if (reading.counts > np.minimum(usages[reading.others], usages[reading.slot])).any():
+                if (reading.counts > self._ranking.known(reading.slot, reading.others)[0]).any():
                     raise ProtocolError(SUMS_CONTRADICT)
                 self._ranking.put_counts(reading.slot, reading.others, reading.counts)
             else:

@@ -175,6 +175,10 @@ class XMember:
 
     def _entries(self, want: m.WantEntries) -> NDArray[np.int64]:
         table = self._state.table
+        pairs = sum([some.steps.length for some in want.partners])
+        if not 1 <= pairs <= table.fresh_slot:
+            msg = f"the server asked for {pairs} pairs of slot {want.slot}, which cannot all be different; it is refused"
+            raise ProtocolError(msg)
         others, _ = entries_of(want, table.fresh_slot)
         if others.max() >= table.fresh_slot or (table.elements.rank[others] == DEAD_RANK).any():
             msg = f"the server asked about pairs of slot {want.slot} with slots that are empty; it is refused"
