@@ -153,7 +153,7 @@ def test_progress_counts_iterations_and_names_the_best(monkeypatch):
     monkeypatch.setattr("fedslim.mdl.driver.REPORT_EVERY", 0.0)
     seen = []
     mined = mine(DB, max_time=2.5, on_progress=seen.append)
-    assert {p.policies for p in seen} == {8}
+    assert {p.policies for p in seen} == {9}
     assert seen[0].iterations == 0
     assert seen[-1].iterations > 0
     assert all(p.best <= p.percent or p.iterations for p in seen)

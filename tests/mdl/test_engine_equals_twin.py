@@ -12,6 +12,7 @@ from twin import Twin, cover
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.eager_search import EagerSearch
 from fedslim.mdl.effort import CHEAPER, FREE, HALF
 from fedslim.mdl.objective import EXACT, data_terms, model_terms, standard_length
 from fedslim.mdl.policy import Policy
@@ -66,7 +67,7 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
         states = source.shards
     if steps is None:
         # Eager or not, with one source or several: every step is the same.
-        eager = SlimSearch(n_items, policy, eager=True)
+        eager = EagerSearch(n_items, policy)
         assert run_engine(eager, CoverState(db)) == result
         assert replace(eager.tally, rows=0) == replace(result.tally, rows=0)
     assert [(e.items, e.usage, e.entry) for e in result.entries] == twin.result()

@@ -225,10 +225,10 @@ def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
         bits = [result.bits.total for result in results]
         assert bits == sorted(bits, reverse=True)
         done.append(noted.tasks)
-    assert [len(tasks) for tasks in done] == [1, 8, 8 + 2 * 4, 8 + 2 * 16]
+    assert [len(tasks) for tasks in done] == [1, 9, 9 + 2 * 4, 9 + 2 * 16]
     assert done[0] == [Greedy(Policy())]
     assert all(higher[: len(lower)] == lower for lower, higher in pairwise(done))
-    assert len({task.seed for task in done[3][8:]}) == 32
+    assert len({task.seed for task in done[3][9:]}) == 32
 
 
 @pytest.mark.parametrize(

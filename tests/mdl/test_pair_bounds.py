@@ -13,6 +13,7 @@ from test_engine_equals_twin import database, databases, policies
 from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.eager_search import EagerSearch
 from fedslim.mdl.objective import Charge, estimated_gain
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import CoUsages, Together, TryInsertions
@@ -24,7 +25,7 @@ class Frugal:
 
     def __init__(self, db, policy):
         self.state = CoverState(db)
-        self.search = SlimSearch(db.n_items, policy, eager=True)
+        self.search = EagerSearch(db.n_items, policy)
         self.checks = 0
 
     def run(self):

@@ -197,6 +197,11 @@ class BoundedRanking(CandidateRanking):
         """Return whether the counts of all these candidates are known."""
         return all(self.known(c.x, np.array([c.y], np.int32))[1][0] for c in candidates)
 
+    def never_with(self, slot: int, others: list[int]) -> list[int]:
+        """See `CandidateRanking`."""
+        most, _ = self.known(slot, np.array(others, np.int32))
+        return [other for other, bound in zip(others, most.tolist(), strict=True) if bound == 0]
+
     def settle(self, moves: Sequence[Insert], fetched: Sequence[Fetched]) -> None:
         """Store the counts that were asked for in case that new elements stay, which they have.
 
@@ -265,7 +270,7 @@ class BoundedRanking(CandidateRanking):
             size *= 2
         key, most, stamp = _columns(size)
         larger = store._replace(key=key, most=most, stamp=stamp)
-        self._pairs = bounds.rehash(self._limit, store, larger, alive)
+        self._pairs = bounds.rehash(store, larger, alive)
         self._store = larger
 
     def _grow(self) -> None:

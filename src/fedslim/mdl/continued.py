@@ -28,8 +28,8 @@ def itemsets_of(result: SearchResult) -> Table:
 class ContinuedSearch(SlimSearch):
     """A greedy search that starts with these itemsets in addition to single items."""
 
-    def __init__(self, n_items: int, policy: Policy, start: Table, *, eager: bool = False) -> None:
-        super().__init__(n_items, policy, eager=eager)
+    def __init__(self, n_items: int, policy: Policy, start: Table) -> None:
+        super().__init__(n_items, policy)
         self._start_from = start
 
     def _begin(self) -> Generator[Question, Any, None]:

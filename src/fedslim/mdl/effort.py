@@ -33,7 +33,7 @@ FREE = Charge(0.0, 0.0)
 
 HIGHEST_EFFORT = 8
 
-WIDTHS = (1, 4, 6, 8, 10, 12, 16)
+WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
 """Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""
 
 CHAINS = 2

@@ -87,8 +87,8 @@ class Best:
 class LocalSearch(ContinuedSearch):
     """One segment of an iterated local search."""
 
-    def __init__(self, n_items: int, policy: Policy, segment: Segment, dice: Dice, *, eager: bool = False) -> None:
-        super().__init__(n_items, policy, segment.start, eager=eager)
+    def __init__(self, n_items: int, policy: Policy, segment: Segment, dice: Dice) -> None:
+        super().__init__(n_items, policy, segment.start)
         self._segment = segment
         self._dice = dice
         self.experience = Experience(list(segment.experience.gained), list(segment.experience.cost))

@@ -280,6 +280,10 @@ class CandidateRanking:
         """Return the best candidates if the unknown rows of these slots are as expected; none if that is unclear."""
         return ()
 
+    def never_with(self, slot: int, others: list[int]) -> list[int]:  # noqa: ARG002  # it does not know
+        """Return those of the other elements that are certainly in no cover with this one."""
+        return []
+
     def settle(self, moves: Sequence[Insert], fetched: Sequence[Any]) -> None:
         """Take in counts that were asked for in case that these insertions stay."""
 

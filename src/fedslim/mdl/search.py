@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fedslim.mdl.arrays import lengthen
-from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import (
     Bits,
     bits_after,
@@ -36,7 +35,6 @@ from fedslim.mdl.questions import (
     Support,
     Supports,
     Together,
-    Tried,
     TryInsertions,
     TryRemovals,
 )
@@ -56,9 +54,6 @@ if TYPE_CHECKING:
 ITEMS_FOR_EACH = 8
 """A step has at most one candidate for so many items: with fewer, poor ones are soon among the best disjoint ones."""
 
-MAX_TRIALS = 8
-"""Removals tried in one question: after one that succeeds, the others have to be tried again."""
-
 
 class SlimSearch:
     """One run of the search.
@@ -66,18 +61,17 @@ class SlimSearch:
     A step takes the best candidates without common elements (`Policy.width`), tries one after the other, and then
     prunes. A candidate is skipped if an earlier one of the step changed the covers with its parents. The first is never
     skipped: it is accepted, and L falls, or rejected with its counts. So the search terminates.
-
-    An *eager* search asks about all candidates of a step at once, presuming that each of them stays that was not
-    rejected before, and asks at the same time what it will ask next. At the first one that turns out otherwise it undoes
-    the rest, and asks again about those. It finds the same result with far fewer questions and somewhat more work,
-    which pays where a question is a round.
     """
+
+    RANKING: ClassVar[type[CandidateRanking]] = CandidateRanking
+
+    MAX_TRIALS: ClassVar[int] = 8
+    """Removals tried in one question: after one that succeeds, the others have to be tried again."""
 
     MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
 
-    def __init__(self, n_items: int, policy: Policy, *, eager: bool = False) -> None:
+    def __init__(self, n_items: int, policy: Policy) -> None:
         self.policy = policy
-        self._eager = eager
         self.tally = Tally()
         self.converged = False
         self.bits_now = 0.0
@@ -91,7 +85,6 @@ class SlimSearch:
         self._total = 0
         self._in_use = 0
         self._tried: dict[int, Change] = {}  # trial removals that are still valid
-        self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
         self._touched: set[int] = set()  # slots whose covers changed in this step
         self._shrunk: set[int] = set()  # itemsets that are used less since the step began
         self._open: Undoable | None = None  # moves that may have to be undone
@@ -168,7 +161,7 @@ class SlimSearch:
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
         self.bits_now = self.bits_standard.total
-        self.ranking = (BoundedRanking if self._eager else CandidateRanking)(
+        self.ranking = self.RANKING(
             self._table,
             self._usage,
             self._standard,
@@ -186,85 +179,59 @@ class SlimSearch:
             return False
         self._touched, self._shrunk = set(), set()
         while todo := tuple([c for c in todo if not {c.x, c.y} & self._touched]):
-            done = yield from self._try(todo if self._eager else todo[:1])
+            done = yield from self._try(todo)
             todo = todo[done:]
         for slot in self._unused():
             yield Remove(slot)
             self._leave(slot, None)
-        if self._eager:
-            yield from self._go_ahead()
+        yield from self._go_ahead()
         yield from self._sweep(self._shrunk)
         return True
 
-    def _go_ahead(self) -> Generator[Question, Any, None]:
-        """Ask about the next candidates together with what comes before: removals to try, and rows to rank by.
+    # An eager search (`eager_search.py`) asks about the next candidates before it knows that they are next.
 
-        Most removals are not carried out, and most candidates are those that were to be expected.
-        """
-        pending = [s for s in self._shrunk if s in self._table.itemsets] if self.policy.pruning else []
-        unknown = tuple(sorted([s for s in pending if s not in self._tried]))
-        best = self.ranking.best()
-        rows = best.slots if isinstance(best, UnknownRows) else ()
-        candidates = self.ranking.presumed(rows) if isinstance(best, UnknownRows) else best
-        if candidates and self._entry_is_known and (unknown or rows):
-            question = self._presume(candidates, tuple([c.together for c in candidates]), unknown, rows)
-            answer = yield question
-            self._tried |= dict(zip(unknown, answer.before, strict=True))
-            self.tally.rows += len(rows)
-            self.ranking.learn(rows, answer.rows)
-            self._ahead = (candidates, question, answer)
+    def _go_ahead(self) -> Generator[Question, Any, None]:
+        """Before a sweep: ask about the next candidates as well."""
+        yield from ()
 
     def _come_back(self) -> Generator[Question, Any, None]:
-        """Undo the insertions of the next candidates, since something else comes first."""
-        if self._ahead is not None:
-            yield from self._take_back(self._ahead[1], 0)
-            self._ahead = None
+        """Before anything else comes first: undo what was presumed about the next candidates."""
+        yield from ()
 
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
             yield from self._come_back()
             self.tally.rows += len(best.slots)
             self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
-        if self._ahead is not None and self._ahead[0] != best:
-            yield from self._come_back()
         return best
 
     def _try(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, int]:
-        """Try candidates in order, until one turns out otherwise than presumed; return how many are done with."""
-        entries = yield from self._ask_entries(candidates)
+        """Try the first candidate, or some of the first ones; return how many are done with."""
+        candidate = candidates[0]
+        entries = yield from self._ask_entries(candidates[:1])
         if not entries:
-            self._fail(candidates[0])
+            self._fail(candidate)
             return 1
-        if self._ahead is None:
-            question = self._presume(candidates, entries)
-            answer = yield question
+        (slot,) = self._table.free_slots(1)
+        move = self._move(slot, candidate, entries[0])
+        (change,) = (yield TryInsertions((move,), (False,))).changes
+        trial = Trial(candidate, move, change, self._bits_changed(change))
+        if self._pays(trial):
+            yield move
+            self._enter(trial)
+            if rare := self._rare():
+                yield from self._remove_rare(rare, candidate)
+            self._open = None
         else:
-            (_, question, answer), self._ahead = self._ahead, None
-        for k, (move, keep, change) in enumerate(zip(question.moves, question.keep, answer.changes, strict=True)):
-            candidate = candidates[k]
-            skipped = bool({candidate.x, candidate.y} & self._touched)
-            self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-            trial = Trial(candidate, move, change, 0.0 if skipped else self._bits_changed(change))
-            if stays := not skipped and self._pays(trial):
-                if not keep:
-                    yield from self._take_back(question, k + 1)
-                    yield move
-                self._enter(trial)
-                if rare := self._rare():
-                    if keep:
-                        yield from self._take_back(question, k + 1)
-                    yield from self._remove_rare(rare, candidate)
-                    return k + 1
-                self._open = None
-            else:
-                if keep:
-                    yield from self._take_back(question, k)
-                if not skipped:
-                    self._fail(candidate)
-            if stays != keep:
-                return k + 1
-        yield from self._confirm(question, answer)
-        return len(question.moves)
+            self._fail(candidate)
+        return 1
+
+    def _move(self, slot: int, candidate: Candidate, entry: int) -> Insert:
+        """Return the move that inserts a candidate."""
+        move = Insert(slot, self._union(candidate), entry, (candidate.x, candidate.y))
+        self._reserve(slot)
+        self._standard[slot] = standard_length(move.itemset, self._item_lengths)
+        return move
 
     def _remove_rare(self, rare: set[int], candidate: Candidate) -> Generator[Question, Any, None]:
         """Remove the itemsets that are used too seldom since a candidate entered; if that costs too much, undo both."""
@@ -291,76 +258,12 @@ class SlimSearch:
         return self.policy.order == "usage" and self.policy.min_support == 1
 
     def _ask_entries(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, tuple[int, ...]]:
-        """Return the second criterion of the cover order for each candidate, up to the first with too small a support."""
+        """Return the second criterion of the cover order for each candidate, up to the first that is too rare."""
         if self._entry_is_known:
             return tuple([c.together for c in candidates])
         supports = yield Together(tuple([Support(self._union(c), (c.x, c.y)) for c in candidates]))
         enough = tuple(takewhile(lambda support: support >= self.policy.min_support, supports))
         return enough if self.policy.order == "support" else tuple([c.together for c in candidates[: len(enough)]])
-
-    def _presume(
-        self,
-        candidates: tuple[Candidate, ...],
-        entries: tuple[int, ...],
-        before: tuple[int, ...] = (),
-        rows: tuple[int, ...] = (),
-    ) -> TryInsertions:
-        """Ask what candidates change; insert those that are presumed to stay, and ask what comes next.
-
-        All stay but those that were rejected before. Each takes from its two parents as much usage as estimated, and
-        nothing else changes.
-        """
-        slots = iter(self._table.free_slots(len(entries) + 1))
-        slot = next(slots)
-        moves: list[Insert] = []
-        keeps: list[bool] = []
-        left: dict[int, int] = {}
-        uses: list[int] = []
-        for candidate, entry in zip(candidates, entries, strict=False):
-            parents = (candidate.x, candidate.y)
-            moves.append(Insert(slot, self._union(candidate), entry, parents))
-            keeps.append(keep := self._eager and not self.ranking.was_rejected(candidate))
-            if not keep:
-                continue
-            slot = next(slots)
-            uses.append(candidate.together)
-            after = {s: int(self._usage[s]) - candidate.together for s in parents}
-            left |= after
-            if any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
-                break  # it has to be removed before the next candidate is tried
-        self._reserve(max(move.slot for move in moves))
-        for move in moves:
-            self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-        if not uses or len(moves) < len(candidates):
-            return TryInsertions(tuple(moves), tuple(keeps), before=before, rows=rows)
-        itemsets = [s for s in left if s in self._table.itemsets]
-        rank = self._table.elements.rank
-        gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
-        removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
-        trials = tuple(removals) if self.policy.pruning else ()
-        return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before, rows)
-
-    def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
-        """Undo what was presumed from this candidate on."""
-        yield from self._restore(question.gone)
-        for k in reversed(range(first, len(question.moves))):
-            if question.keep[k]:
-                yield Remove(question.moves[k].slot)
-
-    def _restore(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
-        for slot in reversed(slots):
-            yield Restore(slot, self._table.itemsets[slot], self._table.entries[slot])
-
-    def _confirm(self, question: TryInsertions, answer: Tried) -> Generator[Question, Any, None]:
-        """Take in what was asked for in case that all candidates stay, which they do."""
-        if question.gone != self._unused():
-            yield from self._restore(question.gone)
-            return
-        for slot in question.gone:
-            self._leave(slot, None)
-        self._tried |= dict(zip(question.removals, answer.trials, strict=True))
-        kept = [move for move, keep in zip(question.moves, question.keep, strict=True) if keep]
-        self.ranking.settle(kept, answer.fetched)
 
     def _enter(self, trial: Trial) -> None:
         """Take an itemset into the table, as the sources have done."""
@@ -443,7 +346,7 @@ class SlimSearch:
             s for s in pending if s in self._table.itemsets and (not forced_only or self._usage[s] < least)
         }:
             rank = self._table.elements.rank
-            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[:MAX_TRIALS]
+            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[: self.MAX_TRIALS]
             trials = yield from self._try_removals(tuple(queue))
             # In order, as if each had been tried when its turn came: until one is removed, the trials are valid.
             for slot, trial in zip(queue, trials, strict=True):
@@ -498,14 +401,25 @@ class SlimSearch:
     def _take_in(self, change: Change, pivot: int | None = None) -> NDArray[np.int64]:
         """Apply a change to the usages; return the net change of each."""
         net: NDArray[np.int64] = change.won - change.lost
+        self._tried = self._still_valid(change, pivot)
         self.ranking.change(change, pivot)
-        self._tried = {}
         used_before = int(np.count_nonzero(self._usage[change.slots]))
         self._usage[change.slots] += net
         self._total += int(net.sum())
         self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
         self.ranking.changed(change.slots, self._total, self._in_use)
         return net
+
+    def _still_valid(self, change: Change, pivot: int | None) -> dict[int, Change]:
+        """Return the trials that hold after a change: those about covers that do not change, without the element.
+
+        A removal changes only covers with the element, as would the one that was tried: they must never be together.
+        """
+        if pivot is None or pivot not in self._tried:
+            return {}
+        touched = set(change.slots.tolist())
+        others = [s for s, trial in self._tried.items() if s not in touched and pivot not in trial.slots]
+        return {s: self._tried[s] for s in self.ranking.never_with(pivot, others)}
 
     def _bits_changed(self, change: Change) -> float:
         """Return the change of L(D, CT) in bits."""

@@ -17,7 +17,7 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
-from fedslim.mdl.search import SlimSearch
+from fedslim.mdl.eager_search import EagerSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import add_up
@@ -28,9 +28,11 @@ from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
-    from collections.abc import Set as Set
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
+
+    Usages = NDArray[np.int64]
 
     from fedslim.protocol.variant import Situation
     from fedslim.protocol.x_queries import FinalCounts
@@ -47,7 +49,7 @@ class XServer:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self.search = SlimSearch(situation.items, situation.policy, eager=True)
+        self.search = EagerSearch(situation.items, situation.policy)
         self._moves: list[m.Move] = []
         self.transactions = 0
         self.supports: list[int] = []
@@ -66,7 +68,7 @@ class XServer:
     def _make(self, move: q.Move) -> None:
         """Send a move to the members with the next question."""
         self._moves.append(_move(move))
-        if not isinstance(move, q.Drop):
+        if isinstance(move, q.Insert | q.Remove | q.Restore):
             self._reach(move.slot)
             self._sizes.forget_row(move.slot)
 
@@ -141,7 +143,7 @@ class XServer:
 
     def _wants(self, question: q.Question) -> list[Asked]:  # one for each kind of question
         """Return what to ask the members for, to answer a question."""
-        sizes, usages, seed = self._sizes, self.search.usages, self._situation.number
+        sizes, seed = self._sizes, self._situation.number
         match question:
             case q.Together(questions):
                 return [asked for part in questions for asked in self._wants(part)]
@@ -165,32 +167,14 @@ class XServer:
                 return [sizes.ask_removals(slots, seed)]
         raise AssertionError(question)
 
-    def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:  # noqa: PLR0911  # one for each kind
+    def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:  # one for each kind
         """Return the answer to a question from the next readings, which are those of its wants."""
         usages = self.search.usages
         match question:
             case q.Together(questions):
                 return tuple([self._answer(part, readings) for part in questions])
-            case q.TryInsertions(moves, keep, _, removals, uses):
-                before = next(readings) if question.before else ()
-                for trial in before:
-                    self._after(trial, usages)
-                rows = []
-                while isinstance(changes := next(readings), (Fetched, dict)):
-                    rows.append(changes)
-                known = self._rows_of(question.rows, rows, usages)
-                then, new = usages, set[int]()
-                for move, stays, change in zip(moves, keep, changes, strict=True):
-                    after = self._after(change, then, new | {move.slot})
-                    if stays:
-                        then = after
-                        new.add(move.slot)
-                trials = next(readings) if removals else ()
-                if then[list(question.gone)].any():
-                    return q.Tried(before, known, changes, ())  # they were not gone, so the rest does not hold
-                for trial in trials:
-                    self._after(trial, then, new)
-                return q.Tried(before, known, changes, trials, list(readings) if uses else ())
+            case q.TryInsertions():
+                return self._tried(question, readings)
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings, usages)
             case q.TryRemovals():
@@ -206,9 +190,32 @@ class XServer:
                 return np.array(self.supports, np.int64)
         return next(readings)
 
+    def _tried(self, question: q.TryInsertions, readings: Iterator[Any]) -> q.Tried:
+        """Return what insertions change, from the next readings."""
+        usages = self.search.usages
+        before = next(readings) if question.before else ()
+        for trial in before:
+            self._after(trial, usages)
+        rows = []
+        while isinstance(changes := next(readings), (list, dict)):
+            rows.append(changes)
+        known = self._rows_of(question.rows, rows, usages)
+        then, new = usages, set[int]()
+        for move, stays, change in zip(question.moves, question.keep, changes, strict=True):
+            after = self._after(change, then, new | {move.slot})
+            if stays:
+                then = after
+                new.add(move.slot)
+        trials = next(readings) if question.removals else ()
+        if then[list(question.gone)].any():
+            return q.Tried(before, known, changes, ())  # they were not gone, so the rest does not hold
+        for trial in trials:
+            self._after(trial, then, new)
+        return q.Tried(before, known, changes, trials, next(readings, ()) if question.uses else ())
+
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
-    def _after(self, change: q.Change, usages: NDArray[np.int64], new: Set[int] = frozenset()) -> NDArray[np.int64]:
+    def _after(self, change: q.Change, usages: NDArray[np.int64], new: AbstractSet[int] = frozenset()) -> Usages:
         """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
         slots = change.slots
         then: NDArray[np.int64] = usages.copy()
@@ -227,12 +234,13 @@ class XServer:
         """
         rows: dict[int, q.SlotCounts] = {}
         for reading in readings:
-            if isinstance(reading, Fetched):
-                if (reading.counts > self._ranking.known(reading.slot, reading.others)[0]).any():
-                    raise ProtocolError(SUMS_CONTRADICT)
-                self._ranking.put_counts(reading.slot, reading.others, reading.counts)
-            else:
+            if isinstance(reading, dict):
                 rows |= reading
+                continue
+            for one in reading:
+                if (one.counts > self._ranking.known(one.slot, one.others)[0]).any():
+                    raise ProtocolError(SUMS_CONTRADICT)
+                self._ranking.put_counts(one.slot, one.others, one.counts)
         for slot, row in rows.items():
             if (row.counts > np.minimum(usages[row.slots], usages[slot])).any():
                 raise ProtocolError(SUMS_CONTRADICT)
@@ -240,30 +248,24 @@ class XServer:
 
     @property
     def _ranking(self) -> BoundedRanking:
-        ranking = self.search.ranking
-        assert isinstance(ranking, BoundedRanking)  # noqa: S101  # the search is eager
-        return ranking
+        return self.search.ranking
 
     def _ask_rows(self, slots: tuple[int, ...], length: int) -> list[Asked]:
         """Ask for the entries of these rows that can matter; for whole rows where nothing is known about them."""
         whole = tuple([s for s in slots if not self._ranking.is_complete(s)])
         usages = self.search.usages[list(whole)].tolist()
         asked = self._sizes.ask_rows(whole, usages, length, self._situation.number) if whole else []
-        for slot in slots:
-            if self._ranking.is_complete(slot):
-                others, bounds = self._ranking.plan(slot)
-                if len(others):
-                    asked.append(Asked(want_entries(slot, others, bounds)))
-        return asked
+        return [*asked, *self._ask_entries({s: self._ranking.plan(s) for s in slots if s not in whole})]
 
     def _ahead(self, moves: Sequence[q.Insert], uses: Sequence[int]) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""
         found = self._ranking.foresee(moves, uses)
-        return [
-            Asked(want_entries(move.slot, others, bounds))
-            for move, (others, bounds) in zip(moves, found, strict=True)
-            if len(others)
-        ]
+        return self._ask_entries({move.slot: row for move, row in zip(moves, found, strict=True)})
+
+    @staticmethod
+    def _ask_entries(rows: dict[int, q.SlotCounts]) -> list[Asked]:
+        some = {slot: row for slot, row in rows.items() if len(row.slots)}
+        return [Asked(want_entries(some))] if some else []
 
     def _count_final(self, itemsets: int) -> Generator[Round, Replies, FinalCounts]:
         self._shape = self._shape._replace(itemsets=itemsets)
@@ -287,13 +289,19 @@ class XServer:
             want = one.want
             reading = read(want, shape, words, one.bounds)
             if isinstance(want, m.WantEntries):
-                others, widths = entries_of(want, self._shape.slots)
-                room = (1 << widths.astype(np.int64)) - 1
-                reading = Fetched(want.slot, others.astype(np.int32), reading, room)
+                reading = _fetched(want, shape.slots, reading)
             readings.append(reading)
             if readings[-1] is not None:
                 self._sizes.learn(want, readings[-1])
         return readings
+
+
+def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list[Fetched]:
+    """Return the entries of each row, with the largest count that fits each of them."""
+    rows, ends, others, widths = entries_of(want, slots)
+    room = (1 << widths.astype(np.int64)) - 1
+    parts = zip(*(np.split(values, ends[:-1]) for values in (others.astype(np.int32), counts, room)), strict=True)
+    return [Fetched(slot, *part) for slot, part in zip(rows.tolist(), parts, strict=True)]
 
 
 def _move(move: q.Move) -> m.Move:
@@ -306,3 +314,4 @@ def _move(move: q.Move) -> m.Move:
             return m.RestoreElement(slot)
         case q.Drop(items):
             return m.DropItems(m.Vector.of(np.array(items, np.int64)))
+    raise AssertionError(move)  # a local search does not run in a federation yet

@@ -13,6 +13,7 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.kernels.arrays import DEAD_RANK
+from fedslim.mdl.kernels.counting import pick_entries
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
@@ -175,18 +176,15 @@ class XMember:
 
     def _entries(self, want: m.WantEntries) -> NDArray[np.int64]:
         table = self._state.table
-        pairs = sum([some.steps.length for some in want.partners])
-        if not 1 <= pairs <= table.fresh_slot:
-            msg = f"the server asked for {pairs} pairs of slot {want.slot}, which cannot all be different; it is refused"
+        rows, ends, others, _ = entries_of(want, table.fresh_slot)
+        rank = table.elements.rank
+        if (rank[rows] == DEAD_RANK).any() or (rank[others] == DEAD_RANK).any():
+            msg = "the server asks for entries of slots that are empty; it is refused"
             raise ProtocolError(msg)
-        others, _ = entries_of(want, table.fresh_slot)
-        if others.max() >= table.fresh_slot or (table.elements.rank[others] == DEAD_RANK).any():
-            msg = f"the server asked about pairs of slot {want.slot} with slots that are empty; it is refused"
-            raise ProtocolError(msg)
-        row = np.zeros(table.fresh_slot, np.int64)
-        counts = self._state.co_usages((self._alive(want.slot),))[0]
-        row[counts.slots] = counts.counts
-        found: NDArray[np.int64] = row[others]
+        found, done = np.empty(len(others), np.int64), 0
+        scratch = np.zeros(table.fresh_slot, np.int64)
+        for batch in self._batches(rows):
+            done = pick_entries(done, *batch, ends, others, scratch, found)
         return found
 
     def _insertions(self, want: m.WantInsertions) -> list[q.Change]:

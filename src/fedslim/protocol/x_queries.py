@@ -7,18 +7,20 @@ on the want and on the `Shape`, which server and members know alike. To add a wa
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import Fields, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, Fields, put_rows, words_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +40,13 @@ KINDS: dict[type[m.Want], str] = {
     m.WantFinal: "supports",
 }
 """What is asked, for logs and reports."""
+
+
+MAX_ENTRIES = 1 << 21
+"""The most entries of rows in one question; a search asks for a few thousand."""
+
+WIDEST = 15
+"""The code of the widest field of an entry, `MAX_BITS`; other codes are half the number of bits."""
 
 
 class Shape(NamedTuple):
@@ -95,28 +104,64 @@ def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
             return [(bits, 2 * shape.itemsets), *members]
 
 
-def want_entries(slot: int, others: NDArray[np.int32], bounds: NDArray[np.int64]) -> m.WantEntries:
-    """Return the want for some entries of a row; those with the same bits are listed together, to be named in less."""
-    bits = np.array([bits_for(bound) for bound in bounds.tolist()], np.int64)
-    bits += bits & 1  # fewer lists
-    partners = []
-    for width in np.unique(bits).tolist():
-        some = others[bits == width].astype(np.int64)
-        partners.append(m.Partners(width, m.Vector.of(np.diff(some, prepend=0))))
-    return m.WantEntries(slot, partners)
+class Entries(NamedTuple):
+    """Entries of some rows of the pair matrix: those of rows[r] end before ends[r]."""
+
+    rows: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    others: NDArray[np.int64]
+    widths: NDArray[np.uint8]  # the bits of each count
+
+    @property
+    def fields(self) -> Fields:
+        """The layout of the counts."""
+        return Fields(self.widths)
 
 
-def entries_of(want: m.WantEntries, slots: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return the slots whose counts a want asks for, and the bits of each."""
-    parts = [np.cumsum(some.steps.values(slots)) for some in want.partners]
-    widths = np.repeat(np.array([some.bits for some in want.partners], np.uint8), [len(part) for part in parts])
-    return np.concatenate(parts), widths
+def want_entries(rows: Mapping[int, q.SlotCounts]) -> m.WantEntries:
+    """Return the want for entries of some rows, given by slot, partners and the bounds of their counts."""
+    others = [row.slots.astype(np.int64) for row in rows.values()]
+    bounds = np.concatenate([row.counts for row in rows.values()])
+    # The width is a multiple of two bits, so that four bits are enough to name it.
+    code = np.minimum((np.frexp(bounds.astype(np.float64))[1] + 1) // 2, WIDEST)
+    code = np.maximum(code, 1).astype(np.uint8)
+    pairs = np.append(code, np.zeros(len(code) & 1, np.uint8)).reshape(-1, 2)
+    return m.WantEntries(
+        m.Vector.of(np.array(list(rows), np.int64)),
+        m.Vector.of(np.array(list(map(len, others)), np.int64)),
+        m.Vector.of(np.concatenate([np.diff(some, prepend=0) for some in others])),
+        (pairs[:, 0] | pairs[:, 1] << 4).astype(np.uint8).tobytes(),
+    )
+
+
+@lru_cache(maxsize=8)
+def entries_of(want: m.WantEntries, slots: int) -> Entries:
+    """Return what a want asks for; raise `ProtocolError` if it is not well-formed."""
+    # Before any memory is allocated: a step may be 0, so a hostile server could repeat an entry millions of times.
+    if max(want.rows.length, want.sizes.length) > slots or want.steps.length > MAX_ENTRIES:
+        msg = f"the server asks for {want.steps.length} entries of {want.rows.length} rows, too many; it is refused"
+        raise ProtocolError(msg)
+    rows, sizes, steps = want.rows.values(slots - 1), want.sizes.values(slots), want.steps.values(slots)
+    ends = np.cumsum(sizes)
+    named = 2 * len(want.widths) - len(steps) in {0, 1}
+    if not len(rows) or len(rows) != len(sizes) or ends[-1] != len(steps) or not named:
+        msg = "the server asks for entries of rows in a form that is not valid; it is refused"
+        raise ProtocolError(msg)
+    codes = np.frombuffer(want.widths, np.uint8)
+    codes = np.stack((codes & WIDEST, codes >> 4), axis=1).reshape(-1)[: len(steps)]
+    widths = np.where(codes == WIDEST, MAX_BITS, 2 * codes).astype(np.uint8)
+    sums = np.cumsum(steps)
+    others = sums - np.repeat(np.concatenate(([0], sums))[np.concatenate(([0], ends[:-1]))], sizes)
+    if (sizes == 0).any() or (codes == 0).any() or others.max() >= slots:
+        msg = "the server asks for entries of rows that do not exist; it is refused"
+        raise ProtocolError(msg)
+    return Entries(rows, ends, others, widths)
 
 
 def words_of(want: m.Want, shape: Shape) -> int:
     """Return how many words of an answer belong to this want."""
     if isinstance(want, m.WantEntries):
-        return Fields(entries_of(want, shape.slots)[1]).words
+        return entries_of(want, shape.slots).fields.words
     if isinstance(want, Sketched):
         return sketch_of(want, shape).words
     return sum([words_of_rows((bits,), length) for bits, length in vectors_of(want, shape)])
@@ -140,7 +185,7 @@ def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
                 done += len(ends)
                 begin += words_of_rows(some.tolist(), shape.slots)
         case m.WantEntries():
-            Fields(entries_of(want, shape.slots)[1]).put(words, counted)
+            entries_of(want, shape.slots).fields.put(words, counted)
         case m.WantSparseRow():
             sketch_of(want, shape).put(words, *counted)
         case m.WantInsertions() | m.WantRemovals():
@@ -174,7 +219,7 @@ def read(want: m.Want, shape: Shape, words: Words, bounds: Sequence[int]) -> Any
         found = sketch_of(want, shape).read(words)
         return None if found is None else _read_entries(want, shape, *found)
     if isinstance(want, m.WantEntries):
-        return Fields(entries_of(want, shape.slots)[1]).read(words)
+        return entries_of(want, shape.slots).fields.read(words)
     vectors, begin = [], 0
     for (bits, length), bound in zip(vectors_of(want, shape), bounds, strict=True):
         ring = Ring(bits, bound)

@@ -16,6 +16,7 @@ TABLES = np.int64(3)
 ID_BITS = np.uint64(24)
 CHECK_WORDS = 2
 ONE, ZERO = np.uint64(1), np.uint64(0)
+WORD_BITS = np.int64(64)
 LARGEST_VALUE = np.uint64(1 << 40)
 
 
@@ -223,9 +224,9 @@ def read_fields(words: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> No
 @njit
 def words_of_fields(widths: np.ndarray) -> int:
     """Return how many words consecutive fields take."""
-    words, shift = np.int64(0), np.int64(64)
+    words, shift = np.int64(0), WORD_BITS
     for k in range(len(widths)):
-        if shift + widths[k] > 64:
+        if shift + widths[k] > WORD_BITS:
             words += 1
             shift = np.int64(0)
         shift += np.int64(widths[k])

@@ -196,8 +196,8 @@ def enter(
 ) -> int:
     """Bound the pairs of a new element, the union of two; return how many pairs are new.
 
-    Where x and y were used together, it takes the place of both. `uses` are its uses in all. If nothing else has changed, the
-    counts of the parents fall by those of the new element: they can be told as soon as these are known.
+    Where x and y were used together, it takes the place of both. `uses` are its uses in all. If nothing else has
+    changed, the counts of the parents fall by those of the new element: they can be told as soon as these are known.
     """
     new = np.int64(0)
     store.slack[z] = uses - together
@@ -358,7 +358,7 @@ def _matters(
 
 
 @njit
-def rehash(limit: int, old: PairStore, new: PairStore, alive: np.ndarray) -> int:
+def rehash(old: PairStore, new: PairStore, alive: np.ndarray) -> int:
     """Copy the pairs whose elements are in the table; `alive` is indexed by birth. Return how many there are."""
     n = np.int64(0)
     low = (np.int64(1) << 32) - 1

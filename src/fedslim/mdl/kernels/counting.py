@@ -169,6 +169,34 @@ def co_usage(x: int, covers: Covers, work: Work) -> int:
 
 
 @njit
+def pick_entries(
+    row: int,
+    row_ends: np.ndarray,
+    slots: np.ndarray,
+    counts: np.ndarray,
+    ends: np.ndarray,
+    others: np.ndarray,
+    scratch: np.ndarray,
+    found: np.ndarray,
+) -> int:
+    """Copy some entries of rows, the first of which is number `row`, to `found`; return the number after the last.
+
+    `scratch` is zero for each slot.
+    """
+    begin = np.int64(0)
+    for r in range(len(row_ends)):
+        for k in range(begin, row_ends[r]):
+            scratch[slots[k]] = counts[k]
+        for k in range(ends[row - 1] if row > 0 else 0, ends[row]):
+            found[k] = scratch[others[k]]
+        for k in range(begin, row_ends[r]):
+            scratch[slots[k]] = 0
+        begin = row_ends[r]
+        row += 1
+    return row
+
+
+@njit
 def move_lists(
     tid_start: np.ndarray, usage: np.ndarray, new_start: np.ndarray, old: np.ndarray, new: np.ndarray
 ) -> None:

@@ -1,0 +1,133 @@
+"""What the server of X asks members to do and to count: parts of `Ask`.
+
+An itemset is named as the union of two elements of the table, so the server cannot ask about other itemsets. No message
+says how many slots an answer covers: members know it from the table, and the server cannot choose it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from fedslim.mdl.policy import MAX_WIDTH
+from fedslim.protocol.wire_types import (
+    MAX_PARTS,
+    MAX_VECTOR,
+    Bits,
+    Count,
+    Message,
+    Number,
+    Pair,
+    Piece,
+    Vector,
+)
+
+
+class DropItems(Message, frozen=True, tag="Drop"):
+    """These items are too rare: they count as absent from now on."""
+
+    items: Vector
+
+
+class InsertUnion(Message, frozen=True, tag="Insert"):
+    """The union of these two elements enters the table."""
+
+    slot: Number
+    parents: Pair
+    entry: Count
+
+
+class RestoreElement(Message, frozen=True, tag="Restore"):
+    """The element that was removed last returns to its slot."""
+
+    slot: Number
+
+
+class RemoveElement(Message, frozen=True, tag="Remove"):
+    """This element leaves the table."""
+
+    slot: Number
+
+
+class WantSupports(Message, frozen=True):
+    """The support of each item, then the number of transactions. Asked only at the start."""
+
+
+class WantUnionSupport(Message, frozen=True):
+    """The support of the union of these two elements; allowed only where the settings need it."""
+
+    parents: Pair
+    bits: Bits
+
+
+class WantRows(Message, frozen=True):
+    """The co-usages of these elements: for each of them a row with a count for every slot, of the given bits."""
+
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_PARTS)]
+    bits: Annotated[bytes, Meta(min_length=1, max_length=MAX_PARTS)]
+
+
+class WantSparseRow(Message, frozen=True):
+    """The co-usages of one element as a sketch, for rows with few entries."""
+
+    slot: Number
+    cells: Number
+    seed: Count
+
+
+class WantEntries(Message, frozen=True):
+    """The co-usages of some elements with some others each: only those that can matter.
+
+    Each row has its partners in ascending order; a step is the distance from the one before. Widths take four bits.
+    """
+
+    rows: Vector  # slots
+    sizes: Vector  # how many partners each has
+    steps: Vector
+    widths: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
+
+
+class NewUnion(Piece, frozen=True):
+    """An itemset to try: its slot, the two elements of which it is the union, its usage at entry, whether it enters."""
+
+    slot: Number
+    parents: Pair
+    entry: Count
+    keep: bool
+
+
+class WantInsertions(Message, frozen=True):
+    """What changes if these itemsets enter: one sketch of covers lost (even places) and won (odd), one after the other.
+
+    Those to `keep` enter, each before the next one is tried; then the elements that are `gone` leave, and the wants
+    after this one are about that table.
+    """
+
+    new: Annotated[list[NewUnion], Meta(min_length=1, max_length=MAX_WIDTH)]
+    gone: Annotated[list[Number], Meta(max_length=2 * MAX_WIDTH)]
+    cells: Number
+    seed: Count
+
+
+class WantRemovals(Message, frozen=True):
+    """What changes if each of these elements alone leaves: one sketch, with the elements one after the other."""
+
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=2 * MAX_WIDTH)]
+    cells: Number
+    seed: Count
+
+
+class WantFinal(Message, frozen=True):
+    """The usage and support of each itemset of the table, which from now on can only shrink.
+
+    With `min_members_with` also whether this member uses each itemset, and which items occur in its data.
+    """
+
+    bits: Bits
+
+
+Move = DropItems | InsertUnion | RestoreElement | RemoveElement
+Want = (
+    WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantEntries | WantInsertions | WantRemovals | WantFinal
+)
