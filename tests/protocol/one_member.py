@@ -83,6 +83,11 @@ def entries(*rows, codes=None):
     return m.WantEntries(vector([slot for slot, _ in rows]), vector([len(o) for _, o in rows]), vector(steps), widths)
 
 
+def next_slots(table, n):
+    """The slots of the next itemsets, without ending a trial."""
+    return [*table._freed[::-1], *range(table.fresh_slot, table.fresh_slot + n)][:n]
+
+
 def dropping(*items):
     return m.DropItems(vector(items))
 

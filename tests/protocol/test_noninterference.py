@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_member import entries
+from one_member import entries, next_slots
 
 from fedslim.data import Vocabulary
 from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
@@ -200,7 +200,7 @@ class Adversary:
         ]
         if not self.odd and self.rng.random() < 0.3:
             keep = new[0].keep
-            new.append(m.NewUnion(table.free_slots(2)[1] if keep else table.free_slot, (0, 1), self.entry(), keep))
+            new.append(m.NewUnion(next_slots(table, 2)[1] if keep else table.free_slot, (0, 1), self.entry(), keep))
             if new[0].parents in {(0, 1), (1, 0)} or (0, 1) in table.present:
                 new.pop()
         gone = [self.pick()] if self.odd else self.rng.sample([*table.itemsets], min(len(table.itemsets), 1))

@@ -360,6 +360,19 @@ def test_x_refuses_pairs_with_a_freed_slot():
     check_covers(variant._state, database)
 
 
+def test_x_refuses_pairs_with_an_itemset_that_is_only_tried():
+    """It has a place in the order until the trial ends, but no covers to count in."""
+    variant, database = searching()
+    variant.answer(asked(insertion(gone=[PAIR])))
+    tried = insertion(PAIR, (4, 5), keep=False)
+    for pairs in (entries((0, [2, PAIR])), entries((PAIR, [0]))):
+        for message in ([asked(tried, pairs)], [asked(tried), asked(pairs)]):
+            with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
+                for question in message:
+                    variant.answer(question)
+    check_covers(variant._state, database)
+
+
 def test_x_counts_pairs_as_rows_do():
     """Entries are those of the rows, each in its own number of bits."""
     variant, _ = searching()

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, entries, searching
+from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, entries, next_slots, searching
 
 from fedslim.errors import ProtocolError, SecureAggregationError
 from fedslim.protocol import messages as m
@@ -43,7 +43,7 @@ def some_entries(rng, table, slot):
 
 def some_insertions(rng, table, gone, seed):
     """Itemsets one after the other, most of them in the slots that are free by then."""
-    new, slots = [], iter(table.free_slots(9))
+    new, slots = [], iter(next_slots(table, 9))
     slot = next(slots)
     for _ in range(rng.choice([1, 2, 3, 8, 9])):
         keep = rng.random() < 0.7
