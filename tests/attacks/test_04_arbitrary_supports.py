@@ -31,9 +31,13 @@ def ask(members, number, *wants, moves=()):
     return [member.receive(m.Ask(number, 0, list(moves), list(wants))) for member in members.values()]
 
 
+def tried(slot, parents, *, keep=True):
+    return m.WantInsertions([m.NewUnion(slot, parents, 5, keep)], [], 9, 0)
+
+
 def test_no_message_can_name_an_itemset():
     """Messages can refer only to elements of the code table, by slot, and to unions of two of them."""
-    for kind in Want.__args__:
+    for kind in (*Want.__args__, m.NewUnion, m.Partners):
         assert not {"items", "itemsets", "itemset"} & set(kind.__struct_fields__)
 
 
@@ -50,7 +54,7 @@ def test_supports_of_the_table_are_told_once_and_end_the_search():
     for number, (wants, moves) in enumerate(
         [
             ([m.WantRows([0], b"\x08")], ()),
-            ([m.WantInsertion(ITEMS, (0, 1), 5, 9, 0, keep=True)], ()),
+            ([tried(ITEMS, (0, 1))], ()),
             ([m.WantFinal(40)], [m.InsertUnion(ITEMS, (0, 1), 5)]),
             ([m.WantSupports()], ()),
         ],
@@ -64,9 +68,9 @@ def test_supports_of_the_table_are_told_once_and_end_the_search():
 
 def test_an_itemset_longer_than_agreed_is_not_tried():
     members = four_members(max_itemset_size=2)
-    ask(members, 1, m.WantInsertion(ITEMS, (0, 1), 5, 9, 0, keep=True))
+    ask(members, 1, tried(ITEMS, (0, 1)))
     with pytest.raises(ProtocolError, match="2 were agreed on"):
-        ask(members, 2, m.WantInsertion(ITEMS + 1, (ITEMS, 2), 5, 9, 0, keep=False))
+        ask(members, 2, tried(ITEMS + 1, (ITEMS, 2), keep=False))
 
 
 def test_a_member_counts_the_rounds_itself():

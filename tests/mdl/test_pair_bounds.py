@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from test_engine_equals_twin import database, databases, policies
 
+from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
@@ -122,6 +123,41 @@ def test_the_bounds_hold_where_covers_cascade(seed):
     frugal = check(rows, n_items, Policy(width=1 + 2 * (seed % 4)))
     assert frugal.checks > 1000
     assert isinstance(frugal.search.ranking, BoundedRanking)
+
+
+class Inflating(Frugal):
+    """Answers with counts that are too high, as far as they fit: a member of a federation may lie."""
+
+    def answer(self, question):
+        answer = super().answer(question)
+        if isinstance(question, TryInsertions) and answer.fetched:
+            answer = answer._replace(fetched=[one._replace(counts=one.room) for one in answer.fetched])
+        return answer
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_count_above_its_bound_ends_the_search(seed):
+    """It could be above the usages, and the kernels look up logarithms by counts and their differences."""
+    rng = random.Random(seed)
+    patterns = [rng.sample(range(24), rng.randint(3, 6)) for _ in range(6)]
+    rows = [{i for p in rng.sample(patterns, 2) for i in p if rng.random() < 0.9} for _ in range(120)]
+    with pytest.raises(RunError, match="above its proven bound"):
+        Inflating(database(rows, 24), Policy()).run()
+
+
+@pytest.mark.parametrize("seed", [78, 172])
+def test_the_counts_of_parents_are_not_derived_from_an_element_that_has_changed_since(seed):
+    """Found by trying many seeds: in one step a candidate takes covers from the itemset that entered before it."""
+    rng = random.Random(seed)
+    n_items = rng.randint(32, 70)
+    patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 14))]
+    rows = []
+    for _ in range(rng.randint(40, 100)):
+        row = {i for i in range(n_items) if rng.random() < rng.choice([0.05, 0.3])}
+        for pattern in rng.sample(patterns, rng.randint(1, 3)):
+            row.update(i for i in pattern if rng.random() < 0.95)
+        rows.append(row)
+    check(rows, n_items, Policy(min_count=rng.choice([1, 1, 3])))
 
 
 @given(

@@ -263,7 +263,9 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
             m.Ask(1, 0, [m.RemoveElement(77)], [m.WantRows([0], b"\x08")]),
             m.Ask(1, 0, [], [m.WantRows([77], b"\x08")]),
             m.Ask(1, 0, [], [m.WantUnionSupport((77, 78), 40)]),
-            m.Ask(1, 0, [], [m.WantInsertion(5, (0, 77), 79, 9, 0, keep=True)]),
+            m.Ask(1, 0, [], [m.WantInsertions([m.NewUnion(5, (0, 77), 79, True)], [], 9, 0)]),
+            m.Ask(1, 0, [], [m.WantInsertions([m.NewUnion(5, (0, 1), 79, False)], [77], 9, 0)]),
+            m.Ask(1, 0, [], [m.WantEntries(77, [m.Partners(5, m.Vector(1, 8, b"\x01"))])]),
         ],
         "sa": [
             m.AskStructure(1, m.Entered(77, [(77, 78)], 79), m.Vector(0, 8, b"")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import msgspec
 
@@ -64,8 +65,20 @@ def searching(seed=1, *, pair=True, **settled):
     return variant, database
 
 
-def insertion(slot=FREE, parents=(2, 3), *, entry=9, cells=9, keep=True):
-    return m.WantInsertion(slot, parents, entry, cells, 0, keep)
+def insertion(slot=FREE, parents=(2, 3), *, entry=9, cells=9, keep=True, gone=()):
+    """A question about one new itemset."""
+    return insertions((slot, parents), entry=entry, cells=cells, keep=keep, gone=gone)
+
+
+def insertions(*new, entry=9, cells=9, keep=True, gone=()):
+    """A question about several new itemsets, each a slot and two parents, one after the other."""
+    return m.WantInsertions([m.NewUnion(slot, parents, entry, keep) for slot, parents in new], list(gone), cells, 0)
+
+
+def entries(slot, *lists):
+    """A question about pairs of an element; each list has the bits of a count, and the other elements."""
+    partners = [m.Partners(bits, vector([b - a for a, b in pairwise([0, *others])])) for bits, others in lists]
+    return m.WantEntries(slot, partners)
 
 
 def dropping(*items):

@@ -189,7 +189,7 @@ def test_x_finds_it_in_wide_vocabularies(seed, members, n_items):
 def test_wide_vocabularies_are_asked_for_in_sketches():
     seen = check_x(sprinkled(3, 6000, 3, 80, patterns=12, noise=0.0008), 6000)
     kinds = {type(want) for ask in seen.messages("down", "Ask", "s000") for want in ask.wants}
-    assert kinds >= {m.WantSparseRow, m.WantRows, m.WantInsertion}
+    assert kinds >= {m.WantSparseRow, m.WantRows, m.WantInsertions}
 
 
 @given(seed=st.integers(0, 1 << 30), members=st.integers(1, 4), wide=st.booleans(), least=st.sampled_from([1, 1, 2, 5]))

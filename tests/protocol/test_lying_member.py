@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
+from fedslim.mdl.bounded_ranking import Fetched
 from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.protocol import gathering
 from fedslim.protocol import messages as m
@@ -20,10 +21,10 @@ from fedslim.protocol.events import NewEpoch
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.state import MemberState
 from fedslim.protocol.wire_types import MAX_COUNT
-from fedslim.protocol.x_queries import Shape
+from fedslim.protocol.x_queries import Shape, entries_of
 from fedslim.protocol.x_sizes import Asked, enlarge
 from fedslim.secagg import AgreementKey, Ring, Sketch
-from fedslim.secagg.ring import words_of_rows
+from fedslim.secagg.ring import Fields, words_of_rows
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled, vector
 
 N_ITEMS = 10
@@ -68,6 +69,8 @@ def play(variant, lie, *, seed=1, rounds=60, most=1 << 20, parts=None, **settled
 
     def down(name, message):
         asked[name] = message
+        if isinstance(message, m.Ask):
+            line.members[name].slots_before = slots_of(line.members[name])
         return message
 
     line.run(up, down)
@@ -211,10 +214,23 @@ def test_counts_too_large_for_memory_end_the_run():
 # -- lies that fit the question, so that they are added up ------------------------------------------------------------
 
 
-def parts_of(want, member):
+def slots_of(member):
+    """How many slots have been used in a member's table."""
+    return N_ITEMS if member._variant is None else member._variant._state.table.fresh_slot
+
+
+def slots_for(ask, slots):
+    """How many slots the table has had when each want of X is answered; `slots` are those before the question."""
+    slots = max([slots, *[move.slot + 1 for move in ask.moves if isinstance(move, m.InsertUnion)]])
+    for want in ask.wants:
+        yield slots
+        if isinstance(want, m.WantInsertions):
+            slots = max([slots, *[new.slot + 1 for new in want.new if new.keep]])
+
+
+def parts_of(want, member, length):
     """For one want of X that this member has just answered: its words, and a function that adds a lie."""
     table, most = member._variant._state.table, member._own.settings.max_transactions
-    length = table.fresh_slot
     match want:
         case m.WantSupports():
             ring = Ring.for_sums_up_to(most)
@@ -227,8 +243,11 @@ def parts_of(want, member):
             return words_of_rows(bits, length), ("lanes", bits[0], length)
         case m.WantSparseRow(_, cells, seed):
             sketch = Sketch(cells, length, seed)
-        case m.WantInsertion():
-            sketch = Sketch(want.cells, 2 * max(length, want.slot + 1), want.seed)
+        case m.WantEntries():
+            widths = entries_of(want, length)[1]
+            return Fields(widths).words, ("fields", widths, None)
+        case m.WantInsertions(new):
+            sketch = Sketch(want.cells, 2 * len(new) * max([length, *[one.slot + 1 for one in new]]), want.seed)
         case m.WantRemovals(slots, cells, seed):
             sketch = Sketch(cells, 2 * length * len(slots), seed)
     return sketch.words, ("sketch", sketch, None)
@@ -239,8 +258,8 @@ def lying_about(rng, ask, message, member):
     words = np.frombuffer(message.words.data, "<u8").copy()
     begin = 0
     chosen = rng.randrange(len(ask.wants))
-    for k, want in enumerate(ask.wants):
-        length, (how, what, size) = parts_of(want, member)
+    for k, (want, slots) in enumerate(zip(ask.wants, slots_for(ask, member.slots_before), strict=True)):
+        length, (how, what, size) = parts_of(want, member, slots)
         part = words[begin : begin + length]
         if k == chosen and how == "lanes":
             lie = np.zeros(length, np.uint64)
@@ -248,6 +267,12 @@ def lying_about(rng, ask, message, member):
             most = (1 << what) - 1
             count = np.array([rng.choice([1, 2, 5, 40, most]) & most], np.int64)
             Ring(what, most).put(lie, place, count, length=size)
+            part += lie if rng.random() < 0.7 else np.uint64(0) - lie
+        elif k == chosen and how == "fields":
+            lie = np.zeros(length, np.uint64)
+            most = (1 << what.astype(np.int64)) - 1
+            counts = np.array([rng.choice([0, 1, 2, 5, 40, full]) & full for full in most.tolist()], np.int64)
+            Fields(what).put(lie, counts)
             part += lie if rng.random() < 0.7 else np.uint64(0) - lie
         elif k == chosen:
             lie = np.zeros(length, np.uint64)
@@ -296,8 +321,9 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
             return message
         words = np.frombuffer(message.words.data, "<u8").copy()
         begin = 0
-        for want in asked[name].wants:
-            length, (_, sketch, _) = parts_of(want, line.members[name])
+        member = line.members[name]
+        for want, slots in zip(asked[name].wants, slots_for(asked[name], member.slots_before), strict=True):
+            length, (_, sketch, _) = parts_of(want, member, slots)
             if isinstance(want, m.WantSparseRow):
                 place = np.array([rng.randrange(sketch.universe)], np.int32)
                 sketch.put(words[begin : begin + length], place, np.array([count], np.int64))
@@ -307,6 +333,8 @@ def test_x_comes_to_an_end_in_a_wide_vocabulary_too(seed, count):
 
     def down(name, message):
         asked[name] = message
+        if isinstance(message, m.Ask):
+            line.members[name].slots_before = slots_of(line.members[name])
         return message
 
     line.run(up, down)
@@ -544,7 +572,7 @@ def test_x_believes_no_change_of_an_element_that_is_not_there():
     variant, usages, free = searching()
     with pytest.raises(ProtocolError, match="contradict"):
         variant._after(change(free, 0, 1), usages)
-    assert variant._after(change(free, 0, 1), usages, new=free)[free] == 1
+    assert variant._after(change(free, 0, 1), usages, {free})[free] == 1
     used = int(np.argmax(usages))
     assert variant._after(change(used, 1, 0), usages)[used] == usages[used] - 1
     for lost, won in ((int(usages[used]) + 1, 0), (0, variant._most + 1)):
@@ -565,6 +593,21 @@ def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
         assert len(variant._rows_of(*row(of, other, most), usages)) == 1
         with pytest.raises(ProtocolError, match="contradict"):
             variant._rows_of(*row(of, other, most + 1), usages)
+
+
+def test_x_believes_no_count_above_what_is_known_about_the_pair():
+    variant, usages, _ = searching()
+    ranking = variant._ranking
+    slot = next(s for s in np.flatnonzero(usages).tolist() if ranking.is_complete(s))
+    others = np.array([s for s in np.flatnonzero(usages).tolist() if s != slot], np.int32)
+    most, _ = ranking.known(slot, others)
+    assert (most < np.minimum(usages[others], usages[slot])).any()
+    room = np.full(len(others), 1 << 20)
+    assert variant._rows_of((slot,), [Fetched(slot, others, most, room)], usages) == (None,)
+    for k in range(len(others)):
+        counts = most + (np.arange(len(others)) == k)
+        with pytest.raises(ProtocolError, match="contradict"):
+            variant._rows_of((slot,), [Fetched(slot, others, counts, room)], usages)
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():

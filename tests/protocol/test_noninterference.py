@@ -183,19 +183,42 @@ class Adversary:
             [*legal, m.InsertUnion(self.fresh(), self.parents(), self.entry()), *(odd if self.odd else [])]
         )
 
+    def entries(self, slot):
+        """Some pairs of an element, with counts of any width."""
+        others = sorted({self.pick() for _ in range(self.rng.choice([1, 3, 6]))})
+        cut = self.rng.randrange(len(others) + 1) if self.odd else 0
+        steps = [np.diff(np.array(part, np.int64), prepend=0) for part in (others[:cut], others[cut:])]
+        wide = [1, 2, 9, 40, 56, *([57, 64] if self.odd else [])]
+        return m.WantEntries(slot, [m.Partners(self.rng.choice(wide), m.Vector.of(some)) for some in steps])
+
+    def insertions(self, cells, seed):
+        """One itemset, or several if it does not matter whether the question is refused; some leave afterwards."""
+        table = self.table()
+        new = [
+            m.NewUnion(self.fresh(), self.parents(), self.entry(), self.rng.random() < 0.5)
+            for _ in range(self.rng.choice([1, 2, 9]) if self.odd else 1)
+        ]
+        if not self.odd and self.rng.random() < 0.3:
+            keep = new[0].keep
+            new.append(m.NewUnion(table.free_slots(2)[1] if keep else table.free_slot, (0, 1), self.entry(), keep))
+            if new[0].parents in {(0, 1), (1, 0)} or (0, 1) in table.present:
+                new.pop()
+        gone = [self.pick()] if self.odd else self.rng.sample([*table.itemsets], min(len(table.itemsets), 1))
+        return m.WantInsertions(new, gone if self.rng.random() < 0.2 else [], cells, seed)
+
     def want(self):
         rng, table = self.rng, self.table()
         cells, seed = rng.choice([1, 5, 30]), rng.getrandbits(40)
         slots = [self.pick() for _ in range(rng.choice([1, 2, 5]))]
         widths = bytes(rng.choice([1, 2, 5, 8, 40, 56]) for _ in slots)
-        new = (self.fresh(), self.parents(), self.entry(), cells, seed)
         odd = [m.WantRows(slots, b"\x40"), m.WantFinal(8), m.WantFinal(60), m.WantSupports()]
         return rng.choice(
             [
                 m.WantRows(slots, widths),
                 m.WantSparseRow(slots[0], cells, seed),
-                m.WantInsertion(*new, keep=True),
-                m.WantInsertion(*new, keep=False),
+                self.entries(slots[0]),
+                self.insertions(cells, seed),
+                self.insertions(cells, seed),
                 m.WantUnionSupport(self.parents(), rng.choice([1, 4, 30, 60] if self.odd else [1, 4, 30])),
                 *([m.WantRemovals([rng.choice([*table.itemsets])], cells, seed)] if table.itemsets else []),
                 *(odd if self.odd else []),

@@ -200,7 +200,8 @@ def test_x_asks_for_supports_then_rows_then_ab(inputs):
     rows = asks[1].wants[0]
     assert (type(rows), rows.slots) == (m.WantRows, [0, 1, 2, 3, 4])
     insertion = asks[2].wants[0]
-    assert (type(insertion), set(insertion.parents), insertion.entry) == (m.WantInsertion, {0, 1}, 7)
+    (new,) = insertion.new
+    assert (type(insertion), set(new.parents), new.entry, new.keep) == (m.WantInsertions, {0, 1}, 7, True)
     assert [type(want) for want in asks[-1].wants] == [m.WantFinal]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 from one_member import (
     ALREADY,
@@ -17,14 +18,17 @@ from one_member import (
     asked,
     check_covers,
     dropping,
+    entries,
     insertion,
+    insertions,
     searching,
 )
 
 from fedslim.errors import ProtocolError, RingError
 from fedslim.protocol import messages as m
-from fedslim.protocol.x_member import MAX_ENTERING
 from fedslim.secagg import Ring
+from fedslim.secagg.ring import Fields
+from wire import vector
 
 COMMON = "items in common"
 TOO_LONG = "itemset of 3 items; 2 were agreed on"
@@ -34,6 +38,16 @@ CELLS = "cells per table"
 WORDS = "an answer has at most"
 BITS = "a ring has 1 to 56 bits"
 WIDTHS = r"\d rows with \d widths"
+EMPTY_SLOTS = "with slots that are empty"
+FIELDS = "fields have 1 to 56 bits"
+PAIRS = r"asked for \d+ pairs of slot 0"
+
+
+def kept(want, keep):
+    """The same question with itemsets that all enter, or do not."""
+    return msgspec.structs.replace(want, new=[msgspec.structs.replace(new, keep=keep) for new in want.new])
+
+
 BAD_WANTS = [
     (m.WantSupports(), "WantSupports during the search", {}),
     (m.WantUnionSupport((0, 2), 40), "which the settings do not need", {}),
@@ -63,8 +77,45 @@ BAD_WANTS = [
     (m.WantSparseRow(FREE, 9, 0), NOTHING_THERE, {}),
     (m.WantSparseRow(0, 0, 0), CELLS, {}),
     (m.WantSparseRow(0, LAST, 0), WORDS, {}),
+    (entries(FREE, (8, [0])), NOTHING_THERE, {}),
+    (entries(LAST, (8, [0])), NOTHING_THERE, {}),
+    (entries(0, (8, [1, FREE])), EMPTY_SLOTS, {}),
+    (entries(0, (8, [2]), (9, [FREE])), EMPTY_SLOTS, {}),
+    (entries(0, (8, [N_ITEMS + 1])), EMPTY_SLOTS, {}),
+    (entries(0, (8, [LAST])), "at most 10 is allowed", {}),
+    (entries(0, (8, [9, 18, 27])), EMPTY_SLOTS, {}),
+    (entries(0, (57, [1])), FIELDS, {}),
+    (entries(0, (8, [1]), (64, [2])), FIELDS, {}),
+    (m.WantEntries(0, [m.Partners(0, vector([1]))]), FIELDS, {}),
+    # More pairs than there are: without a limit the answer would be built in hundreds of megabytes before it is refused.
+    (entries(0, (8, [])), PAIRS, {}),
+    (entries(0, (8, []), (9, [])), PAIRS, {}),
+    (entries(0, (8, [1] * 11)), PAIRS, {}),
+    (m.WantEntries(0, [m.Partners(1, m.Vector(1 << 25, 8, bytes(1 << 25)))]), PAIRS, {}),
+    (m.WantEntries(0, [m.Partners(1, m.Vector(1 << 20, 8, bytes(1 << 20)))] * 64), PAIRS, {}),
+    (m.WantEntries(0, [m.Partners(1, m.Vector(10, 8, b""))]), "has 0 bytes", {}),
+    (m.WantEntries(0, [m.Partners(1, m.Vector(1, 7, b"\x01"))]), "has 1 bytes", {}),
+    # The second itemset is refused as the first would be, and so is what leaves after them.
     *(
-        (msgspec.structs.replace(want, keep=keep), told, settled)
+        (insertions((FREE, (2, 3)), (slot, parents), keep=keep), told, settled)
+        for keep, slot, parents, told, settled in (
+            (False, FREE + 1, (4, 5), OTHER_SLOT, {}),
+            (True, FREE, (4, 5), "but slot 11 is next", {}),
+            (True, FREE + 2, (4, 5), "but slot 11 is next", {}),
+            (False, FREE, (FREE, 4), NOTHING_THERE, {}),
+            (True, FREE + 1, (FREE, 3), COMMON, {}),
+            (True, FREE + 1, (3, 2), ALREADY, {}),
+            (True, FREE + 1, (FREE, 4), TOO_LONG, {"max_itemset_size": 2}),
+        )
+    ),
+    (insertion(gone=[0]), NOTHING_THERE, {}),
+    (insertion(gone=[LAST]), NOTHING_THERE, {}),
+    (insertion(gone=[FREE + 1]), NOTHING_THERE, {}),
+    (insertion(gone=[FREE], keep=False), NOTHING_THERE, {}),
+    (insertion(gone=[PAIR, PAIR]), NOTHING_THERE, {}),
+    (insertion(parents=(PAIR, 2), gone=[PAIR, FREE, PAIR]), NOTHING_THERE, {}),
+    *(
+        (kept(want, keep), told, settled)
         for keep in (False, True)
         for want, told, settled in (
             (insertion(FREE + 1), OTHER_SLOT, {}),
@@ -168,8 +219,8 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         variant.answer(asked(ROW, moves=moves[-1:]))
     check_covers(variant._state, database)
     # All in one question are refused as well, at least for being too many.
-    if sum(isinstance(move, m.InsertUnion) for move in moves) > MAX_ENTERING:
-        told = "and inserts 3"
+    if (inserted := sum(isinstance(move, m.InsertUnion) for move in moves)) > 1:
+        told = f"and inserts {inserted}"
     variant, database = searching(**settled)
     with pytest.raises(ProtocolError, match=told):
         variant.answer(asked(ROW, moves=moves))
@@ -186,6 +237,14 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         ([asked(ROW, moves=[m.InsertUnion(FREE, (PAIR, 2), 5)])], {"min_count": 5, "max_itemset_size": 3}),
         ([asked(m.WantRemovals([PAIR] * 64, 9, 0), m.WantRows([0, PAIR], b"\x01\x38"))], {}),
         ([asked(m.WantRows([0] * 4096, b"\x38" * 4096))], {}),
+        ([asked(entries(0, (1, [0]), (56, [*range(1, PAIR + 1)])))], {}),
+        ([asked(entries(PAIR, (8, [PAIR])))], {}),
+        (
+            [asked(insertions((FREE, (2, 3)), (FREE + 1, (FREE, 4)), (FREE + 2, (PAIR, FREE + 1)), gone=[PAIR, FREE]))],
+            {},
+        ),
+        ([asked(insertion(), entries(FREE, (8, [0, PAIR])), m.WantRemovals([FREE], 9, 0))], {}),
+        ([asked(insertion(gone=[PAIR])), asked(ROW, moves=[m.RestoreElement(PAIR), m.RemoveElement(FREE)])], {}),
         ([asked(ROW, moves=[m.RemoveElement(PAIR)]), asked(ROW, moves=[m.RestoreElement(PAIR)])], {}),
         (
             [
@@ -205,63 +264,121 @@ def test_x_answers_what_is_just_allowed(messages, settled):
     check_covers(variant._state, database)
 
 
-TOO_MANY = "a search has at most 3 and 2"
+DISJOINT = [(0, 2), (1, 3), (4, 5), (6, 7)]
+"""Pairs of elements that can enter one after the other."""
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "width", "told"),
     [
-        (asked(*[insertion(keep=False)] * 4), "tries 4 itemsets in a round and inserts 0"),
-        (asked(*[insertion(keep=False)] * 4096), "tries 4096 itemsets in a round and inserts 0"),
-        (asked(*[m.WantUnionSupport((2, 3), 40)] * 4), "tries 4 itemsets in a round and inserts 0"),
+        (asked(insertions(*[(FREE, (2, 3))] * 9, keep=False)), 8, "tries 9 itemsets in a round and inserts 0"),
+        (asked(insertions(*[(FREE, (2, 3))] * 64, keep=False)), 8, "tries 64 itemsets in a round and inserts 0"),
+        (asked(*[insertion(keep=False)] * 9), 8, "tries 9 itemsets in a round and inserts 0"),
+        (asked(*[insertion(keep=False)] * 4096), 8, "tries 4096 itemsets in a round and inserts 0"),
+        (asked(*[insertions(*[(FREE, (2, 3))] * 3, keep=False)] * 3), 8, "tries 9 itemsets in a round and inserts 0"),
+        (asked(*[m.WantUnionSupport((2, 3), 40)] * 9), 8, "tries 9 itemsets in a round and inserts 0"),
         (
-            asked(*[m.WantUnionSupport((2, 3), 40), insertion(keep=False)] * 2),
-            "tries 4 itemsets in a round and inserts 0",
+            asked(*[m.WantUnionSupport((2, 3), 40), insertions(*[(FREE, (2, 3))] * 2, keep=False)] * 3),
+            8,
+            "tries 9 itemsets in a round and inserts 0",
         ),
+        (asked(insertion(), insertion(FREE + 1, (4, 5))), 1, "tries 2 itemsets in a round and inserts 0"),
         (
-            asked(insertion(), insertion(FREE + 1, (4, 5)), insertion(FREE + 2, (6, 7))),
-            "tries 3 itemsets in a round and inserts 3",
+            asked(insertions(*[(FREE + k, pair) for k, pair in enumerate(DISJOINT)])),
+            3,
+            "tries 4 itemsets in a round and inserts 0",
         ),
         (
             asked(
                 insertion(FREE + 2, (6, 7)), moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9)]
             ),
-            "tries 1 itemsets in a round and inserts 3",
+            8,
+            "tries 1 itemsets in a round and inserts 2",
         ),
         (
-            asked(m.WantFinal(40), moves=[m.InsertUnion(FREE + k, (2, 3 + k), 9) for k in range(3)]),
-            "tries 0 itemsets in a round and inserts 3",
+            asked(m.WantFinal(40), moves=[m.InsertUnion(FREE + k, (2, 3 + k), 9) for k in range(2)]),
+            8,
+            "tries 0 itemsets in a round and inserts 2",
         ),
-        (asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)] * 4096), "inserts 4096"),
+        (asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)] * 4096), 8, "inserts 4096"),
     ],
     ids=lambda case: repr(case)[:60],
 )
-def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, told):
+def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, width, told):
     """Nothing is carried out: a server that could try thousands at once could count anything."""
-    variant, database = searching(min_support=2)
-    with pytest.raises(ProtocolError, match=f"{told}; {TOO_MANY}"):
+    variant, database = searching(min_support=2, width=width)
+    too_many = f"that were tried before; a search of width {width} has at most {width} and 1"
+    with pytest.raises(ProtocolError, match=f"{told} {too_many}"):
         variant.answer(message)
     assert variant._state.table.itemsets == {PAIR: (0, 1)}
     check_covers(variant._state, database)
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "width"),
     [
-        asked(*[insertion(keep=False)] * 3),
-        asked(m.WantUnionSupport((2, 3), 40), insertion(keep=False), insertion(parents=(4, 5), keep=False)),
-        asked(insertion(FREE + 1, (4, 5)), ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)]),
-        asked(
-            m.WantFinal(40),
-            moves=[m.InsertUnion(FREE, (2, 3), 9), m.InsertUnion(FREE + 1, (4, 5), 9), m.RemoveElement(PAIR)],
+        (asked(insertions(*[(FREE, (2, 3))] * 8, keep=False)), 8),
+        (asked(*[insertion(keep=False)] * 8), 8),
+        (asked(insertion()), 1),
+        (asked(insertions(*[(FREE + k, pair) for k, pair in enumerate(DISJOINT)])), 4),
+        (
+            asked(
+                m.WantUnionSupport((2, 3), 40),
+                insertions((FREE, (2, 3)), (FREE, (4, 5)), keep=False),
+            ),
+            3,
         ),
+        (asked(insertion(FREE + 1, (4, 5)), ROW, moves=[m.InsertUnion(FREE, (2, 3), 9)]), 1),
+        (asked(m.WantFinal(40), moves=[m.InsertUnion(FREE, (2, 3), 9), m.RemoveElement(PAIR)]), 1),
     ],
     ids=lambda case: repr(case)[:60],
 )
-def test_x_answers_as_many_trials_in_a_round_as_a_search_makes(message):
-    variant, database = searching(min_support=2)
+def test_x_answers_as_many_trials_in_a_round_as_a_search_makes(message, width):
+    variant, database = searching(min_support=2, width=width)
     assert len(variant.answer(message).words)
     check_covers(variant._state, database)
+
+
+def test_x_refuses_pairs_with_a_freed_slot():
+    """A slot below the highest one may be empty, too."""
+    variant, database = searching()
+    variant.answer(asked(insertion(gone=[PAIR])))
+    with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
+        variant.answer(asked(entries(0, (8, [2, PAIR, FREE]))))
+    with pytest.raises(ProtocolError, match=NOTHING_THERE):
+        variant.answer(asked(entries(PAIR, (8, [2, FREE]))))
+    assert len(variant.answer(asked(entries(0, (8, [2, FREE])))).words) == 1
+    check_covers(variant._state, database)
+
+
+def test_x_counts_pairs_as_rows_do():
+    """Entries are those of the row, in the order of the lists, each in its own number of bits."""
+    variant, _ = searching()
+    row = Ring(40, (1 << 40) - 1).read(variant.answer(asked(m.WantRows([2], b"\x28"))).words, length=FREE)
+    words = variant.answer(asked(entries(2, (9, [0, 4, PAIR]), (12, [2, 3])))).words
+    widths = np.array([9, 9, 9, 12, 12], np.uint8)
+    assert Fields(widths).read(words).tolist() == row[[0, 4, PAIR, 2, 3]].tolist()
+    assert row[2] > row[3] > 0
+
+
+def test_x_counts_what_each_itemset_changes_when_those_before_it_are_in_the_table():
+    """Several in one question change the same as one in each; those that do not stay change nothing for the next."""
+    together, database = searching()
+    alone, _ = searching()
+    new = [
+        m.NewUnion(FREE, (2, 3), 9, True),
+        m.NewUnion(FREE + 1, (4, 5), 9, False),
+        m.NewUnion(FREE + 1, (FREE, 4), 9, True),
+    ]
+    together.answer(asked(m.WantInsertions(new, [FREE], 9, 0), ROW))
+    for one in new:
+        alone.answer(asked(m.WantInsertions([one], [], 9, 0)))
+    alone.answer(asked(ROW, moves=[m.RemoveElement(FREE)]))
+    assert together._state.table.itemsets == alone._state.table.itemsets == {PAIR: (0, 1), FREE + 1: (2, 3, 4)}
+    for variant in (together, alone):
+        check_covers(variant._state, database)
+    both = [variant.answer(asked(m.WantRows([0, 4], b"\x28\x28"))).words.tolist() for variant in (together, alone)]
+    assert both[0] == both[1]
 
 
 def test_x_does_not_say_by_a_refusal_how_large_a_count_is():
@@ -276,6 +393,10 @@ def test_x_does_not_say_by_a_refusal_how_large_a_count_is():
         counts = Ring(40, (1 << 40) - 1).read(rows, length=length)
         assert counts.max() >= 1 << bits
         assert Ring(bits, (1 << bits) - 1).read(few, length=length).tolist() == (counts % (1 << bits)).tolist()
+        one = entries(2, (bits, [0, 2]))
+        assert Fields(np.array([bits] * 2, np.uint8)).read(narrow.answer(asked(one)).words).tolist() == [
+            int(count) % (1 << bits) for count in counts[[0, 2]]
+        ]
         want = m.WantUnionSupport((PAIR, 2), bits)
         (support,) = Ring(40, (1 << 40) - 1).read(wide.answer(asked(m.WantUnionSupport((PAIR, 2), 40))).words, length=1)
         assert narrow.answer(asked(want)).words.tolist() == [support % (1 << bits)]

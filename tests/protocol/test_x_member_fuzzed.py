@@ -23,6 +23,31 @@ def some_parents(rng, table):
     return rng.choice([(x, rng.choice(apart or alive))] * 8 + [(x, x), (x, rng.choice(alive)), (x, dead), (dead, x)])
 
 
+def some_entries(rng, table, slot, bits):
+    """Pairs of an element with others, most of them in the table; sometimes there are too many, or none."""
+    alive = [*range(N_ITEMS), *sorted(table.itemsets)]
+    others = sorted(rng.sample(alive, rng.randint(1, len(alive))))
+    strange = rng.choice([[]] * 6 + [[table.free_slot], [table.fresh_slot], [LAST]])
+    cut = rng.randrange(len(others) + 1)
+    steps = [np.diff(np.array(part, np.int64), prepend=0) for part in (others[:cut], others[cut:] + strange)]
+    vectors = [m.Vector.of(np.abs(part)) for part in steps]
+    if rng.random() < 0.1:
+        zeros = rng.choice([0, 1, 500, 1 << 22])
+        vectors[0] = m.Vector(zeros, rng.choice([8, 8, 7]), bytes(zeros))
+    return m.WantEntries(slot, [m.Partners(rng.choice([bits, 3]), some) for some in vectors])
+
+
+def some_insertions(rng, table, gone, seed):
+    """Itemsets one after the other, most of them in the slots that are free by then."""
+    new, slots = [], iter(table.free_slots(9))
+    slot = next(slots)
+    for _ in range(rng.choice([1, 2, 3, 8, 9])):
+        keep = rng.random() < 0.7
+        new.append(m.NewUnion(rng.choice([slot] * 12 + [table.free_slot]), some_parents(rng, table), 9, keep))
+        slot = next(slots) if keep and len(new) < 8 else slot
+    return m.WantInsertions(new, gone, 30, seed)
+
+
 def some_want(rng, table):
     """A question near the edge of what is valid."""
     slot = rng.choice([0, N_ITEMS - 1, N_ITEMS, table.free_slot, table.free_slot + 1, rng.randrange(40), LAST])
@@ -34,6 +59,7 @@ def some_want(rng, table):
     entry = rng.choice([0, 1, 5, 1 << 53])
     alive = [*table.itemsets, *range(N_ITEMS)]
     slots = [rng.choice([slot, *alive]) for _ in range(rng.randint(1, 6))]
+    gone = [rng.choice([slot, *alive]) for _ in range(rng.choice([0, 0, 1, 2]))]
     widths = bytes(rng.choice([8, 8, 8, bits, 0, 255]) for _ in slots)
     return rng.choice(
         [
@@ -41,8 +67,10 @@ def some_want(rng, table):
             m.WantUnionSupport(parents, bits),
             m.WantRows(slots, widths if rng.random() < 0.9 else widths[1:] or b"\x01"),
             m.WantSparseRow(slot, cells, seed),
-            m.WantInsertion(fresh, parents, entry, cells, seed, rng.random() < 0.5),
-            m.WantInsertion(table.free_slot, parents, 9, 30, seed, keep=True),
+            some_entries(rng, table, slot, bits),
+            some_entries(rng, table, rng.choice(alive), 8),
+            m.WantInsertions([m.NewUnion(fresh, parents, entry, rng.random() < 0.5)], gone, cells, seed),
+            some_insertions(rng, table, gone, seed),
             m.WantRemovals(slots, cells, seed),
             m.WantRemovals([s for s in slots if s in table.itemsets] or [slot], 30, seed),
         ]
@@ -62,6 +90,7 @@ def good_ask(rng, table, longest, number):
     wants = [
         m.WantRows(rng.choices(alive, k=4), bytes(rng.randint(1, 56) for _ in range(4))),
         m.WantSparseRow(rng.choice(alive), 30, rng.getrandbits(50)),
+        m.WantEntries(rng.choice(alive), [m.Partners(rng.randint(1, 56), m.Vector.of(np.array([0, 2, 3])))]),
     ]
     moves = []
     if table.itemsets:
@@ -72,8 +101,10 @@ def good_ask(rng, table, longest, number):
         wants = wants[:1] if slot not in wants[0].slots else [m.WantRows([0], b"\x08")]
     elif pairs:
         parents, entry = rng.choice(pairs), rng.choice([5, 9, 1 << 53])
-        insert = m.WantInsertion(table.free_slot, parents, entry, 30, rng.getrandbits(50), rng.random() < 0.3)
-        wants.append(insert)
+        keep = rng.random() < 0.3
+        gone = [rng.choice([*table.itemsets])] if table.itemsets and rng.random() < 0.2 else []
+        new = [m.NewUnion(table.free_slot, parents, entry, keep)]
+        wants.append(m.WantInsertions(new, gone, 30, rng.getrandbits(50)))
     return asked(rng.choice(wants), moves=moves, number=number)
 
 

@@ -14,6 +14,7 @@ from one_member import (
     asked,
     check_covers,
     dropping,
+    entries,
     insertion,
     searching,
     side,
@@ -29,6 +30,8 @@ IN_THE_SEARCH = [
     m.WantUnionSupport((2, 3), 40),
     insertion(keep=True),
     insertion(keep=False),
+    insertion(gone=[PAIR]),
+    entries(0, (8, [2, PAIR])),
     m.WantRemovals([PAIR], 9, 0),
 ]
 AT_THE_START = "at the start; the search never does"
@@ -112,8 +115,8 @@ def test_x_is_asked_nothing_new_after_the_search(message):
 def test_x_answers_at_the_end_for_every_itemset_in_cover_order(least):
     """Usage and support; with `min_members_with` also whether the member has the itemset and each item."""
     variant, database = searching(min_members_with=least)
-    moves = [m.InsertUnion(FREE, (2, 3), 30), m.InsertUnion(FREE + 1, (PAIR, 2), 20)]
-    words = variant.answer(asked(FINAL, moves=moves)).words
+    variant.answer(asked(ROW, moves=[m.InsertUnion(FREE, (2, 3), 30)]))
+    words = variant.answer(asked(FINAL, moves=[m.InsertUnion(FREE + 1, (PAIR, 2), 20)])).words
     rows = [set(database.items[a:b].tolist()) for a, b in zip(database.offsets, database.offsets[1:], strict=False)]
     usages, supports = [0, 0, 0], []
     table = [{0, 1, 2}, {2, 3}, {0, 1}]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fedslim.errors import RunError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels import bounds
 from fedslim.mdl.kernels.bounds import PairStore
@@ -56,6 +57,7 @@ class BoundedRanking(CandidateRanking):
             self._masks(),
         )
         self._newborn: tuple[int, Candidate] | None = None
+        self._since: dict[int, set[int]] = {}  # for each element that entered in a pure change, what was touched since
 
     # -- what changes -------------------------------------------------------------------------------------------
 
@@ -74,6 +76,8 @@ class BoundedRanking(CandidateRanking):
         """See `CandidateRanking`."""
         version = self._version + 1
         born, self._newborn = self._newborn, None
+        touched = set(change.slots.tolist())
+        self._since = {z: since | touched for z, since in self._since.items() if z not in touched}
         if born is not None:
             z, (x, y, together) = born[0], (born[1].x, born[1].y, born[1].together)
             pure = sorted(change.slots.tolist()) == sorted((x, y, z)) and bool(
@@ -83,6 +87,7 @@ class BoundedRanking(CandidateRanking):
             uses = int(change.won[change.slots == z].sum())
             self._pairs += bounds.enter(z, x, y, together, uses, pure, self._limit, version, self._store, self._facts)
             if pure:
+                self._since[z] = set()
                 return
         if pivot is None:
             self._store.slack[change.slots] += change.won
@@ -198,19 +203,30 @@ class BoundedRanking(CandidateRanking):
         return [other for other, bound in zip(others, most.tolist(), strict=True) if bound == 0]
 
     def settle(self, moves: Sequence[Insert], fetched: Sequence[Fetched]) -> None:
-        """Store the counts that were asked for in case that new elements stay, which they have."""
+        """Store the counts that were asked for in case that new elements stay, which they have.
+
+        Those that may not have fit are dropped. Raise `RunError` if one that did fit is impossible.
+        """
         parents = {move.slot: move.parents for move in moves}
         good = []
         for one in fetched:
             most, _ = self.known(one.slot, one.others)
             alive = self._facts.usage[one.others] > 0
             if (most <= one.room).all():
+                if (one.counts > most).any():
+                    msg = "a count is above its proven bound: a member does not count as the protocol says"
+                    raise RunError(msg)
                 keep = Fetched(one.slot, one.others[alive], one.counts[alive], one.room[alive])
                 good.append(keep)
                 self.put_counts(one.slot, keep.others, keep.counts)
         for one in good:
+            if (since := self._since.get(one.slot)) is None:
+                continue  # its own covers have changed since it entered, so what its parents lost is not known
+            same = ~np.isin(one.others, list(since))
+            others, counts = one.others[same], one.counts[same]
             for parent in parents[one.slot]:
-                bounds.derive(one.slot, parent, one.others, one.counts, self._version, self._store, self._facts)
+                bounds.derive(one.slot, parent, others, counts, self._version, self._store, self._facts)
+        self._since = {}
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""

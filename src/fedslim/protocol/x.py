@@ -230,7 +230,7 @@ class XServer:
     ) -> tuple[q.SlotCounts | None, ...]:
         """Return rows in the order of slots, None for those of which only some entries were asked for.
 
-        Check that no co-usage is above the usage of either element.
+        Check that no co-usage is above its bound: the usage of either element, or what is known about the pair.
         """
         rows: dict[int, q.SlotCounts] = {}
         for reading in readings:
@@ -238,7 +238,7 @@ class XServer:
                 rows |= reading
                 continue
             for one in reading:
-                if (one.counts > np.minimum(usages[one.others], usages[one.slot])).any():
+                if (one.counts > self._ranking.known(one.slot, one.others)[0]).any():
                     raise ProtocolError(SUMS_CONTRADICT)
                 self._ranking.put_counts(one.slot, one.others, one.counts)
         for slot, row in rows.items():

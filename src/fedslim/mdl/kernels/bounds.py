@@ -90,7 +90,7 @@ def _bound(a: int, b: int, uses: int, store: PairStore, facts: TableFacts) -> tu
         exact = store.stamp[place] >= max(store.dirty[a], store.dirty[b], np.int64(0))
         count = store.most[place] + slack
         if exact:
-            return count, True
+            return min(max(count, np.int64(0)), uses), True  # as it is, unless a member of a federation lies
         uses = min(uses, count)
     elif store.complete[a] == 1 or store.complete[b] == 1:
         uses = min(uses, slack)
