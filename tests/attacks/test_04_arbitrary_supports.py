@@ -37,7 +37,7 @@ def tried(slot, parents, *, keep=True):
 
 def test_no_message_can_name_an_itemset():
     """Messages can refer only to elements of the code table, by slot, and to unions of two of them."""
-    for kind in (*Want.__args__, m.NewUnion, m.Partners):
+    for kind in (*Want.__args__, m.NewUnion):
         assert not {"items", "itemsets", "itemset"} & set(kind.__struct_fields__)
 
 

@@ -14,7 +14,7 @@ from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
-from fedslim.mdl.objective import estimated_gain
+from fedslim.mdl.objective import Charge, estimated_gain
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import CoUsages, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch
@@ -158,6 +158,13 @@ def test_the_counts_of_parents_are_not_derived_from_an_element_that_has_changed_
             row.update(i for i in pattern if rng.random() < 0.95)
         rows.append(row)
     check(rows, n_items, Policy(min_count=rng.choice([1, 1, 3])))
+
+
+def test_a_count_that_waits_for_one_element_is_not_derived_from_another():
+    """The pair (5, 10) changes when {0, 10} enters, is not asked for, and does not change when {5, 7} enters."""
+    rows = "0134567A 0149A 01234568A 12789A 13679 014569A 0134568A 012578 02356789A 124578 01489A"
+    transactions = [{int(item, 16) for item in row} for row in rows.split()]
+    check(transactions, 11, Policy(pruning=False, charges=(Charge(1.0, 1.0),)))
 
 
 @given(

@@ -75,10 +75,17 @@ def insertions(*new, entry=9, cells=9, keep=True, gone=()):
     return m.WantInsertions([m.NewUnion(slot, parents, entry, keep) for slot, parents in new], list(gone), cells, 0)
 
 
-def entries(slot, *lists):
-    """A question about pairs of an element; each list has the bits of a count, and the other elements."""
-    partners = [m.Partners(bits, vector([b - a for a, b in pairwise([0, *others])])) for bits, others in lists]
-    return m.WantEntries(slot, partners)
+def entries(*rows, codes=None):
+    """A question about pairs; each row is an element and its partners. A code is half the bits of a count."""
+    steps = [b - a for _, others in rows for a, b in pairwise([0, *others])]
+    codes = [*(codes or [4] * len(steps)), 0]
+    widths = bytes(low | high << 4 for low, high in zip(codes[::2], codes[1::2], strict=False))
+    return m.WantEntries(vector([slot for slot, _ in rows]), vector([len(o) for _, o in rows]), vector(steps), widths)
+
+
+def next_slots(table, n):
+    """The slots of the next itemsets, without ending a trial."""
+    return [*table._freed[::-1], *range(table.fresh_slot, table.fresh_slot + n)][:n]
 
 
 def dropping(*items):

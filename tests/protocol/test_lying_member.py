@@ -244,8 +244,8 @@ def parts_of(want, member, length):
         case m.WantSparseRow(_, cells, seed):
             sketch = Sketch(cells, length, seed)
         case m.WantEntries():
-            widths = entries_of(want, length)[1]
-            return Fields(widths).words, ("fields", widths, None)
+            found = entries_of(want, length)
+            return found.fields.words, ("fields", found.widths, None)
         case m.WantInsertions(new):
             sketch = Sketch(want.cells, 2 * len(new) * max([length, *[one.slot + 1 for one in new]]), want.seed)
         case m.WantRemovals(slots, cells, seed):
@@ -603,11 +603,11 @@ def test_x_believes_no_count_above_what_is_known_about_the_pair():
     most, _ = ranking.known(slot, others)
     assert (most < np.minimum(usages[others], usages[slot])).any()
     room = np.full(len(others), 1 << 20)
-    assert variant._rows_of((slot,), [Fetched(slot, others, most, room)], usages) == (None,)
+    assert variant._rows_of((slot,), [[Fetched(slot, others, most, room)]], usages) == (None,)
     for k in range(len(others)):
         counts = most + (np.arange(len(others)) == k)
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._rows_of((slot,), [Fetched(slot, others, counts, room)], usages)
+            variant._rows_of((slot,), [[Fetched(slot, others, counts, room)]], usages)
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
+from one_member import entries, next_slots
 
 from fedslim.data import Vocabulary
 from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
@@ -183,13 +184,12 @@ class Adversary:
             [*legal, m.InsertUnion(self.fresh(), self.parents(), self.entry()), *(odd if self.odd else [])]
         )
 
-    def entries(self, slot):
-        """Some pairs of an element, with counts of any width."""
-        others = sorted({self.pick() for _ in range(self.rng.choice([1, 3, 6]))})
-        cut = self.rng.randrange(len(others) + 1) if self.odd else 0
-        steps = [np.diff(np.array(part, np.int64), prepend=0) for part in (others[:cut], others[cut:])]
-        wide = [1, 2, 9, 40, 56, *([57, 64] if self.odd else [])]
-        return m.WantEntries(slot, [m.Partners(self.rng.choice(wide), m.Vector.of(some)) for some in steps])
+    def entries(self, slots):
+        """Some pairs of some elements, with counts of any width."""
+        rows = [(slot, sorted({self.pick() for _ in range(self.rng.choice([1, 3, 6]))})) for slot in slots]
+        count = sum(len(others) for _, others in rows)
+        want = entries(*rows, codes=[self.rng.choice([1, 2, 9, 15, *([0] if self.odd else [])]) for _ in range(count)])
+        return msgspec.structs.replace(want, widths=want.widths[1:]) if self.odd and self.rng.random() < 0.3 else want
 
     def insertions(self, cells, seed):
         """One itemset, or several if it does not matter whether the question is refused; some leave afterwards."""
@@ -200,7 +200,7 @@ class Adversary:
         ]
         if not self.odd and self.rng.random() < 0.3:
             keep = new[0].keep
-            new.append(m.NewUnion(table.free_slots(2)[1] if keep else table.free_slot, (0, 1), self.entry(), keep))
+            new.append(m.NewUnion(next_slots(table, 2)[1] if keep else table.free_slot, (0, 1), self.entry(), keep))
             if new[0].parents in {(0, 1), (1, 0)} or (0, 1) in table.present:
                 new.pop()
         gone = [self.pick()] if self.odd else self.rng.sample([*table.itemsets], min(len(table.itemsets), 1))
@@ -216,7 +216,7 @@ class Adversary:
             [
                 m.WantRows(slots, widths),
                 m.WantSparseRow(slots[0], cells, seed),
-                self.entries(slots[0]),
+                self.entries(slots),
                 self.insertions(cells, seed),
                 self.insertions(cells, seed),
                 m.WantUnionSupport(self.parents(), rng.choice([1, 4, 30, 60] if self.odd else [1, 4, 30])),

@@ -38,9 +38,11 @@ CELLS = "cells per table"
 WORDS = "an answer has at most"
 BITS = "a ring has 1 to 56 bits"
 WIDTHS = r"\d rows with \d widths"
-EMPTY_SLOTS = "with slots that are empty"
-FIELDS = "fields have 1 to 56 bits"
-PAIRS = r"asked for \d+ pairs of slot 0"
+EMPTY_SLOTS = "entries of slots that are empty"
+NO_ROWS = "entries of rows that do not exist|at most 9 is allowed"
+NOT_VALID = "in a form that is not valid"
+TOO_MANY = r"\d+ entries of \d+ rows, too many"
+ENTRIES = entries((0, [1, 2, 3]))
 
 
 def kept(want, keep):
@@ -77,24 +79,34 @@ BAD_WANTS = [
     (m.WantSparseRow(FREE, 9, 0), NOTHING_THERE, {}),
     (m.WantSparseRow(0, 0, 0), CELLS, {}),
     (m.WantSparseRow(0, LAST, 0), WORDS, {}),
-    (entries(FREE, (8, [0])), NOTHING_THERE, {}),
-    (entries(LAST, (8, [0])), NOTHING_THERE, {}),
-    (entries(0, (8, [1, FREE])), EMPTY_SLOTS, {}),
-    (entries(0, (8, [2]), (9, [FREE])), EMPTY_SLOTS, {}),
-    (entries(0, (8, [N_ITEMS + 1])), EMPTY_SLOTS, {}),
-    (entries(0, (8, [LAST])), "at most 10 is allowed", {}),
-    (entries(0, (8, [9, 18, 27])), EMPTY_SLOTS, {}),
-    (entries(0, (57, [1])), FIELDS, {}),
-    (entries(0, (8, [1]), (64, [2])), FIELDS, {}),
-    (m.WantEntries(0, [m.Partners(0, vector([1]))]), FIELDS, {}),
-    # More pairs than there are: without a limit the answer would be built in hundreds of megabytes before it is refused.
-    (entries(0, (8, [])), PAIRS, {}),
-    (entries(0, (8, []), (9, [])), PAIRS, {}),
-    (entries(0, (8, [1] * 11)), PAIRS, {}),
-    (m.WantEntries(0, [m.Partners(1, m.Vector(1 << 25, 8, bytes(1 << 25)))]), PAIRS, {}),
-    (m.WantEntries(0, [m.Partners(1, m.Vector(1 << 20, 8, bytes(1 << 20)))] * 64), PAIRS, {}),
-    (m.WantEntries(0, [m.Partners(1, m.Vector(10, 8, b""))]), "has 0 bytes", {}),
-    (m.WantEntries(0, [m.Partners(1, m.Vector(1, 7, b"\x01"))]), "has 1 bytes", {}),
+    (entries((FREE, [0])), NO_ROWS, {}),
+    (entries((LAST, [0])), "at most 9 is allowed", {}),
+    (entries((0, [1]), (FREE, [0])), NO_ROWS, {}),
+    (entries((0, [1, FREE])), NO_ROWS, {}),
+    (entries((0, [1]), (2, [3, FREE])), NO_ROWS, {}),
+    (entries((0, [9, 18, 27])), NO_ROWS, {}),
+    (entries((0, [LAST])), "at most 10 is allowed", {}),
+    (entries((0, [1]), codes=[0]), NO_ROWS, {}),
+    (entries((0, [1, 2]), codes=[15, 0]), NO_ROWS, {}),
+    (entries((0, [])), NO_ROWS, {}),
+    (entries((0, [1]), (2, [])), NO_ROWS, {}),
+    (entries(), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, widths=b""), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, widths=b"\x44" * 3), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, widths=b"\x44" * (1 << 20)), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, sizes=vector([2])), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, sizes=vector([3, 0])), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, sizes=vector([4])), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, sizes=vector([11])), "at most 10 is allowed", {}),
+    (msgspec.structs.replace(ENTRIES, rows=vector([0, 1])), NOT_VALID, {}),
+    (msgspec.structs.replace(ENTRIES, steps=m.Vector(3, 8, b"")), "has 0 bytes", {}),
+    (msgspec.structs.replace(ENTRIES, steps=m.Vector(3, 7, bytes(3))), "has 3 bytes", {}),
+    # The same pairs again and again, in some bytes each: they would take the member gigabytes.
+    (msgspec.structs.replace(ENTRIES, steps=m.Vector(1 << 26, 8, bytes(1 << 20))), TOO_MANY, {}),
+    (msgspec.structs.replace(ENTRIES, steps=m.Vector((1 << 21) + 1, 8, bytes((1 << 21) + 1))), TOO_MANY, {}),
+    (msgspec.structs.replace(ENTRIES, rows=m.Vector(1 << 20, 8, bytes(1 << 20))), TOO_MANY, {}),
+    (msgspec.structs.replace(ENTRIES, sizes=m.Vector(1 << 20, 8, bytes(1 << 20))), TOO_MANY, {}),
+    (entries(*[(0, [1])] * 11), TOO_MANY, {}),
     # The second itemset is refused as the first would be, and so is what leaves after them.
     *(
         (insertions((FREE, (2, 3)), (slot, parents), keep=keep), told, settled)
@@ -237,13 +249,13 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         ([asked(ROW, moves=[m.InsertUnion(FREE, (PAIR, 2), 5)])], {"min_count": 5, "max_itemset_size": 3}),
         ([asked(m.WantRemovals([PAIR] * 64, 9, 0), m.WantRows([0, PAIR], b"\x01\x38"))], {}),
         ([asked(m.WantRows([0] * 4096, b"\x38" * 4096))], {}),
-        ([asked(entries(0, (1, [0]), (56, [*range(1, PAIR + 1)])))], {}),
-        ([asked(entries(PAIR, (8, [PAIR])))], {}),
+        ([asked(entries((0, [*range(PAIR + 1)]), (PAIR, [PAIR]), codes=[1, *range(2, 10), 14, 15]))], {}),
+        ([asked(entries(*[(0, [1])] * 10))], {}),
         (
             [asked(insertions((FREE, (2, 3)), (FREE + 1, (FREE, 4)), (FREE + 2, (PAIR, FREE + 1)), gone=[PAIR, FREE]))],
             {},
         ),
-        ([asked(insertion(), entries(FREE, (8, [0, PAIR])), m.WantRemovals([FREE], 9, 0))], {}),
+        ([asked(insertion(), entries((FREE, [0, PAIR])), m.WantRemovals([FREE], 9, 0))], {}),
         ([asked(insertion(gone=[PAIR])), asked(ROW, moves=[m.RestoreElement(PAIR), m.RemoveElement(FREE)])], {}),
         ([asked(ROW, moves=[m.RemoveElement(PAIR)]), asked(ROW, moves=[m.RestoreElement(PAIR)])], {}),
         (
@@ -344,20 +356,34 @@ def test_x_refuses_pairs_with_a_freed_slot():
     variant, database = searching()
     variant.answer(asked(insertion(gone=[PAIR])))
     with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
-        variant.answer(asked(entries(0, (8, [2, PAIR, FREE]))))
-    with pytest.raises(ProtocolError, match=NOTHING_THERE):
-        variant.answer(asked(entries(PAIR, (8, [2, FREE]))))
-    assert len(variant.answer(asked(entries(0, (8, [2, FREE])))).words) == 1
+        variant.answer(asked(entries((0, [2, PAIR, FREE]))))
+    with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
+        variant.answer(asked(entries((0, [2]), (PAIR, [2, FREE]))))
+    assert len(variant.answer(asked(entries((0, [2, FREE])))).words) == 1
+    check_covers(variant._state, database)
+
+
+def test_x_refuses_pairs_with_an_itemset_that_is_only_tried():
+    """It has a place in the order until the trial ends, but no covers to count in."""
+    variant, database = searching()
+    variant.answer(asked(insertion(gone=[PAIR])))
+    tried = insertion(PAIR, (4, 5), keep=False)
+    for pairs in (entries((0, [2, PAIR])), entries((PAIR, [0]))):
+        for message in ([asked(tried, pairs)], [asked(tried), asked(pairs)]):
+            with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
+                for question in message:
+                    variant.answer(question)
     check_covers(variant._state, database)
 
 
 def test_x_counts_pairs_as_rows_do():
-    """Entries are those of the row, in the order of the lists, each in its own number of bits."""
+    """Entries are those of the rows, each in its own number of bits."""
     variant, _ = searching()
     row = Ring(40, (1 << 40) - 1).read(variant.answer(asked(m.WantRows([2], b"\x28"))).words, length=FREE)
-    words = variant.answer(asked(entries(2, (9, [0, 4, PAIR]), (12, [2, 3])))).words
-    widths = np.array([9, 9, 9, 12, 12], np.uint8)
-    assert Fields(widths).read(words).tolist() == row[[0, 4, PAIR, 2, 3]].tolist()
+    other = Ring(40, (1 << 40) - 1).read(variant.answer(asked(m.WantRows([PAIR], b"\x28"))).words, length=FREE)
+    words = variant.answer(asked(entries((2, [0, 2, 3, 4, PAIR]), (PAIR, [4]), codes=[4, 15, 9, 6, 6, 5]))).words
+    widths = np.array([8, 56, 18, 12, 12, 10], np.uint8)
+    assert Fields(widths).read(words).tolist() == [*row[[0, 2, 3, 4, PAIR]], other[4]]
     assert row[2] > row[3] > 0
 
 
@@ -393,10 +419,9 @@ def test_x_does_not_say_by_a_refusal_how_large_a_count_is():
         counts = Ring(40, (1 << 40) - 1).read(rows, length=length)
         assert counts.max() >= 1 << bits
         assert Ring(bits, (1 << bits) - 1).read(few, length=length).tolist() == (counts % (1 << bits)).tolist()
-        one = entries(2, (bits, [0, 2]))
-        assert Fields(np.array([bits] * 2, np.uint8)).read(narrow.answer(asked(one)).words).tolist() == [
-            int(count) % (1 << bits) for count in counts[[0, 2]]
-        ]
+        pairs = narrow.answer(asked(entries((2, [0, 2]), codes=[bits] * 2))).words
+        most = 1 << 2 * bits
+        assert Fields(np.array([2 * bits] * 2, np.uint8)).read(pairs).tolist() == (counts[[0, 2]] % most).tolist()
         want = m.WantUnionSupport((PAIR, 2), bits)
         (support,) = Ring(40, (1 << 40) - 1).read(wide.answer(asked(m.WantUnionSupport((PAIR, 2), 40))).words, length=1)
         assert narrow.answer(asked(want)).words.tolist() == [support % (1 << bits)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from itertools import combinations
 
+import msgspec
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, searching
+from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, entries, next_slots, searching
 
 from fedslim.errors import ProtocolError, SecureAggregationError
 from fedslim.protocol import messages as m
@@ -23,23 +24,26 @@ def some_parents(rng, table):
     return rng.choice([(x, rng.choice(apart or alive))] * 8 + [(x, x), (x, rng.choice(alive)), (x, dead), (dead, x)])
 
 
-def some_entries(rng, table, slot, bits):
-    """Pairs of an element with others, most of them in the table; sometimes there are too many, or none."""
+def some_entries(rng, table, slot):
+    """Pairs of some elements with others, most of them in the table; sometimes it is not well-formed."""
     alive = [*range(N_ITEMS), *sorted(table.itemsets)]
-    others = sorted(rng.sample(alive, rng.randint(1, len(alive))))
-    strange = rng.choice([[]] * 6 + [[table.free_slot], [table.fresh_slot], [LAST]])
-    cut = rng.randrange(len(others) + 1)
-    steps = [np.diff(np.array(part, np.int64), prepend=0) for part in (others[:cut], others[cut:] + strange)]
-    vectors = [m.Vector.of(np.abs(part)) for part in steps]
-    if rng.random() < 0.1:
-        zeros = rng.choice([0, 1, 500, 1 << 22])
-        vectors[0] = m.Vector(zeros, rng.choice([8, 8, 7]), bytes(zeros))
-    return m.WantEntries(slot, [m.Partners(rng.choice([bits, 3]), some) for some in vectors])
+    rows = []
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        strange = rng.choice([[]] * 20 + [[table.free_slot], [table.fresh_slot], [LAST]])
+        others = sorted({*rng.sample(alive, rng.randint(1, len(alive))), *strange})
+        rows.append((rng.choice([*alive, slot]), others))
+    count = sum(len(others) for _, others in rows)
+    want = entries(*rows, codes=[rng.choice([1, 2, 9, 14, 15, rng.choice([1, 0])]) for _ in range(count)])
+    if rng.random() < 0.2:
+        zeros = rng.choice([0, 1, 3, 500, 1 << 22])
+        field = rng.choice(["rows", "sizes", "steps"])
+        want = msgspec.structs.replace(want, **{field: m.Vector(zeros, rng.choice([8, 8, 7]), bytes(zeros))})
+    return want
 
 
 def some_insertions(rng, table, gone, seed):
     """Itemsets one after the other, most of them in the slots that are free by then."""
-    new, slots = [], iter(table.free_slots(9))
+    new, slots = [], iter(next_slots(table, 9))
     slot = next(slots)
     for _ in range(rng.choice([1, 2, 3, 8, 9])):
         keep = rng.random() < 0.7
@@ -67,8 +71,8 @@ def some_want(rng, table):
             m.WantUnionSupport(parents, bits),
             m.WantRows(slots, widths if rng.random() < 0.9 else widths[1:] or b"\x01"),
             m.WantSparseRow(slot, cells, seed),
-            some_entries(rng, table, slot, bits),
-            some_entries(rng, table, rng.choice(alive), 8),
+            some_entries(rng, table, slot),
+            some_entries(rng, table, rng.choice(alive)),
             m.WantInsertions([m.NewUnion(fresh, parents, entry, rng.random() < 0.5)], gone, cells, seed),
             some_insertions(rng, table, gone, seed),
             m.WantRemovals(slots, cells, seed),
@@ -90,7 +94,7 @@ def good_ask(rng, table, longest, number):
     wants = [
         m.WantRows(rng.choices(alive, k=4), bytes(rng.randint(1, 56) for _ in range(4))),
         m.WantSparseRow(rng.choice(alive), 30, rng.getrandbits(50)),
-        m.WantEntries(rng.choice(alive), [m.Partners(rng.randint(1, 56), m.Vector.of(np.array([0, 2, 3])))]),
+        entries((rng.choice(alive), [0, 2, 5]), (rng.choice(alive), [rng.choice(alive)]), codes=[1, 15, 5, 2]),
     ]
     moves = []
     if table.itemsets:

@@ -31,7 +31,7 @@ IN_THE_SEARCH = [
     insertion(keep=True),
     insertion(keep=False),
     insertion(gone=[PAIR]),
-    entries(0, (8, [2, PAIR])),
+    entries((0, [2, PAIR])),
     m.WantRemovals([PAIR], 9, 0),
 ]
 AT_THE_START = "at the start; the search never does"

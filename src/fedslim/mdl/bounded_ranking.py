@@ -57,7 +57,7 @@ class BoundedRanking(CandidateRanking):
             self._masks(),
         )
         self._newborn: tuple[int, Candidate] | None = None
-        self._since: dict[int, set[int]] = {}  # for each element that entered in a pure change, what was touched since
+        self._pure: dict[int, tuple[int, set[int]]] = {}  # what entered in a pure change: when, what was touched since
 
     # -- what changes -------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class BoundedRanking(CandidateRanking):
         version = self._version + 1
         born, self._newborn = self._newborn, None
         touched = set(change.slots.tolist())
-        self._since = {z: since | touched for z, since in self._since.items() if z not in touched}
+        self._pure = {z: (entered, since | touched) for z, (entered, since) in self._pure.items() if z not in touched}
         if born is not None:
             z, (x, y, together) = born[0], (born[1].x, born[1].y, born[1].together)
             pure = sorted(change.slots.tolist()) == sorted((x, y, z)) and bool(
@@ -87,7 +87,7 @@ class BoundedRanking(CandidateRanking):
             uses = int(change.won[change.slots == z].sum())
             self._pairs += bounds.enter(z, x, y, together, uses, pure, self._limit, version, self._store, self._facts)
             if pure:
-                self._since[z] = set()
+                self._pure[z] = (version, set())
                 return
         if pivot is None:
             self._store.slack[change.slots] += change.won
@@ -224,13 +224,14 @@ class BoundedRanking(CandidateRanking):
                 good.append(keep)
                 self.put_counts(one.slot, keep.others, keep.counts)
         for one in good:
-            if (since := self._since.get(one.slot)) is None:
+            if one.slot not in self._pure:
                 continue  # its own covers have changed since it entered, so what its parents lost is not known
+            entered, since = self._pure[one.slot]
             same = ~np.isin(one.others, list(since))
             others, counts = one.others[same], one.counts[same]
             for parent in parents[one.slot]:
-                bounds.derive(one.slot, parent, others, counts, self._version, self._store, self._facts)
-        self._since = {}
+                bounds.derive(one.slot, parent, others, counts, entered, self._version, self._store, self._facts)
+        self._pure = {}
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""

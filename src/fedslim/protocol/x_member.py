@@ -12,7 +12,6 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.kernels.arrays import DEAD_RANK
 from fedslim.mdl.kernels.counting import pick_entries
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
@@ -177,8 +176,9 @@ class XMember:
     def _entries(self, want: m.WantEntries) -> NDArray[np.int64]:
         table = self._state.table
         rows, ends, others, _ = entries_of(want, table.fresh_slot)
-        rank = table.elements.rank
-        if (rank[rows] == DEAD_RANK).any() or (rank[others] == DEAD_RANK).any():
+        alive = np.zeros(table.fresh_slot, np.bool_)  # an itemset that is only tried has a rank, but is in no cover
+        alive[: table.n_items] = alive[table.order] = True
+        if not alive[rows].all() or not alive[others].all():
             msg = "the server asks for entries of slots that are empty; it is refused"
             raise ProtocolError(msg)
         found, done = np.empty(len(others), np.int64), 0

@@ -42,6 +42,9 @@ KINDS: dict[type[m.Want], str] = {
 """What is asked, for logs and reports."""
 
 
+MAX_ENTRIES = 1 << 21
+"""The most entries of rows in one question; a search asks for a few thousand."""
+
 WIDEST = 15
 """The code of the widest field of an entry, `MAX_BITS`; other codes are half the number of bits."""
 
@@ -134,13 +137,18 @@ def want_entries(rows: Mapping[int, q.SlotCounts]) -> m.WantEntries:
 @lru_cache(maxsize=8)
 def entries_of(want: m.WantEntries, slots: int) -> Entries:
     """Return what a want asks for; raise `ProtocolError` if it is not well-formed."""
+    # Before any memory is allocated: a step may be 0, so a hostile server could repeat an entry millions of times.
+    if max(want.rows.length, want.sizes.length) > slots or want.steps.length > MAX_ENTRIES:
+        msg = f"the server asks for {want.steps.length} entries of {want.rows.length} rows, too many; it is refused"
+        raise ProtocolError(msg)
     rows, sizes, steps = want.rows.values(slots - 1), want.sizes.values(slots), want.steps.values(slots)
-    codes = np.frombuffer(want.widths, np.uint8)
-    codes = np.stack((codes & WIDEST, codes >> 4), axis=1).reshape(-1)[: len(steps)]
     ends = np.cumsum(sizes)
-    if not len(rows) or len(rows) != len(sizes) or ends[-1] != len(steps) or len(codes) != len(steps):
+    named = 2 * len(want.widths) - len(steps) in {0, 1}
+    if not len(rows) or len(rows) != len(sizes) or ends[-1] != len(steps) or not named:
         msg = "the server asks for entries of rows in a form that is not valid; it is refused"
         raise ProtocolError(msg)
+    codes = np.frombuffer(want.widths, np.uint8)
+    codes = np.stack((codes & WIDEST, codes >> 4), axis=1).reshape(-1)[: len(steps)]
     widths = np.where(codes == WIDEST, MAX_BITS, 2 * codes).astype(np.uint8)
     sums = np.cumsum(steps)
     others = sums - np.repeat(np.concatenate(([0], sums))[np.concatenate(([0], ends[:-1]))], sizes)

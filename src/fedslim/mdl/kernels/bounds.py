@@ -270,20 +270,27 @@ def _await(x: int, f: int, version: int, store: PairStore, facts: TableFacts) ->
 
 @njit
 def derive(
-    z: int, x: int, others: np.ndarray, counts: np.ndarray, version: int, store: PairStore, facts: TableFacts
+    z: int,
+    x: int,
+    others: np.ndarray,
+    counts: np.ndarray,
+    entered: int,
+    version: int,
+    store: PairStore,
+    facts: TableFacts,
 ) -> None:
     """Subtract the counts of a new element from those of its parent, where these were known before.
 
-    That is right only if the covers of none of the three have changed otherwise since the element entered.
+    That is right only if the covers of none of the three have changed otherwise since version `entered`.
     """
     for k in range(len(others)):
         f = np.int64(others[k])
         if f in (x, z):
             continue
         place = _place(_key(x, f, facts.birth), store)
-        if store.key[place] == 0 or store.stamp[place] >= INEXACT:
-            continue
-        if -1 - store.stamp[place] >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
+        if store.key[place] == 0 or store.stamp[place] != -1 - entered:
+            continue  # it is not this element that it waits for
+        if entered >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
             store.most[place] -= counts[k]
             store.stamp[place] = version
 
