@@ -137,9 +137,13 @@ def test_a_time_limit_alone_is_used_up_and_a_longer_one_is_no_worse():
 
 def test_ctrl_c_keeps_the_best_table(start):
     stop = Stop()
-    threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    def press(progress):
+        if progress.iterations > 3 and not stop.asked:
+            os.kill(os.getpid(), signal.SIGINT)
+
     with stopping_on_interrupt(stop):
-        mined = mine(DB, effort=8, stop=stop)
+        mined = mine(DB, effort=8, stop=stop, on_progress=press)
     assert mined.ending == "interrupted"
     assert mined.table.compression.after.total < carry_out(Greedy(Policy(), start), DB, Stop()).bits
 
@@ -151,8 +155,10 @@ def test_a_local_search_ends_by_itself_where_there_is_nothing_to_find():
 
 def test_progress_counts_iterations_and_names_the_best(monkeypatch):
     monkeypatch.setattr("fedslim.mdl.driver.REPORT_EVERY", 0.0)
+    monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 20)
+    monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 1)
     seen = []
-    mined = mine(DB, max_time=2.5, on_progress=seen.append)
+    mined = mine(DB, effort=3, on_progress=seen.append)
     assert {p.policies for p in seen} == {9}
     assert seen[0].iterations == 0
     assert seen[-1].iterations > 0

@@ -265,7 +265,12 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
             m.Ask(1, 0, [], [m.WantUnionSupport((77, 78), 40)]),
             m.Ask(1, 0, [], [m.WantInsertions([m.NewUnion(5, (0, 77), 79, True)], [], 9, 0)]),
             m.Ask(1, 0, [], [m.WantInsertions([m.NewUnion(5, (0, 1), 79, False)], [77], 9, 0)]),
-            m.Ask(1, 0, [], [m.WantEntries(*[m.Vector(1, 8, b"\x4d"), m.Vector(1, 8, b"\x01"), m.Vector(1, 8, b"\x01"), b"\x04"])]),
+            m.Ask(
+                1,
+                0,
+                [],
+                [m.WantEntries(*[m.Vector(1, 8, b"\x4d"), m.Vector(1, 8, b"\x01"), m.Vector(1, 8, b"\x01"), b"\x04"])],
+            ),
         ],
         "sa": [
             m.AskStructure(1, m.Entered(77, [(77, 78)], 79), m.Vector(0, 8, b"")),
@@ -281,7 +286,14 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
             line.members["c1"].receive(message)
         said = str(refused.value)
         digits = set("".join(c if c.isdigit() else " " for c in said).split())
-        assert digits <= {"77", "78", "79", "4", "5", "6"}  # from the question, and the number of elements, which all know
+        assert digits <= {
+            "77",
+            "78",
+            "79",
+            "4",
+            "5",
+            "6",
+        }  # from the question, and the number of elements, which all know
 
 
 def test_a_run_of_which_nothing_comes_says_who_is_missing():

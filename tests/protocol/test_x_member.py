@@ -251,7 +251,10 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         ([asked(m.WantRows([0] * 4096, b"\x38" * 4096))], {}),
         ([asked(entries((0, [*range(PAIR + 1)]), (PAIR, [PAIR]), codes=[1, *range(2, 10), 14, 15]))], {}),
         ([asked(entries(*[(0, [1])] * 10))], {}),
-        ([asked(insertions((FREE, (2, 3)), (FREE + 1, (FREE, 4)), (FREE + 2, (PAIR, FREE + 1)), gone=[PAIR, FREE]))], {}),
+        (
+            [asked(insertions((FREE, (2, 3)), (FREE + 1, (FREE, 4)), (FREE + 2, (PAIR, FREE + 1)), gone=[PAIR, FREE]))],
+            {},
+        ),
         ([asked(insertion(), entries((FREE, [0, PAIR])), m.WantRemovals([FREE], 9, 0))], {}),
         ([asked(insertion(gone=[PAIR])), asked(ROW, moves=[m.RestoreElement(PAIR), m.RemoveElement(FREE)])], {}),
         ([asked(ROW, moves=[m.RemoveElement(PAIR)]), asked(ROW, moves=[m.RestoreElement(PAIR)])], {}),
@@ -367,7 +370,7 @@ def test_x_refuses_pairs_with_an_itemset_that_is_only_tried():
     tried = insertion(PAIR, (4, 5), keep=False)
     for pairs in (entries((0, [2, PAIR])), entries((PAIR, [0]))):
         for message in ([asked(tried, pairs)], [asked(tried), asked(pairs)]):
-            with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
+            with pytest.raises(ProtocolError, match=EMPTY_SLOTS):  # noqa: PT012  # the last one of these
                 for question in message:
                     variant.answer(question)
     check_covers(variant._state, database)
@@ -388,7 +391,11 @@ def test_x_counts_what_each_itemset_changes_when_those_before_it_are_in_the_tabl
     """Several in one question change the same as one in each; those that do not stay change nothing for the next."""
     together, database = searching()
     alone, _ = searching()
-    new = [m.NewUnion(FREE, (2, 3), 9, True), m.NewUnion(FREE + 1, (4, 5), 9, False), m.NewUnion(FREE + 1, (FREE, 4), 9, True)]
+    new = [
+        m.NewUnion(FREE, (2, 3), 9, True),
+        m.NewUnion(FREE + 1, (4, 5), 9, False),
+        m.NewUnion(FREE + 1, (FREE, 4), 9, True),
+    ]
     together.answer(asked(m.WantInsertions(new, [FREE], 9, 0), ROW))
     for one in new:
         alone.answer(asked(m.WantInsertions([one], [], 9, 0)))

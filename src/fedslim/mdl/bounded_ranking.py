@@ -106,15 +106,19 @@ class BoundedRanking(CandidateRanking):
     def best(self) -> tuple[Candidate, ...] | UnknownRows:
         """See `CandidateRanking`; rows are unknown only if something must be asked for that matters."""
         while isinstance(found := super().best(), UnknownRows):
-            asked = {s for s in found.slots if not self.is_complete(s) or self._asks(s, found.above)}
-            known = tuple([s for s in found.slots if s not in asked])
-            self._learn_known(known)
-            if asked:
-                return UnknownRows(tuple(sorted(asked)), found.above)
+            if asked := tuple([s for s in found.slots if not self._put_together(s, found.above)]):
+                return UnknownRows(asked, found.above)
         return found
 
-    def _asks(self, slot: int, above: float) -> bool:
-        return bool((self._plan(slot, above)[2] == bounds.ASKED).any())
+    def _put_together(self, slot: int, above: float) -> bool:
+        """Store a row made of what is known about its pairs; return False if it lacks one that matters."""
+        if not self.is_complete(slot):
+            return False
+        others, counts, kinds, left_out = self._plan(slot, above)
+        if (kinds == bounds.ASKED).any():
+            return False
+        self._learn(slot, SlotCounts(others, counts), *left_out)
+        return True
 
     def is_complete(self, slot: int) -> bool:
         """Return whether the bounds of an element's pairs are of any use."""

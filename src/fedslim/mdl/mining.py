@@ -106,14 +106,27 @@ def mine(
     todo = plan(effort, limited=stop.deadline < math.inf)
     prepare()
     log = _Log(todo, stop, on_progress)
+    best: SearchResult | None = None
+
+    def carried_out(tasks: Sequence[Task]) -> list[Outcome]:
+        if best is not None and stop.now():
+            raise _NoTimeLeftError
+        return log.of(tasks, workers.carry_out(tasks, log.watch))
+
     with _Workers(database, stop, threads, several=todo.several) as workers:
-        for result in runs(policy, todo, seed, lambda tasks: log.of(tasks, workers.carry_out(tasks, log.watch))):
-            best = result
-            if stop.now():
-                break
+        try:
+            for result in runs(policy, todo, seed, carried_out):
+                best = result
+        except _NoTimeLeftError:
+            log.cut_short = True
+    assert best is not None  # noqa: S101  # the first task is carried out in any case
     stopped: Ending = "interrupted" if stop.asked else "out of time"
     ending: Ending = stopped if log.cut_short else "converged"
     return Mined(code_table(database, best, order, min_count), log.tally, stop.seconds, ending)
+
+
+class _NoTimeLeftError(Exception):
+    """There is more to do, but no time for it."""
 
 
 class _Workers:
