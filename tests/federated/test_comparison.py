@@ -46,7 +46,7 @@ def test_the_gap_is_told_itemset_by_itemset(compared):
 
 
 def test_a_run_cut_short_recovers_less(databases, compared):
-    short = compare(simulate(databases, max_rounds=100), compared.reference)
+    short = compare(simulate(databases, max_rounds=40), compared.reference)
     assert short.fidelity.f1 < 1
     assert short.recovery.gap_recovered < short.recovery.gap == len(compared.gap)
     assert [row["recovered"] for row in short.gap_as_dict()["itemsets"]].count(True) == short.recovery.gap_recovered

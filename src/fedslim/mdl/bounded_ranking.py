@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.questions import Change, Insert
 
-FIRST_PLACES = 1 << 12
+FIRST_PLACES = 1 << 4
+"""The first size of the hash table: so small that it grows, and that is compiled, with any data."""
 
 
 class Fetched(NamedTuple):
