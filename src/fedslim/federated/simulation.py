@@ -245,8 +245,8 @@ def prepare(variant: str = "x") -> None:
 
 
 def _warm_up(variant: str) -> None:
-    # Small, but a candidate takes covers from another itemset, and one is removed again.
-    rows = [[1, 2, 3, 4], [2, 3, 4], [4], [1, 2]] * 5
+    # Candidates are accepted and rejected, and one takes covers from another itemset.
+    rows = [[1, 2, 3, 4], [1, 2, 3], [1, 2], [3, 4], [5], [6, 7, 8, 9], [7, 8, 9], [9], [6, 7]] * 5
     database = TransactionDatabase.from_transactions(rows)
     secret = ItemSecret.from_random(bytes(32))
     agreed = Vocabulary.of(database.vocabulary, secret)
