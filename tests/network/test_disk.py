@@ -37,7 +37,7 @@ DAMAGE = {
 def test_whoever_loses_its_last_records_makes_everybody_go_back(federate, calm, who, damage):
     federation = federate(grace=60.0)
     federation.start()
-    federation.until_round(40)
+    federation.until_round(15)
     federation.kill(who)
     journal = federation.journal(who)
     whole = journal.read_bytes()
@@ -54,7 +54,7 @@ def test_whoever_loses_its_last_records_makes_everybody_go_back(federate, calm, 
 def test_both_may_lose_records_at_once(federate, calm, who):
     federation = federate(grace=60.0)
     federation.start()
-    federation.until_round(40)
+    federation.until_round(15)
     for each in ("server", *MEMBERS):
         federation.kill(each)
         share = 2 if each == who else 3
