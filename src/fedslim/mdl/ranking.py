@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.mdl.arrays import lengthen
-from fedslim.mdl.kernels import ranking
-from fedslim.mdl.kernels.ranking import Choice, PairRows, Rejected, TableFacts, Totals
+from fedslim.mdl.kernels import ranking, rejected
+from fedslim.mdl.kernels.ranking import Choice, PairRows, TableFacts, Totals
+from fedslim.mdl.kernels.rejected import Rejected
 from fedslim.mdl.objective import EXACT, log2
 from fedslim.mdl.questions import SlotCounts
 from fedslim.mdl.snapshot import KeptArrays
@@ -218,7 +219,7 @@ class CandidateRanking:
         """Do not propose this pair again until one of its three counts changes."""
         if self._rejected_count * 2 >= len(self._rejected.key):
             self.widen()
-        self._rejected_count += ranking.reject(
+        self._rejected_count += rejected.reject(
             candidate.x, candidate.y, candidate.together, self._facts, self._rejected
         )
         self._rows.exact[candidate.x] = ranking.NEVER
@@ -226,12 +227,12 @@ class CandidateRanking:
 
     def was_rejected(self, candidate: Candidate) -> bool:
         """Return whether a candidate was rejected before, with other counts: then it most likely will be again."""
-        return bool(ranking.was_rejected(candidate.x, candidate.y, self._facts, self._rejected))
+        return bool(rejected.was_rejected(candidate.x, candidate.y, self._facts, self._rejected))
 
     def widen(self) -> None:
         """Make the table of rejected candidates larger."""
         larger = _empty_rejected(len(self._rejected.key) * 4)
-        ranking.rehash(self._rejected, larger)
+        rejected.rehash(self._rejected, larger)
         self._rejected = larger
 
     def warm_up(self) -> None:
