@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from fedslim.mdl.driver import Stop
-from fedslim.mdl.tasks import Outcome, carry_out
+from fedslim.mdl.tasks import TaskOutcome, carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,10 +106,10 @@ class Crew:
         for helper in self._helpers or ():
             helper.end()
 
-    def carry_out(self, tasks: Sequence[Task], watch: Watch = lambda _: None) -> list[Outcome]:
+    def carry_out(self, tasks: Sequence[Task], watch: Watch = lambda _: None) -> list[TaskOutcome]:
         """Carry out tasks; return their outcomes in the same order, after a stop only of those that were begun."""
         todo = deque(range(len(tasks)))
-        done: dict[int, Outcome] = {}
+        done: dict[int, TaskOutcome] = {}
         while todo and not (done and self._stop.now()):
             self._collect(todo, done)
             self._hand_out(todo, tasks)
@@ -140,7 +140,7 @@ class Crew:
                 helper.task = todo.pop()
                 helper.send(tasks[helper.task])
 
-    def _collect(self, todo: deque[int], done: dict[int, Outcome], seconds: float = 0.0) -> bool:
+    def _collect(self, todo: deque[int], done: dict[int, TaskOutcome], seconds: float = 0.0) -> bool:
         """Take in what helpers have sent, waiting for the first message; return whether there was one."""
         try:
             helper, message = self._inbox.get(timeout=seconds) if seconds else self._inbox.get_nowait()
@@ -152,7 +152,7 @@ class Crew:
                 self._helpers.remove(helper)
             if helper.task is not None:
                 todo.appendleft(helper.task)
-        elif isinstance(message, Outcome):
+        elif isinstance(message, TaskOutcome):
             assert helper.task is not None  # noqa: S101  # it was given one
             done[helper.task], helper.task = message, None
         else:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.local_search import Patch
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.steps import SearchResult
-    from fedslim.mdl.tasks import Outcome, Task
+    from fedslim.mdl.tasks import Task, TaskOutcome
 
 HALF = Charge(0.5, 0.5)
 CHEAPER = Charge(1.0, 0.0)
@@ -66,7 +66,7 @@ def plan(effort: int | None, *, limited: bool) -> Plan:
 
 
 def runs(
-    policy: Policy, plan: Plan, seed: int, carry_out: Callable[[Sequence[Task]], list[Outcome]]
+    policy: Policy, plan: Plan, seed: int, carry_out: Callable[[Sequence[Task]], list[TaskOutcome]]
 ) -> Generator[SearchResult, None, None]:
     """Carry out a plan; yield the best result so far after each part of it."""
     greedy = Greedy(policy)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.policy import Order
     from fedslim.mdl.questions import Source
     from fedslim.mdl.steps import SearchResult
-    from fedslim.mdl.tasks import Outcome, Task
+    from fedslim.mdl.tasks import Task, TaskOutcome
 
 Ending = Literal["converged", "out of time", "interrupted"]
 
@@ -108,7 +108,7 @@ def mine(
     log = _Log(todo, stop, on_progress)
     best: SearchResult | None = None
 
-    def carried_out(tasks: Sequence[Task]) -> list[Outcome]:
+    def carried_out(tasks: Sequence[Task]) -> list[TaskOutcome]:
         if best is not None and stop.now():
             raise _NoTimeLeftError
         return log.of(tasks, workers.carry_out(tasks, log.watch))
@@ -146,7 +146,7 @@ class _Workers:
         if self._crew is not None:
             self._crew.end()
 
-    def carry_out(self, tasks: Sequence[Task], watch: Watch) -> list[Outcome]:
+    def carry_out(self, tasks: Sequence[Task], watch: Watch) -> list[TaskOutcome]:
         if self._crew is not None:
             return self._crew.carry_out(tasks, watch)
         with _source(self._database, self._threads) as source:
@@ -166,7 +166,7 @@ class _Log:
         self._stop = stop
         self._on_progress = on_progress
 
-    def of(self, tasks: Sequence[Task], outcomes: list[Outcome]) -> list[Outcome]:
+    def of(self, tasks: Sequence[Task], outcomes: list[TaskOutcome]) -> list[TaskOutcome]:
         """Take in the outcomes of tasks, and return them."""
         self.cut_short |= len(outcomes) < len(tasks) or not all(o.result.converged for o in outcomes)
         for outcome in outcomes:

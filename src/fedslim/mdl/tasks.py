@@ -51,7 +51,7 @@ Task = Greedy | Local
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """The result of a task, and what the next segment of a local search needs to know."""
 
     result: SearchResult
@@ -72,10 +72,10 @@ def carry_out(
     *,
     source: Source | None = None,
     watch: Callable[[SlimSearch], Callable[[], None] | None] = lambda _: None,
-) -> Outcome:
+) -> TaskOutcome:
     """Carry out a task until it ends or should stop; `watch` returns what to call from time to time."""
     search = task.search(database.n_items)
     result = drive(search, source or CoverState(database), stop=stop, report=watch(search))
     if isinstance(search, LocalSearch):
-        return Outcome(result, tuple(search.patches), search.experience, search.iterations)
-    return Outcome(result)
+        return TaskOutcome(result, tuple(search.patches), search.experience, search.iterations)
+    return TaskOutcome(result)

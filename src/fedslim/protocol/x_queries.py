@@ -104,8 +104,8 @@ def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
             return [(bits, 2 * shape.itemsets), *members]
 
 
-class Entries(NamedTuple):
-    """Entries of some rows of the pair matrix: those of rows[r] end before ends[r]."""
+class AskedEntries(NamedTuple):
+    """AskedEntries of some rows of the pair matrix: those of rows[r] end before ends[r]."""
 
     rows: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -135,7 +135,7 @@ def want_entries(rows: Mapping[int, q.SlotCounts]) -> m.WantEntries:
 
 
 @lru_cache(maxsize=8)
-def entries_of(want: m.WantEntries, slots: int) -> Entries:
+def entries_of(want: m.WantEntries, slots: int) -> AskedEntries:
     """Return what a want asks for; raise `ProtocolError` if it is not well-formed."""
     # Before any memory is allocated: a step may be 0, so a hostile server could repeat an entry millions of times.
     if max(want.rows.length, want.sizes.length) > slots or want.steps.length > MAX_ENTRIES:
@@ -155,7 +155,7 @@ def entries_of(want: m.WantEntries, slots: int) -> Entries:
     if (sizes == 0).any() or (codes == 0).any() or others.max() >= slots:
         msg = "the server asks for entries of rows that do not exist; it is refused"
         raise ProtocolError(msg)
-    return Entries(rows, ends, others, widths)
+    return AskedEntries(rows, ends, others, widths)
 
 
 def words_of(want: m.Want, shape: Shape) -> int:

@@ -56,14 +56,8 @@ YEAR = 366 * DAY
 UNMASKED = "so"
 """The variant in which the server sees every member's counts."""
 
-ONLY_X = {
-    "pruning": True,
-    "max_itemset_size": None,
-    "min_support": 1,
-    "width": 1,
-    "min_count": 1,
-    "min_members_with": 1,
-}
+ONLY_X = {"pruning": True, "max_itemset_size": None, "min_support": 1, "width": 1, "min_count": 1}
+ONLY_X |= {"min_members_with": 1}
 """Limits that only x supports, each with the value that switches it off."""
 
 ON_BY_DEFAULT = ("width", "min_count", "min_members_with")
