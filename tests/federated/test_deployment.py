@@ -262,7 +262,7 @@ def test_a_member_whose_disk_is_full_ends_clearly_and_can_come_back(file, trial,
 def test_figures_go_on_after_a_resume(file, trial, databases, tmp_path):
     (tmp_path / "calm").mkdir()
     calm, _ = asyncio.run(played(file, trial, databases, tmp_path / "calm"))
-    served, earlier = asyncio.run(broken_off(file, trial, databases, tmp_path, at=(15, 40)))
+    served, earlier = asyncio.run(broken_off(file, trial, databases, tmp_path, at=(6, 15)))
     assert served.table == calm.table
     assert served.communication.rounds == calm.communication.rounds
     unchanging = ("round", "itemsets", "bits_total", "L_percent")
@@ -280,7 +280,7 @@ def test_figures_go_on_after_a_resume(file, trial, databases, tmp_path):
     assert c.traffic["Finish", "down"].messages == 3
     assert served.seconds > served.history[-1]["seconds"]
     (first, _), (second, status) = earlier
-    assert second.communication.rounds > first.communication.rounds >= 14
+    assert second.communication.rounds > first.communication.rounds >= 5
     assert status["bytes_up"] == second.communication.bytes_up
     for one, other in zip(first.history, second.history, strict=False):
         assert one | {"seconds": 0} == other | {"seconds": 0}

@@ -214,6 +214,7 @@ class Twin:
             if bits < 0 or usages[worst] < self.min_count:
                 self.forced |= usages[worst] < self.min_count
                 pending |= self.change(trial, bits)
+                pending |= {x for x in self.shrunk if x in trial and 0 < after[x] < self.min_count}
                 self.pruned += 1
                 gone += 1
                 self.clean()

@@ -192,6 +192,7 @@ def test_wide_vocabularies_are_asked_for_in_sketches():
     assert kinds >= {m.WantSparseRow, m.WantRows, m.WantInsertions}
 
 
+@example(seed=17183666, members=1, wide=False, least=5)  # an itemset that had lost all its uses wins a few back
 @given(seed=st.integers(0, 1 << 30), members=st.integers(1, 4), wide=st.booleans(), least=st.sampled_from([1, 1, 2, 5]))
 @settings(max_examples=25)
 def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, members, wide, least):

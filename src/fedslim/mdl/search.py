@@ -361,7 +361,8 @@ class SlimSearch:
                         self._open.forced |= forced
                     removed += 1
                     self.tally.pruned += 1
-                    pending |= self._apply(trial, bits, slot)
+                    # One that had lost all its uses in this step may have won a few back.
+                    pending |= self._apply(trial, bits, slot) | self._rare()
                     for unused in self._unused():
                         yield Remove(unused)
                         self._leave(unused, None)
