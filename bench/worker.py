@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.tasks import Outcome, Task
+    from fedslim.mdl.tasks import Task, TaskOutcome
 
 
 def look(names: Sequence[str]) -> Values:
@@ -181,7 +181,7 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
         searches.append(search)
         return lambda: tell(f"effort {effort}, {search.itemsets} itemsets")
 
-    def go(tasks: Sequence[Task]) -> list[Outcome]:
+    def go(tasks: Sequence[Task]) -> list[TaskOutcome]:
         outcomes = []
         for task in tasks:
             outcomes.append(carry_out(task, database, _until(there), watch=watch))
