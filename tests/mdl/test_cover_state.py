@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+
+import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 from twin import cover
@@ -7,6 +10,7 @@ from twin import cover
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.kernels.counting import pick_entries
 
 N_ITEMS = 7
 ROWS = st.lists(st.frozensets(st.integers(0, N_ITEMS - 1), min_size=1), min_size=1, max_size=20)
@@ -57,3 +61,23 @@ def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(
             if what == "i":
                 state.insert(slot, items, entry)
         covers(state, rows)
+
+
+@given(st.integers(1, 30), st.integers(0, 1 << 30), st.integers(1, 5))
+def test_entries_are_picked_from_rows_as_the_twin_picks_them(slots, seed, batches):
+    rng = random.Random(seed)
+    expected, ends, others, row = [], [], [], 0
+    rows = [{s: rng.randint(1, 9) for s in rng.sample(range(slots), rng.randint(0, slots))} for _ in range(2 * batches)]
+    for counts in rows:
+        some = sorted(rng.sample(range(slots), rng.randint(1, slots)))
+        others += some
+        ends.append(len(others))
+        expected += [counts.get(s, 0) for s in some]
+    found, scratch = np.empty(len(others), np.int64), np.zeros(slots, np.int64)
+    for k in range(0, len(rows), 2):
+        two = rows[k : k + 2]
+        row_ends = np.cumsum([len(counts) for counts in two])
+        flat = [np.array([v for counts in two for v in part(counts)], np.int64) for part in (dict.keys, dict.values)]
+        row = pick_entries(row, row_ends, *flat, np.array(ends), np.array(others), scratch, found)
+    assert (row, found.tolist()) == (len(rows), expected)
+    assert not scratch.any()

@@ -42,19 +42,29 @@ def run_engine(search, source, steps=None):
     return search.result()
 
 
+def twin_case(rows, n_items, policy):
+    """What a twin is made of."""
+    limits = (policy.pruning, policy.order, policy.max_itemset_size, policy.min_support)
+    how = (policy.charges, policy.width, policy.sweep, policy.min_count)
+    return [frozenset(row) for row in rows], n_items, *limits, *how
+
+
+def cascading(seed):
+    """Overlapping patterns in dense rows: inserting and pruning break covers, which break others."""
+    rng = random.Random(seed)
+    n_items = rng.randint(12, 26)
+    patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 10))]
+    rows = []
+    for _ in range(rng.randint(60, 140)):
+        row = {i for i in range(n_items) if rng.random() < 0.15}
+        for pattern in rng.sample(patterns, rng.randint(1, 3)):
+            row.update(i for i in pattern if rng.random() < 0.95)
+        rows.append(row)
+    return rows, n_items
+
+
 def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
-    twin = Twin(
-        [frozenset(row) for row in rows],
-        n_items,
-        policy.pruning,
-        policy.order,
-        policy.max_itemset_size,
-        policy.min_support,
-        policy.charges,
-        policy.width,
-        policy.sweep,
-        policy.min_count,
-    )
+    twin = Twin(*twin_case(rows, n_items, policy))
     twin.run(steps)
     search = SlimSearch(n_items, policy)
     db = database(rows, n_items)
@@ -141,16 +151,7 @@ def test_the_result_does_not_depend_on_how_much_room_there_was_at_first(case, po
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 25))])
 def test_engine_and_twin_agree_where_covers_cascade(seed):
-    """Overlapping patterns in dense rows: inserting and pruning break covers, which break others."""
-    rng = random.Random(seed)
-    n_items = rng.randint(12, 26)
-    patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 10))]
-    rows = []
-    for _ in range(rng.randint(60, 140)):
-        row = {i for i in range(n_items) if rng.random() < 0.15}
-        for pattern in rng.sample(patterns, rng.randint(1, 3)):
-            row.update(i for i in pattern if rng.random() < 0.95)
-        rows.append(row)
+    rows, n_items = cascading(seed)
     polished = Policy(charges=(EXACT, FREE), width=1 + seed % 4, sweep=True)
     result = compare(rows, n_items, PLAIN if seed % 2 else polished, sources=1 + seed % 3)
     assert result.tally.accepted > 5

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_twin import LocalTwin
-from test_engine_equals_twin import check_state, database, databases, policies, run_engine
+from test_engine_equals_twin import check_state, database, databases, policies, run_engine, twin_case
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.continued import itemsets_of
@@ -31,16 +31,7 @@ def found(rows, n_items, policy):
 
 def compare(rows, n_items, policy, segment, seed, sources=1):
     twin = LocalTwin(
-        [frozenset(row) for row in rows],
-        n_items,
-        policy.pruning,
-        policy.order,
-        policy.max_itemset_size,
-        policy.min_support,
-        policy.charges,
-        policy.width,
-        policy.sweep,
-        policy.min_count,
+        *twin_case(rows, n_items, policy),
         start=segment.start,
         patches=segment.patches,
         iterations=segment.iterations,

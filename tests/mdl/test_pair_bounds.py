@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from test_engine_equals_twin import database, databases, policies
+from hypothesis import strategies as st
+from test_engine_equals_twin import cascading, database, databases, policies
 
 from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
@@ -109,18 +110,28 @@ def test_no_pair_is_used_together_more_often_than_its_bound_says(case, policy):
     check(*case, policy)
 
 
+def test_presuming_what_rows_are_leaves_their_bounds_alone(monkeypatch):
+    presumed, seen = BoundedRanking.presumed, []
+
+    def checked(ranking, slots):
+        at = list(slots)
+        columns = ("known", "upper", "most", "dropped")
+        before = [getattr(ranking._rows, name)[at].copy() for name in columns]
+        found = presumed(ranking, slots)
+        for name, values in zip(columns, before, strict=True):
+            assert (getattr(ranking._rows, name)[at] == values).all(), name
+        seen.append(found)
+        return found
+
+    monkeypatch.setattr(BoundedRanking, "presumed", checked)
+    for seed in range(4):
+        check(*cascading(seed), Policy())
+    assert seen
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_bounds_hold_where_covers_cascade(seed):
-    rng = random.Random(seed)
-    n_items = rng.randint(12, 26)
-    patterns = [rng.sample(range(n_items), rng.randint(2, 8)) for _ in range(rng.randint(4, 10))]
-    rows = []
-    for _ in range(rng.randint(60, 140)):
-        row = {i for i in range(n_items) if rng.random() < 0.15}
-        for pattern in rng.sample(patterns, rng.randint(1, 3)):
-            row.update(i for i in pattern if rng.random() < 0.95)
-        rows.append(row)
-    frugal = check(rows, n_items, Policy(width=1 + 2 * (seed % 4)))
+    frugal = check(*cascading(seed), Policy(width=1 + 2 * (seed % 4)))
     assert frugal.checks > 1000
     assert isinstance(frugal.search.ranking, BoundedRanking)
 
@@ -167,11 +178,7 @@ def test_a_count_that_waits_for_one_element_is_not_derived_from_another():
     check(transactions, 11, Policy(pruning=False, charges=(Charge(1.0, 1.0),)))
 
 
-@given(
-    *[pytest.importorskip("hypothesis.strategies").integers(1, 60) for _ in range(3)],
-    pytest.importorskip("hypothesis.strategies").integers(0, 400),
-    pytest.importorskip("hypothesis.strategies").integers(1, 50),
-)
+@given(*[st.integers(1, 60)] * 3, st.integers(0, 400), st.integers(1, 50))
 def test_a_gain_is_highest_at_an_end_of_what_is_possible(x, y, most, others, in_use):
     """The lemma of docs/explanation/decisions/pair-bounds.md, by trying every count."""
     most = min(x, y, most)

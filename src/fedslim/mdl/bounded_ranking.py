@@ -1,7 +1,7 @@
 """A ranking that knows bounds of all co-usages, so that only the counts that can matter are asked for.
 
-    ranking.plan(slot, above)      # which pairs of the element's row to ask for
-    ranking.put_counts(slot, …)    # what they are
+    ranking.plan(slot)             # which pairs of the element's row to ask for
+    ranking.put_counts(slot, …)    # their counts
     ranking.learn((slot,), (None,))
 
 In a federation every count costs bytes, and every question a round. In one place counting is cheaper than bookkeeping.
@@ -146,7 +146,7 @@ class BoundedRanking(CandidateRanking):
 
         It is presumed that each takes the joint uses of its parents and that nothing else changes.
         """
-        usage, standard = self._facts.usage.copy(), self._facts.standard
+        usage = self._facts.usage.copy()
         for move, uses in zip(moves, together, strict=True):
             usage[list(move.parents)] -= uses
             usage[move.slot] = uses
@@ -160,7 +160,7 @@ class BoundedRanking(CandidateRanking):
             total_log=total * log_total,
             codes_log=in_use * log_total,
         )
-        then = self._facts._replace(usage=usage, standard=standard)
+        then = self._facts._replace(usage=usage)
         new = np.array([move.slot for move in moves], np.int64)
         parents = np.array([parent for move in moves for parent in move.parents], np.int64)
         found = []
@@ -186,21 +186,23 @@ class BoundedRanking(CandidateRanking):
         return counts, kinds == bounds.EXACT
 
     def presumed(self, slots: tuple[int, ...]) -> tuple[Candidate, ...]:
-        """See `CandidateRanking`: the counts that are not known are presumed to be the last ones that were."""
-        upper = self._rows.upper[list(slots)].copy()
-        for slot in slots:
-            others, counts, kinds, _ = self._plan(slot, 0.0)
-            expected = np.where(kinds == bounds.EXACT, counts, counts)
-            likely = expected > 0
-            self._learn(slot, SlotCounts(others[likely], expected[likely]))
-        best = self.best()
-        self._rows.known[list(slots)] = 0
-        self._rows.upper[list(slots)] = upper
-        return () if isinstance(best, UnknownRows) or not self._possible(best) else best
+        """See `CandidateRanking`: counts that are not known are presumed to be as high as they can be.
 
-    def _possible(self, candidates: tuple[Candidate, ...]) -> bool:
-        """Return whether the counts of all these candidates are known."""
-        return all(self.known(c.x, np.array([c.y], np.int32))[1][0] for c in candidates)
+        A candidate whose own count is not known is not to be relied on.
+        """
+        rows, at = self._rows, list(slots)
+        before = rows.upper[at].copy(), rows.most[at].copy(), rows.dropped[at].copy()
+        for slot in slots:
+            others, counts, _, _ = self._plan(slot, 0.0)
+            self._learn(slot, SlotCounts(others, counts))
+        best = self.best()
+        # The rows are still unknown, and what bounds them must hold.
+        rows = self._rows
+        rows.known[at] = 0
+        rows.upper[at], rows.most[at], rows.dropped[at] = before
+        if isinstance(best, UnknownRows):
+            return ()
+        return best if all(self.known(c.x, np.array([c.y], np.int32))[1][0] for c in best) else ()
 
     def never_with(self, slot: int, others: list[int]) -> list[int]:
         """See `CandidateRanking`."""

@@ -3,9 +3,10 @@
 Every member covers with the same table in the same order, so everything that the search needs is a sum over members.
 The search cannot tell these sums from the counts of one database, so its result is that of mining in one place.
 
-In a round each member sends one masked vector: the answers to all questions of the round, one after the other. Rows of
-the pair matrix are packed into as many bits as their element's usage has, or sketched where few entries are expected.
-Changes are always sketched, for a trial changes few elements of many. See docs/explanation/decisions/x.md.
+In a round each member sends one masked vector: the answers to all questions of the round, one after the other. Of the
+pair matrix only the entries that can matter are asked for, each in as many bits as its bound has; whole rows are
+packed, or sketched where few entries are expected. Changes are always sketched, for a trial changes few elements of
+many. See docs/explanation/decisions/x.md and pair-bounds.md.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Usages = NDArray[np.int64]
-
     from fedslim.protocol.variant import Situation
     from fedslim.protocol.x_queries import FinalCounts
+
+    Usages = NDArray[np.int64]
 
 __all__ = ["XMember", "XServer"]
 
@@ -141,7 +142,7 @@ class XServer:
                 readings[k] = None
                 # What comes after it is about the table with them, so it need not be asked again.
 
-    def _wants(self, question: q.Question) -> list[Asked]:  # one for each kind of question
+    def _wants(self, question: q.Question) -> list[Asked]:
         """Return what to ask the members for, to answer a question."""
         sizes, seed = self._sizes, self._situation.number
         match question:
@@ -167,7 +168,7 @@ class XServer:
                 return [sizes.ask_removals(slots, seed)]
         raise AssertionError(question)
 
-    def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:  # one for each kind
+    def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:
         """Return the answer to a question from the next readings, which are those of its wants."""
         usages = self.search.usages
         match question:

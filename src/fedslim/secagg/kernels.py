@@ -195,39 +195,42 @@ def read_sketch(
     return found
 
 
+@inlined
+def _field(word: int, end: int, width: int) -> tuple[int, int]:
+    """Return the word and the first bit of a field, where the one before it ends at bit `end` of its word."""
+    if end + width > WORD_BITS:
+        return word + 1, np.int64(0)
+    return word, end
+
+
 @njit
 def put_fields(out: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> None:
     """Write counts into consecutive fields of different widths; a field that does not fit starts a new word."""
-    word, shift = np.int64(0), np.uint64(0)
+    word, end = np.int64(0), np.int64(0)
     for k in range(len(widths)):
-        width = np.uint64(widths[k])
-        if shift + width > np.uint64(64):
-            word += 1
-            shift = np.uint64(0)
-        out[word] |= (np.uint64(counts[k]) & ((ONE << width) - ONE)) << shift
-        shift += width
+        width = np.int64(widths[k])
+        word, first = _field(word, end, width)
+        out[word] |= (np.uint64(counts[k]) & ((ONE << np.uint64(width)) - ONE)) << np.uint64(first)
+        end = first + width
 
 
 @njit
 def read_fields(words: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> None:
     """Read counts from consecutive fields."""
-    word, shift = np.int64(0), np.uint64(0)
+    word, end = np.int64(0), np.int64(0)
     for k in range(len(widths)):
-        width = np.uint64(widths[k])
-        if shift + width > np.uint64(64):
-            word += 1
-            shift = np.uint64(0)
-        counts[k] = np.int64((words[word] >> shift) & ((ONE << width) - ONE))
-        shift += width
+        width = np.int64(widths[k])
+        word, first = _field(word, end, width)
+        counts[k] = np.int64((words[word] >> np.uint64(first)) & ((ONE << np.uint64(width)) - ONE))
+        end = first + width
 
 
 @njit
 def words_of_fields(widths: np.ndarray) -> int:
     """Return how many words consecutive fields take."""
-    words, shift = np.int64(0), WORD_BITS
+    word, end = np.int64(-1), WORD_BITS
     for k in range(len(widths)):
-        if shift + widths[k] > WORD_BITS:
-            words += 1
-            shift = np.int64(0)
-        shift += np.int64(widths[k])
-    return words
+        width = np.int64(widths[k])
+        word, first = _field(word, end, width)
+        end = first + width
+    return word + 1
