@@ -89,7 +89,7 @@ class LocalTwin(Twin):
         self.experience.learn(kind, record - self.best[0], 5 + len(out) + self.candidates - tried)
 
     def take_out(self, out: list[Itemset]) -> None:
-        self.touched, self.shrunk = set(), set()
+        self.touched, self.shrunk, self.later = set(), set(), set()
         before = self.usages()
         left = {x: entry for x, entry in self.entries.items() if x not in out}
         self.change(left, self.bits_changed(before, self.usages(left) | dict.fromkeys(out, 0)))

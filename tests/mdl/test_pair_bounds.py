@@ -19,6 +19,7 @@ from fedslim.mdl.objective import Charge, estimated_gain
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import CoUsages, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch
+from fedslim.secagg.ring import Fields
 
 
 class Frugal:
@@ -27,7 +28,7 @@ class Frugal:
     def __init__(self, db, policy):
         self.state = CoverState(db)
         self.search = EagerSearch(db.n_items, policy)
-        self.checks = 0
+        self.checks = self.spoilt = 0
 
     def run(self):
         run = self.search.run()
@@ -51,13 +52,27 @@ class Frugal:
                 ahead = ranking.foresee(moves, uses)
                 rows = tuple(self.row(slot) for slot in question.rows)
                 answer = replace(question, rows=()).put_to(self.state)._replace(rows=rows)
-                fetched = []
-                for move, (others, most) in zip(moves, ahead, strict=True):
-                    room = np.array([(1 << int(bound).bit_length()) - 1 for bound in most], np.int64)
-                    counts = self.counts(move.slot)[others]
-                    fetched.append(Fetched(move.slot, others, np.minimum(counts, room), room))
-                return answer._replace(fetched=fetched)
+                return answer._replace(fetched=self.fetch(ahead))
         return question.put_to(self.state)
+
+    def fetch(self, rows):
+        """Return counts that were added up by two members in words, where one that is too large spoils others."""
+        rows = {slot: row for slot, row in rows.items() if len(row.slots)}
+        if not rows:
+            return []
+        widths = [np.array([max(1, int(bound).bit_length()) for bound in row.counts]) for row in rows.values()]
+        truth = np.concatenate([self.counts(slot)[row.slots] for slot, row in rows.items()])
+        fields = Fields(np.concatenate(widths).astype(np.uint8))
+        words = np.zeros((2, fields.words), np.uint64)
+        fields.put(words[0], truth // 2)
+        fields.put(words[1], truth - truth // 2)
+        cuts = np.cumsum([len(row.slots) for row in rows.values()])[:-1]
+        parts = zip(np.split(fields.read(words.sum(axis=0)), cuts), widths, np.split(fields.word_of, cuts), strict=True)
+        self.spoilt += int((fields.read(words.sum(axis=0)) != truth).sum())
+        return [
+            Fetched(slot, rows[slot].slots, counts, (1 << width) - 1, word)
+            for slot, (counts, width, word) in zip(rows, parts, strict=True)
+        ]
 
     def counts(self, slot):
         row = np.zeros(self.state.table.capacity, np.int64)

@@ -74,6 +74,7 @@ class Twin:
         self.forced = False
         self.touched: set[Itemset] = set()
         self.shrunk: set[Itemset] = set()
+        self.later: set[Itemset] = set()
 
     def terms(self, usages: dict[Itemset, int]) -> list[float]:
         standard = [standard_length(x, self.lengths) for x in usages]
@@ -126,7 +127,8 @@ class Twin:
             if len(chosen) < self.width and not any({x, y} & {p, q} for _, p, q in chosen):
                 chosen.append((c, x, y))
         if not chosen:
-            return False
+            self.shrunk, self.touched = set(), set()
+            return self.swept_after_step() > 0
         # Covers before any candidate of the step, to see whose covers have changed.
         users = self.users()
         self.shrunk, self.touched = set(), set()
@@ -155,7 +157,7 @@ class Twin:
             else:
                 self.accepted += 1
         self.clean()
-        self.swept(self.shrunk)
+        self.swept_after_step()
         # An itemset that comes back after it was dropped is a new one: its pairs are not rejected.
         for old in [p for p in rejected if any(len(e) > 1 and e not in self.entries for e in p)]:
             del rejected[old]
@@ -177,43 +179,59 @@ class Twin:
         self.touched |= {x for x in every if before.get(x, set()) != after.get(x, set())}
         shrunk = {x for x in entries if len(after[x]) < len(before.get(x, ()))}
         self.shrunk |= shrunk
+        self.later &= entries.keys()
         return shrunk
 
-    def state(self) -> tuple[dict[Itemset, int], int, float, set[Itemset], set[Itemset]]:
+    def state(self) -> tuple[dict[Itemset, int], int, float, set[Itemset], set[Itemset], set[Itemset]]:
         self.forced = False
-        return dict(self.entries), self.pruned, self.bits, set(self.touched), set(self.shrunk)
+        return dict(self.entries), self.pruned, self.bits, set(self.touched), set(self.shrunk), set(self.later)
 
-    def undone(self, before: tuple[dict[Itemset, int], int, float, set[Itemset], set[Itemset]]) -> bool:
+    def undone(self, before: tuple[dict[Itemset, int], int, float, set[Itemset], set[Itemset], set[Itemset]]) -> bool:
         """Undo changes if forced removals made them no better."""
         if not self.forced or self.bits < before[2]:
             return False
-        self.entries, self.pruned, self.bits, self.touched, self.shrunk = before
+        self.entries, self.pruned, self.bits, self.touched, self.shrunk, self.later = before
         return True
 
-    def swept(self, pending: set[Itemset]) -> int:
+    def swept_after_step(self) -> int:
+        pending, self.later = self.later | self.shrunk, set()
+        return self.swept(pending, once=self.width > 1)
+
+    def swept(self, pending: set[Itemset], *, once: bool = False) -> int:
         before = self.state()
-        gone = self.prune(pending, forced_only=not self.pruning)
+        gone = self.prune(pending, forced_only=not self.pruning, once=once)
         return 0 if self.undone(before) else gone
 
     def clean(self) -> None:
         """Drop itemsets that have lost all their uses."""
         usages = self.usages()
         self.entries = {x: entry for x, entry in self.entries.items() if usages[x] or x not in self.shrunk}
+        self.later &= self.entries.keys()
 
-    def prune(self, pending: set[Itemset], *, forced_only: bool) -> int:
+    def without(self, itemset: Itemset) -> tuple[dict[Itemset, int], float]:
+        """Return the table without an itemset, and how many bits L would change."""
+        trial = {x: entry for x, entry in self.entries.items() if x != itemset}
+        return trial, self.bits_changed(self.usages(), self.usages(trial) | {itemset: 0})
+
+    def prune(self, pending: set[Itemset], *, forced_only: bool, once: bool = False) -> int:
         gone = 0
+        if once and not forced_only:
+            usages = self.usages()
+            pending = {x for x in pending if x in self.entries}
+            pending = {x for x in pending if usages[x] < self.min_count or self.without(x)[1] < 0}
         while pending := {x for x in pending if x in self.entries}:
             usages, table = self.usages(), self.table()
             if forced_only and not (pending := {x for x in pending if usages[x] < self.min_count}):
                 break
             worst = min(pending, key=lambda x: (usages[x], table.index(x)))
             pending.remove(worst)
-            trial = {x: entry for x, entry in self.entries.items() if x != worst}
+            trial, bits = self.without(worst)
             after = self.usages(trial)
-            bits = self.bits_changed(usages, after | {worst: 0})
             if bits < 0 or usages[worst] < self.min_count:
                 self.forced |= usages[worst] < self.min_count
-                pending |= self.change(trial, bits)
+                shrunk = self.change(trial, bits)
+                pending |= set() if once else shrunk
+                self.later |= shrunk if once else set()
                 pending |= {x for x in self.shrunk if x in trial and 0 < after[x] < self.min_count}
                 self.pruned += 1
                 gone += 1

@@ -204,7 +204,7 @@ def test_sketches_that_are_too_small_cost_rounds_and_nothing_else(seed, members,
         else dealt(dense(seed, n_items, 50), members, seed)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(x_sizes.Guess, "guess", lambda _self, _trials=1: 1)
+        patch.setattr(x_sizes, "entries_of", lambda _guesses: 1)
         patch.setattr(x_sizes, "Sketch", TooSmall)
         if wide:
             patch.setattr(x_sizes.Sizes, "ask_rows", sparse_rows)
@@ -225,7 +225,7 @@ def sparse_rows(_sizes, slots, usages, _length, seed):
 
 def test_failed_sketches_are_asked_for_again(monkeypatch):
     plain = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
-    monkeypatch.setattr(x_sizes.Guess, "guess", lambda _self, _trials=1: 1)
+    monkeypatch.setattr(x_sizes, "entries_of", lambda _guesses: 1)
     monkeypatch.setattr(x_sizes, "Sketch", TooSmall)
     again = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
     assert len(again.rounds) > len(plain.rounds)

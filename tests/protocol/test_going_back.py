@@ -150,7 +150,7 @@ def test_how_far_a_member_says_it_was_does_not_keep_a_run_from_stopping_for_ever
 @pytest.mark.parametrize("when", ["before it", "while everybody goes back"])
 def test_a_run_that_is_told_to_stop_while_it_goes_back_stops_where_it_had_been(when):
     """Members answer the same questions again, so the search cannot stop among them."""
-    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 14)
     if when == "before it":
         federation.server.stop()
         federation.until(lambda f: f.rounds and f.rounds[-1].ending is not None)
@@ -167,7 +167,7 @@ def test_a_run_that_is_told_to_stop_while_it_goes_back_stops_where_it_had_been(w
 @pytest.mark.parametrize(("lost", "decided"), [("member", True), ("member", False), ("server", False)])
 def test_a_server_that_is_killed_on_the_way_back_stops_where_the_run_had_been(lost, decided):
     """Its journal has the members' positions and the decisions; otherwise they would refuse its next question."""
-    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 14)
     if decided:
         federation.server.stop()
         federation.until(lambda f: f.rounds[-1].ending is not None)
@@ -186,7 +186,7 @@ def test_a_server_that_is_killed_on_the_way_back_stops_where_the_run_had_been(lo
 
 def test_a_member_that_was_away_when_everybody_went_back_is_taken_back():
     """Its connection broke before it received the roster that told it to go back."""
-    federation = Weather("x", 2).until(lambda f: f.server.rounds > 20)
+    federation = Weather("x", 2).until(lambda f: f.server.rounds > 14)
     federation.lose_records("c", 10)
     federation.fault("kill", "c")
     federation.until(lambda f: "b" in f.told((m.Roster, m.RosterUpdate)))

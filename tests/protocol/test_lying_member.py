@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import replace
 
 import msgspec
@@ -587,7 +588,7 @@ def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
     most = int(usages[rarely])
 
     def row(of, other, count):
-        return (of,), iter([{of: SlotCounts(np.array([other], np.int32), np.array([count]))}])
+        return (of,), deque([{of: SlotCounts(np.array([other], np.int32), np.array([count]))}])
 
     for of, other in ((often, rarely), (rarely, often)):
         assert len(variant._rows_of(*row(of, other, most), usages)) == 1
@@ -603,11 +604,12 @@ def test_x_believes_no_count_above_what_is_known_about_the_pair():
     most, _ = ranking.known(slot, others)
     assert (most < np.minimum(usages[others], usages[slot])).any()
     room = np.full(len(others), 1 << 20)
-    assert variant._rows_of((slot,), [[Fetched(slot, others, most, room)]], usages) == (None,)
+    words = np.arange(len(others))
+    assert variant._rows_of((slot,), deque([[Fetched(slot, others, most, room, words)]]), usages) == (None,)
     for k in range(len(others)):
         counts = most + (np.arange(len(others)) == k)
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._rows_of((slot,), [[Fetched(slot, others, counts, room)]], usages)
+            variant._rows_of((slot,), deque([[Fetched(slot, others, counts, room, words)]]), usages)
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():

@@ -75,7 +75,7 @@ def some_want(rng, table):
             some_entries(rng, table, rng.choice(alive)),
             m.WantInsertions([m.NewUnion(fresh, parents, entry, rng.random() < 0.5)], gone, cells, seed),
             some_insertions(rng, table, gone, seed),
-            m.WantRemovals(slots, cells, seed),
+            m.WantRemovals(slots, cells, seed, tuple(rng.random() < 0.3 for _ in slots[rng.random() < 0.1 :])),
             m.WantRemovals([s for s in slots if s in table.itemsets] or [slot], 30, seed),
         ]
     )
@@ -99,6 +99,10 @@ def good_ask(rng, table, longest, number):
     moves = []
     if table.itemsets:
         wants.append(m.WantRemovals(rng.choices([*table.itemsets], k=rng.randint(1, 8)), 30, rng.getrandbits(50)))
+        if rng.random() < 0.2:
+            slots = rng.sample([*table.itemsets], rng.randint(1, min(4, len(table.itemsets))))
+            gone = tuple(rng.random() < 0.5 for _ in slots)
+            return m.Ask(number, 0, [], [*wants, m.WantRemovals(slots, 30, rng.getrandbits(50), gone)])
     if table.itemsets and rng.random() < 0.1:
         slot = rng.choice([*table.itemsets])
         moves = rng.choice([[m.RemoveElement(slot), m.RestoreElement(slot)], [m.RemoveElement(slot)]])

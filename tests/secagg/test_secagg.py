@@ -163,6 +163,22 @@ def test_a_sketch_gives_back_the_sum_or_nothing(data):
         assert dict(zip(*(part.tolist() for part in found), strict=True)) == {k: v for k, v in twin.items() if v}
 
 
+SPARSE = st.dictionaries(st.integers(0, 999), st.integers(0, 1 << 39), max_size=30)
+
+
+@given(SPARSE, SPARSE)
+def test_the_difference_of_two_sketches_is_the_sketch_of_what_was_not_expected(counts, expected):
+    off = {place: counts.get(place, 0) - expected.get(place, 0) for place in counts.keys() | expected.keys()}
+    off = {place: count for place, count in off.items() if count}
+    sketch = Sketch.for_entries(2 * len(off) + 8, 1000, seed=3)
+    both = np.zeros((2, sketch.words), np.uint64)
+    for words, own in zip(both, (counts, expected), strict=True):
+        sketch.put(words, np.array(list(own), np.int32), np.array(list(own.values()), np.int64))
+    found = sketch.read(both[0] - both[1])
+    assert found is None or dict(zip(*[column.tolist() for column in found], strict=True)) == off
+    assert off or found is not None
+
+
 @pytest.mark.parametrize("entries", [0, 1, 3, 8, 20, 100, 1000])
 def test_a_sketch_nearly_always_holds_what_it_is_made_for(entries):
     rng = np.random.default_rng(entries)

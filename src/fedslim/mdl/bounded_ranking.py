@@ -34,12 +34,16 @@ FIRST_PLACES = 1 << 4
 
 
 class Fetched(NamedTuple):
-    """Counts of pairs of a new element, asked for in case that it stays, and the largest count that fits each."""
+    """Counts of pairs of an element, asked for in case that new elements stay.
+
+    A count above its `room` spoils the others in the same word.
+    """
 
     slot: int
     others: NDArray[np.int32]
     counts: NDArray[np.int64]
     room: NDArray[np.int64]
+    word: NDArray[np.int64]
 
 
 class BoundedRanking(CandidateRanking):
@@ -141,8 +145,8 @@ class BoundedRanking(CandidateRanking):
         )
         return others[:n], counts[:n], kinds[:n], (most, dropped)
 
-    def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> list[SlotCounts]:
-        """Return the pairs of new elements that are worth asking for, and the bounds of their counts.
+    def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> dict[int, SlotCounts]:
+        """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
 
         It is presumed that each takes the joint uses of its parents and that nothing else changes.
         """
@@ -163,13 +167,23 @@ class BoundedRanking(CandidateRanking):
         then = self._facts._replace(usage=usage)
         new = np.array([move.slot for move in moves], np.int64)
         parents = np.array([parent for move in moves for parent in move.parents], np.int64)
-        found = []
+        found: dict[int, SlotCounts] = {}
         size = self._table.capacity + len(moves)
-        for k in range(len(moves)):
-            others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
-            n = bounds.foresee(new, parents, k, self._limit, 0.0, others, counts, self._store, self._facts, then, now)
+        others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
+
+        def note(slot: int, n: int) -> None:
             order = np.argsort(others[:n], kind="stable")
-            found.append(SlotCounts(others[:n][order], counts[:n][order]))
+            found[slot] = SlotCounts(others[:n][order], counts[:n][order])
+
+        known = (others, counts, self._store, self._facts, then, now)
+        for k, slot in enumerate(new.tolist()):
+            note(slot, bounds.foresee(new, parents, k, self._limit, 0.0, *known))
+        before = np.zeros(self._limit, np.uint8)
+        before[parents] = 2
+        for move in moves:
+            for x, y in (move.parents, move.parents[::-1]):
+                note(x, bounds.foresee_parent(x, y, before, self._limit, 0.0, *known))
+                before[x] = 1
         return found
 
     # -- what is known ------------------------------------------------------------------------------------------
@@ -215,25 +229,26 @@ class BoundedRanking(CandidateRanking):
         Those that may not have fit are dropped. Raise `RunError` if one that did fit is impossible.
         """
         parents = {move.slot: move.parents for move in moves}
+        bounded = [(one, self.known(one.slot, one.others)[0]) for one in fetched]
+        spoilt = [word for one, most in bounded for word in one.word[most > one.room].tolist()]
         good = []
-        for one in fetched:
-            most, _ = self.known(one.slot, one.others)
-            alive = self._facts.usage[one.others] > 0
-            if (most <= one.room).all():
-                if (one.counts > most).any():
-                    msg = "a count is above its proven bound: a member does not count as the protocol says"
-                    raise RunError(msg)
-                keep = Fetched(one.slot, one.others[alive], one.counts[alive], one.room[alive])
-                good.append(keep)
-                self.put_counts(one.slot, keep.others, keep.counts)
-        for one in good:
-            if one.slot not in self._pure:
-                continue  # its own covers have changed since it entered, so what its parents lost is not known
-            entered, since = self._pure[one.slot]
-            same = ~np.isin(one.others, list(since))
-            others, counts = one.others[same], one.counts[same]
-            for parent in parents[one.slot]:
-                bounds.derive(one.slot, parent, others, counts, entered, self._version, self._store, self._facts)
+        for one, most in bounded:
+            sound = ~np.isin(one.word, spoilt)
+            if (one.counts > most)[sound].any():
+                msg = "a count is above its proven bound: a member does not count as the protocol says"
+                raise RunError(msg)
+            keep = sound & (self._facts.usage[one.others] > 0)
+            good.append((one.slot, one.others[keep], one.counts[keep]))
+            self.put_counts(*good[-1])
+        for slot, others, counts in good:
+            if slot not in self._pure:
+                continue  # it is a parent, or its own covers have changed: what its parents lost is not known
+            entered, since = self._pure[slot]
+            same = ~np.isin(others, list(since))
+            for parent in parents[slot]:
+                bounds.derive(
+                    slot, parent, others[same], counts[same], entered, self._version, self._store, self._facts
+                )
         self._pure = {}
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:

@@ -5,11 +5,16 @@ It finds the same table as `SlimSearch` with far fewer questions and somewhat mo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections import deque
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import standard_length
-from fedslim.mdl.questions import Remove, Restore, TryInsertions
+from fedslim.mdl.policy import MAX_WIDTH
+from fedslim.mdl.questions import Change, CoUsages, Remove, Restore, Together, TryInsertions, TryRemovals
 from fedslim.mdl.ranking import UnknownRows
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Trial
@@ -17,9 +22,21 @@ from fedslim.mdl.steps import Trial
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from numpy.typing import NDArray
+
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Insert, Question, Tried
     from fedslim.mdl.ranking import Candidate, CandidateRanking
+
+
+NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class RemovedAhead(NamedTuple):
+    """Trials, and the removal that the sources have carried out after them, since it was expected."""
+
+    trials: dict[int, Change]
+    slot: int | None
 
 
 class EagerSearch(SlimSearch):
@@ -30,39 +47,173 @@ class EagerSearch(SlimSearch):
     """
 
     RANKING: ClassVar[type[CandidateRanking]] = BoundedRanking
-    MAX_TRIALS: ClassVar[int] = 64
+    MAX_TRIALS: ClassVar[int] = 2 * MAX_WIDTH
     ranking: BoundedRanking
 
     def __init__(self, n_items: int, policy: Policy) -> None:
         super().__init__(n_items, policy)
         self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
+        self._removed: deque[RemovedAhead] = deque()  # what is expected to be removed next
+        self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
 
-    def _go_ahead(self) -> Generator[Question, Any, None]:
+    # -- pruning ------------------------------------------------------------------------------------------------
+
+    def _prune(self, pending: set[int], *, forced_only: bool, once: bool = False) -> Generator[Question, Any, int]:
+        removed = yield from super()._prune(pending, forced_only=forced_only, once=once)
+        yield from self._restore_removed()
+        return removed
+
+    def _try_all(self, slots: set[int]) -> Generator[Question, Any, None]:
+        """See `SlimSearch`. Most removals are not carried out, so the next candidates are asked for as well."""
+        while unknown := tuple(sorted([s for s in slots if s not in self._tried])[: self.MAX_TRIALS]):
+            yield from self._come_back()
+            if not (yield from self._go_ahead(unknown)):
+                answer = yield from self._ask_with_rows(TryRemovals(unknown))
+                self._note_trials(dict(zip(unknown, answer, strict=True)))
+
+    def _try_removals(self, queue: tuple[int, ...], *, once: bool) -> Generator[Question, Any, tuple[Change, ...]]:
+        """See `SlimSearch`. If some are expected to be carried out, the sources do that, and try others after them."""
+        if self._removed:
+            self._note_trials(self._removed[0].trials)
+        if queue[0] not in self._tried:
+            yield from self._come_back()
+            expected = self._expect(queue, once=once)
+            slots, gone = tuple([slot for slot, _ in expected]), tuple([leaves for _, leaves in expected])
+            if any(gone):
+                answer = yield from self._ask_with_rows(TryRemovals(slots, gone))
+                trials: dict[int, Change] = {}
+                for slot, leaves, change in zip(slots, gone, answer, strict=True):
+                    trials[slot] = change
+                    if leaves:
+                        self._removed.append(RemovedAhead(trials, slot))
+                        trials = {}
+                self._removed.append(RemovedAhead(trials, None))
+                self._note_trials(self._removed[0].trials)
+            else:
+                yield from self._try_all(set(slots))
+        return tuple([self._tried[s] for s in takewhile(self._tried.__contains__, queue)])
+
+    def _ask_with_rows(self, trials: TryRemovals) -> Generator[Question, Any, tuple[Change, ...]]:
+        """Ask what removals would change, together with the rows that the next candidates need if there are none."""
+        answer: tuple[Change, ...]
+        if isinstance(best := self.ranking.best(), UnknownRows):
+            self.tally.rows += len(best.slots)
+            counts, answer = yield Together((CoUsages(best.slots), trials))
+            self.ranking.learn(best.slots, counts)
+        else:
+            answer = yield trials
+        return answer
+
+    def _note_trials(self, trials: dict[int, Change]) -> None:
+        self._tried |= trials
+        self._last |= trials
+
+    def _expect(self, queue: tuple[int, ...], *, once: bool) -> list[tuple[int, bool]]:
+        """Return the removals that will be tried, in order, and which of them will most likely be carried out.
+
+        What is known about the first ones need not be asked. What was found about the others before gives a hint.
+        """
+        usage, rank, least = self._usage.copy(), self._table.elements.rank, self.policy.min_count
+        pending, expected, same = set(queue), list[tuple[int, bool]](), True
+        while pending and len(expected) < self.MAX_TRIALS:
+            slot = min(pending, key=lambda s: (usage[s], rank[s]))
+            pending.remove(slot)
+            change = self._tried.get(slot, NOTHING) if same else NOTHING
+            if change is NOTHING:
+                change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
+            net = change.won - change.lost
+            then = usage[change.slots] + net
+            possible = then.min(initial=0) >= 0 and then.max(initial=0) < len(self._log2)
+            bits = self._bits_changed(change, usage) if possible else 0.0
+            gone = bool(possible and (bits < 0 or usage[slot] < least))
+            if gone or not same or slot not in self._tried:
+                expected.append((slot, gone))
+            if gone:
+                same = False
+                usage[change.slots] = then
+                shrunk = [s for s in change.slots[net < 0].tolist() if s in self._table.itemsets and s != slot]
+                if not once:
+                    pending |= {s for s in shrunk if usage[s]}
+                unused = sorted([s for s in shrunk if not usage[s]])
+                expected += [(s, True) for s in unused]
+                pending -= set(unused)
+        return expected
+
+    def expect_insertions(self, question: TryInsertions) -> tuple[list[Change], NDArray[np.int64]]:
+        """Return what insertions will most likely change, and the usages after that."""
+        changes, usages = [], self._usage.copy()
+        for move, keep in zip(question.moves, question.keep, strict=True):
+            slots = np.array([*move.parents, move.slot], np.int32)
+            uses = move.entry if self.policy.order == "usage" else 0
+            change = Change(slots, np.array([uses, uses, 0]), np.array([0, 0, uses]))
+            changes.append(change)
+            if keep:
+                usages[slots] += change.won - change.lost
+        return changes, usages
+
+    def expect_removals(
+        self, slots: tuple[int, ...], usages: NDArray[np.int64], gone: tuple[bool, ...] = ()
+    ) -> list[Change]:
+        """Return what removals will most likely change at these usages."""
+        changes, usages = [], usages.copy()
+        for slot, leaves in zip(slots, gone or (False,) * len(slots), strict=True):
+            changes.append(change := _scaled(self._last.get(slot, NOTHING), slot, max(0, int(usages[slot]))))
+            if leaves:
+                usages[change.slots] += change.won - change.lost
+        return changes
+
+    def _decide(self, slot: int, *, leaves: bool) -> Generator[Question, Any, None]:
+        """See `SlimSearch`: if it is as expected, the sources have done it."""
+        expected = bool(self._removed) and self._removed[0].slot == slot
+        if leaves and expected:
+            self._removed.popleft()
+            return
+        if leaves or expected:
+            yield from self._come_back()
+        if leaves:
+            yield Remove(slot)
+
+    def _leave(self, slot: int, change: Change | None) -> None:
+        self._last.pop(slot, None)
+        super()._leave(slot, change)
+
+    # -- the next candidates ------------------------------------------------------------------------------------
+
+    def _go_ahead(self, removals: tuple[int, ...] = ()) -> Generator[Question, Any, bool]:
         """Ask about the next candidates together with what comes before: removals to try, and rows to rank by.
 
-        Most removals are not carried out, and most candidates are those that were to be expected.
+        Return False, and ask nothing, if it is not clear which candidates are next.
         """
-        pending = [s for s in self._shrunk if s in self._table.itemsets] if self.policy.pruning else []
-        unknown = tuple(sorted([s for s in pending if s not in self._tried]))
         best = self.ranking.best()
         rows = best.slots if isinstance(best, UnknownRows) else ()
         candidates = self.ranking.presumed(rows) if isinstance(best, UnknownRows) else best
-        if candidates and self._entry_is_known and (unknown or rows):
-            question = self._presume(candidates, tuple([c.together for c in candidates]), unknown, rows)
-            answer = yield question
-            self._tried |= dict(zip(unknown, answer.before, strict=True))
-            self.tally.rows += len(rows)
-            self.ranking.learn(rows, answer.rows)
-            self._ahead = (candidates, question, answer)
+        if not candidates or not self._entry_is_known:
+            return False
+        question = self._presume(candidates, tuple([c.together for c in candidates]), self._later, removals, rows)
+        answer = yield question
+        self._note_trials(dict(zip(removals, answer.before, strict=True)))
+        self.tally.rows += len(rows)
+        self.ranking.learn(rows, answer.rows)
+        self._ahead = (candidates, question, answer)
+        return True
 
     def _come_back(self) -> Generator[Question, Any, None]:
-        """Undo the insertions of the next candidates, since something else comes first."""
+        """Undo what the sources have done ahead, since something else comes first."""
         if self._ahead is not None:
             yield from self._take_back(self._ahead[1], 0)
             self._ahead = None
+        yield from self._restore_removed()
+
+    def _restore_removed(self) -> Generator[Question, Any, None]:
+        yield from self._restore(tuple([one.slot for one in self._removed if one.slot is not None]))
+        self._removed.clear()
 
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
-        best = yield from super()._next_candidates()
+        while isinstance(best := self.ranking.best(), UnknownRows):
+            yield from self._come_back()
+            if not (yield from self._go_ahead()):
+                self.tally.rows += len(best.slots)
+                self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
         if self._ahead is not None and self._ahead[0] != best:
             yield from self._come_back()
         return best
@@ -76,8 +227,8 @@ class EagerSearch(SlimSearch):
             self._fail(candidates[0])
             return 1
         if self._ahead is None:
-            question = self._presume(candidates, entries)
-            answer = yield question
+            question = self._presume(candidates, entries, self._later | self._shrunk)
+            answer = yield from self._ask_with_next(question, candidates)
         else:
             (_, question, answer), self._ahead = self._ahead, None
         for k, (move, keep, change) in enumerate(zip(question.moves, question.keep, answer.changes, strict=True)):
@@ -87,6 +238,7 @@ class EagerSearch(SlimSearch):
             trial = Trial(candidate, move, change, 0.0 if skipped else self._bits_changed(change))
             stays = not skipped and self._pays(trial)
             if stays != keep:
+                yield from self._come_back()
                 yield from self._take_back(question, k if keep else k + 1)
             if stays:
                 if not keep:
@@ -105,10 +257,26 @@ class EagerSearch(SlimSearch):
         yield from self._confirm(question, answer)
         return len(question.moves)
 
+    def _ask_with_next(
+        self, question: TryInsertions, candidates: tuple[Candidate, ...]
+    ) -> Generator[Question, Any, Tried]:
+        """Ask about candidates; if all of them will most likely be rejected, also about those that come then."""
+        answer: Tried
+        if not any(question.keep) and len(question.moves) == len(candidates) and not self._later | self._shrunk:
+            then = self.ranking.best_without(candidates)
+            if then and not isinstance(then, UnknownRows) and self._entry_is_known:
+                following = self._presume(then, tuple([c.together for c in then]), set())
+                answer, later = yield Together((question, following))
+                self._ahead = (then, following, later)
+                return answer
+        answer = yield question
+        return answer
+
     def _presume(
         self,
         candidates: tuple[Candidate, ...],
         entries: tuple[int, ...],
+        pending: set[int],
         before: tuple[int, ...] = (),
         rows: tuple[int, ...] = (),
     ) -> TryInsertions:
@@ -137,11 +305,12 @@ class EagerSearch(SlimSearch):
                 break  # it has to be removed before the next candidate is tried
         if not uses or len(moves) < len(candidates):
             return TryInsertions(tuple(moves), tuple(keeps), before=before, rows=rows)
+        left = {s: int(self._usage[s]) for s in pending} | left
         itemsets = [s for s in left if s in self._table.itemsets]
         rank = self._table.elements.rank
         gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
         removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
-        trials = tuple(removals) if self.policy.pruning else ()
+        trials = tuple(removals[: self.MAX_TRIALS]) if self.policy.pruning else ()
         return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before, rows)
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
@@ -162,6 +331,12 @@ class EagerSearch(SlimSearch):
             return
         for slot in question.gone:
             self._leave(slot, None)
-        self._tried |= dict(zip(question.removals, answer.trials, strict=True))
+        self._note_trials(dict(zip(question.removals, answer.trials, strict=True)))
         kept = [move for move, keep in zip(question.moves, question.keep, strict=True) if keep]
         self.ranking.settle(kept, answer.fetched)
+
+
+def _scaled(change: Change, pivot: int, uses: int) -> Change:
+    """Return what a trial would most likely find if the element that enters or leaves were used so often."""
+    before = max(1, int((change.lost + change.won)[change.slots == pivot].sum()))
+    return Change(change.slots, change.lost * uses // before, change.won * uses // before)

@@ -17,7 +17,7 @@ import numpy as np
 from fedslim.mdl.continued import ContinuedSearch, Table
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.objective import description_length, log2
-from fedslim.mdl.questions import GoBack, Mark, Remove, RemoveAll
+from fedslim.mdl.questions import GoBack, Mark, Remove, TryRemovals, add_changes
 from fedslim.mdl.ranking import KeptRanking
 from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 from fedslim.mdl.snapshot import KeptArrays
@@ -218,9 +218,9 @@ class LocalSearch(ContinuedSearch):
 
     def _take_out(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
         """Remove itemsets, then those that are worth nothing without them."""
-        self._touched, self._shrunk = set(), set()
+        self._touched, self._shrunk, self._later = set(), set(), set()
         if slots:
-            change = yield RemoveAll(slots)
+            change = add_changes((yield TryRemovals(slots, (True,) * len(slots))))
             bits = self._bits_changed(change)
             for slot in slots:
                 self._leave(slot, None)

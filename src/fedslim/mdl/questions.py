@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -110,13 +110,22 @@ class CoUsages:
 
 @dataclass(frozen=True, slots=True)
 class TryRemovals:
-    """What if this element were not in the table? Asked about several at once, each on its own."""
+    """What if this element were not in the table? Asked about several, one after the other.
+
+    Those that are to be `gone` leave, each before the next one is tried; without it, none does.
+    """
 
     slots: tuple[int, ...]
+    gone: tuple[bool, ...] = ()
 
     def put_to(self, source: Source) -> tuple[Change, ...]:
         """Ask."""
-        return source.try_removals(self.slots)
+        changes: list[Change] = []
+        for slots, leaves in in_turn(self.slots, self.gone):
+            changes += source.try_removals(slots)
+            if leaves:
+                source.remove(slots[-1])
+        return tuple(changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +196,10 @@ class GoBack:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveAll:
-    """Remove these elements one after the other; what does that change altogether?"""
-
-    slots: tuple[int, ...]
-
-    def put_to(self, source: Source) -> Change:
-        """Tell and ask."""
-        changes: list[Change] = []
-        for slot in self.slots:
-            changes += source.try_removals((slot,))
-            source.remove(slot)
-        return add_changes(changes)
-
-
-@dataclass(frozen=True, slots=True)
 class Together:
     """Several questions at once: in a federation they are one round."""
 
-    questions: tuple[Supports | Support | CoUsages | TryRemovals, ...]
+    questions: tuple[Support | CoUsages | TryRemovals | TryInsertions, ...]
 
     def put_to(self, source: Source) -> tuple[Any, ...]:
         """Ask them one after the other."""
@@ -258,7 +252,18 @@ Move = Drop | Insert | Restore | Remove | Mark | GoBack
 MOVES = (Drop, Insert, Restore, Remove, Mark, GoBack)
 """Moves change the table and have no answer; all other questions have one."""
 
-Question = TryInsertions | RemoveAll | Supports | Support | CoUsages | TryRemovals | Together | Move
+Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Together | Move
+
+
+def in_turn(slots: Sequence[int], gone: Sequence[bool]) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Divide removals into those that can be tried at once, and say whether the last of them leaves."""
+    first = 0
+    for k, leaves in enumerate(gone):
+        if leaves:
+            yield tuple(slots[first : k + 1]), True
+            first = k + 1
+    if first < len(slots):
+        yield tuple(slots[first:]), False
 
 
 def add_counts(parts: Sequence[SlotCounts]) -> SlotCounts:

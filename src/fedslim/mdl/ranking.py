@@ -163,11 +163,6 @@ class CandidateRanking:
         columns = (choice.row, choice.partner, choice.together, choice.gain)
         return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)])
 
-    def missing(self) -> UnknownRows | None:
-        """Return the rows needed to find the best candidates, to ask for them together with another question."""
-        best = self.best()
-        return best if isinstance(best, UnknownRows) else None
-
     def _unknown(self, above: float) -> tuple[int, ...]:
         """Return the unknown rows whose bound is at least `above`; if there are many, those with the highest bounds."""
         n = ranking.unknown(self._limit, above, self._rows, self._found)
@@ -224,6 +219,17 @@ class CandidateRanking:
         )
         self._rows.exact[candidate.x] = ranking.NEVER
         self._rows.exact[candidate.y] = ranking.NEVER
+
+    def best_without(self, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...] | UnknownRows:
+        """Return the best candidates if these were rejected."""
+        kept, count = self._rejected, self._rejected_count
+        self._rejected = Rejected(*[column.copy() for column in kept])
+        for candidate in candidates:
+            self.reject(candidate)
+        best = self.best()
+        self._rejected, self._rejected_count = kept, count
+        self._rows.exact[[slot for c in candidates for slot in (c.x, c.y)]] = ranking.NEVER
+        return best
 
     def was_rejected(self, candidate: Candidate) -> bool:
         """Return whether a candidate was rejected before, with other counts: then it most likely will be again."""

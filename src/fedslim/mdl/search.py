@@ -87,6 +87,7 @@ class SlimSearch:
         self._tried: dict[int, Change] = {}  # trial removals that are still valid
         self._touched: set[int] = set()  # slots whose covers changed in this step
         self._shrunk: set[int] = set()  # itemsets that are used less since the step began
+        self._later: set[int] = set()  # those that are used less since it was pruned
         self._open: Undoable | None = None  # moves that may have to be undone
 
     # -- state --------------------------------------------------------------------------------------------------
@@ -175,32 +176,29 @@ class SlimSearch:
     def _step(self) -> Generator[Question, Any, bool]:
         """Try the best candidates one after the other, then prune; return False if there is no candidate."""
         todo = yield from self._next_candidates()
-        if not todo:
-            return False
         self._touched, self._shrunk = set(), set()
+        if not todo:
+            return (yield from self._sweep_step()) > 0
         while todo := tuple([c for c in todo if not {c.x, c.y} & self._touched]):
             done = yield from self._try(todo)
             todo = todo[done:]
         for slot in self._unused():
             yield Remove(slot)
             self._leave(slot, None)
-        yield from self._go_ahead()
-        yield from self._sweep(self._shrunk)
+        yield from self._sweep_step()
         return True
 
-    # An eager search (`eager_search.py`) asks about the next candidates before it knows that they are next.
+    def _sweep_step(self) -> Generator[Question, Any, int]:
+        """Try to remove what is used less since the last step; return how many itemsets were removed.
 
-    def _go_ahead(self) -> Generator[Question, Any, None]:
-        """Before a sweep: ask about the next candidates as well."""
-        yield from ()
-
-    def _come_back(self) -> Generator[Question, Any, None]:
-        """Before anything else comes first: undo what was presumed about the next candidates."""
-        yield from ()
+        In a wide step each is tried at most once more after another one was removed, and what is used less since then
+        is left for the next step: otherwise each removal would be a question, which is a round in a federation.
+        """
+        pending, self._later = self._later | self._shrunk, set()
+        return (yield from self._sweep(pending, once=self.ranking.width > 1))
 
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
-            yield from self._come_back()
             self.tally.rows += len(best.slots)
             self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
         return best
@@ -286,10 +284,10 @@ class SlimSearch:
         """Return the itemsets that are used too seldom to stay."""
         return {s for s in self._shrunk if s in self._table.itemsets and 0 < self._usage[s] < self.policy.min_count}
 
-    def _sweep(self, pending: set[int]) -> Generator[Question, Any, int]:
+    def _sweep(self, pending: set[int], *, once: bool = False) -> Generator[Question, Any, int]:
         """Try to remove these itemsets; return how many were removed."""
         self._begin_step()
-        removed = yield from self._prune(pending, forced_only=not self.policy.pruning)
+        removed = yield from self._prune(pending, forced_only=not self.policy.pruning, once=once)
         return removed if (yield from self._end_step()) else 0
 
     # Moves are undone if they do not lower L after all. That happens only if an itemset falls below `min_count` and
@@ -298,7 +296,7 @@ class SlimSearch:
     def _begin_step(self) -> None:
         if self.policy.min_count > 1:
             figures = (self.bits_now, self.tally.accepted, self.tally.pruned)
-            self._open = Undoable(*figures, set(self._touched), set(self._shrunk))
+            self._open = Undoable(*figures, set(self._touched), set(self._shrunk), set(self._later))
 
     def _note(self, move: Insert | Remove, itemset: Itemset, entry: int, change: Change | None) -> None:
         if self._open is not None:
@@ -333,58 +331,67 @@ class SlimSearch:
             if moved.change is not None:
                 self._take_in(Change(moved.change.slots, moved.change.won, moved.change.lost))
         self.bits_now, self.tally.accepted, self.tally.pruned = step.bits, step.accepted, step.pruned
-        self._touched, self._shrunk = step.touched, step.shrunk
+        self._touched, self._shrunk, self._later = step.touched, step.shrunk, step.later
         return moves
 
-    def _prune(self, pending: set[int], *, forced_only: bool) -> Generator[Question, Any, int]:
+    def _prune(self, pending: set[int], *, forced_only: bool, once: bool = False) -> Generator[Question, Any, int]:
         """Remove the itemsets that no longer save bits, smallest usage first; return how many were removed.
 
-        Itemsets used less than `min_count` times are removed in any case; with `forced_only` only those.
+        Itemsets used less than `min_count` times are removed in any case; with `forced_only` only those. With `once`
+        only those are tried that save no bits at first, and none that is used less since another one was removed.
         """
         removed, least = 0, self.policy.min_count
+        if once and not forced_only:
+            pending = {s for s in pending if s in self._table.itemsets}
+            yield from self._try_all(pending)
+            pending = {s for s in pending if self._usage[s] < least or self._bits_changed(self._tried[s]) < 0}
         while pending := {
             s for s in pending if s in self._table.itemsets and (not forced_only or self._usage[s] < least)
         }:
             rank = self._table.elements.rank
-            queue = sorted(pending, key=lambda s: (self._usage[s], rank[s]))[: self.MAX_TRIALS]
-            trials = yield from self._try_removals(tuple(queue))
+            queue = tuple(sorted(pending, key=lambda s: (self._usage[s], rank[s])))
+            trials = yield from self._try_removals(queue, once=once)
             # In order, as if each had been tried when its turn came: until one is removed, the trials are valid.
-            for slot, trial in zip(queue, trials, strict=True):
+            for slot, trial in zip(queue, trials, strict=False):
                 pending.remove(slot)
                 bits = self._bits_changed(trial)
                 forced = bool(self._usage[slot] < least)
-                if bits < 0 or forced:
-                    yield from self._come_back()
-                    yield Remove(slot)
+                leaves = bits < 0 or forced
+                yield from self._decide(slot, leaves=leaves)
+                if leaves:
                     self._leave(slot, trial)
                     if self._open is not None:
                         self._open.forced |= forced
                     removed += 1
                     self.tally.pruned += 1
+                    shrunk = self._apply(trial, bits, slot)
+                    if once:
+                        self._later |= shrunk
+                    else:
+                        pending |= shrunk
                     # One that had lost all its uses in this step may have won a few back.
-                    pending |= self._apply(trial, bits, slot) | self._rare()
+                    pending |= self._rare()
                     for unused in self._unused():
-                        yield Remove(unused)
+                        yield from self._decide(unused, leaves=True)
                         self._leave(unused, None)
                     break
         return removed
 
-    def _try_removals(self, slots: tuple[int, ...]) -> Generator[Question, Any, tuple[Change, ...]]:
-        """Ask what removals would change, together with the rows that the next candidate needs.
+    def _try_all(self, slots: set[int]) -> Generator[Question, Any, None]:
+        """Ask what each of these removals would change, as far as that is not known."""
+        if unknown := tuple(sorted([s for s in slots if s not in self._tried])):
+            self._tried |= dict(zip(unknown, (yield TryRemovals(unknown)), strict=True))
 
-        Most removals are not carried out; then the rows are valid, and a round is saved.
-        """
-        if unknown := tuple(s for s in slots if s not in self._tried):
-            yield from self._come_back()
-            trials = TryRemovals(unknown)
-            if missing := self.ranking.missing():
-                self.tally.rows += len(missing.slots)
-                answer, counts = yield Together((trials, CoUsages(missing.slots)))
-                self.ranking.learn(missing.slots, counts)
-            else:
-                answer = yield trials
-            self._tried |= dict(zip(unknown, answer, strict=True))
-        return tuple(self._tried[s] for s in slots)
+    def _try_removals(self, queue: tuple[int, ...], *, once: bool) -> Generator[Question, Any, tuple[Change, ...]]:  # noqa: ARG002  # for searches that look ahead
+        """Return what the first removals of a queue would change, asking if that is not known."""
+        slots = queue[: self.MAX_TRIALS]
+        yield from self._try_all(set(slots))
+        return tuple([self._tried[s] for s in slots])
+
+    def _decide(self, slot: int, *, leaves: bool) -> Generator[Question, Any, None]:
+        """Remove an element, or not."""
+        if leaves:
+            yield Remove(slot)
 
     def _apply(self, change: Change, bits: float, pivot: int | None = None) -> set[int]:
         """Apply a change; return the itemsets (no singletons) that are used less than before."""
@@ -398,6 +405,7 @@ class SlimSearch:
     def _leave(self, slot: int, change: Change | None) -> None:
         self._note(Remove(slot), self._table.itemsets[slot], self._table.entries[slot], change)
         self._table.drop(slot)
+        self._later.discard(slot)
 
     def _take_in(self, change: Change, pivot: int | None = None) -> NDArray[np.int64]:
         """Apply a change to the usages; return the net change of each."""
@@ -422,12 +430,13 @@ class SlimSearch:
         others = [s for s, trial in self._tried.items() if s not in touched and pivot not in trial.slots]
         return {s: self._tried[s] for s in self.ranking.never_with(pivot, others)}
 
-    def _bits_changed(self, change: Change) -> float:
-        """Return the change of L(D, CT) in bits."""
-        slots = change.slots
-        return bits_after(
-            self._usage[slots], change.won - change.lost, self._standard[slots], self._total, self._in_use, self._log2
-        )
+    def _bits_changed(self, change: Change, usage: NDArray[np.int64] | None = None) -> float:
+        """Return the change of L(D, CT) in bits, from the current usages or from others."""
+        slots, net = change.slots, change.won - change.lost
+        before, total, in_use = self._usage[slots], self._total, self._in_use
+        if usage is not None:
+            before, total, in_use = usage[slots], int(usage.sum()), int(np.count_nonzero(usage))
+        return bits_after(before, net, self._standard[slots], total, in_use, self._log2)
 
     def _reserve(self, slot: int) -> None:
         if slot >= len(self._usage):

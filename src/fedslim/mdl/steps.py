@@ -87,6 +87,7 @@ class Undoable:
     pruned: int
     touched: set[int]
     shrunk: set[int]
+    later: set[int]
     moves: list[Moved] = field(default_factory=list)
     forced: bool = False  # whether an itemset had to be removed although that may cost bits
 

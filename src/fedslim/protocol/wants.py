@@ -111,11 +111,15 @@ class WantInsertions(Message, frozen=True):
 
 
 class WantRemovals(Message, frozen=True):
-    """What changes if each of these elements alone leaves: one sketch, with the elements one after the other."""
+    """What changes if each of these elements leaves: one sketch, with the elements one after the other.
+
+    Those that are `gone` leave, each before the next one is tried; none does if `gone` is empty.
+    """
 
     slots: Annotated[list[Number], Meta(min_length=1, max_length=2 * MAX_WIDTH)]
     cells: Number
     seed: Count
+    gone: Annotated[tuple[bool, ...], Meta(max_length=2 * MAX_WIDTH)] = ()
 
 
 class WantFinal(Message, frozen=True):

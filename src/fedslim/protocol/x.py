@@ -11,6 +11,7 @@ many. See docs/explanation/decisions/x.md and pair-bounds.md.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,11 +25,11 @@ from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import add_up
 from fedslim.protocol.variant import Replies, Round, search_in_rounds
 from fedslim.protocol.x_member import XMember
-from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read, want_entries, words_of
+from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read, read_changes, want_entries, words_of
 from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -122,7 +123,7 @@ class XServer:
             return None
         asked = self._wants(question)
         if not asked:
-            return self._answer(question, iter(()))
+            return self._answer(question, deque())
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
             for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
@@ -130,17 +131,24 @@ class XServer:
                 if reading is None:
                     asked[k] = enlarge(asked[k], self._shape, self._situation.number)._replace(slots=None)
             self._ask_again(asked, readings)
-        return self._answer(question, iter(readings))
+        return self._answer(question, deque(readings))
 
     def _ask_again(self, asked: list[Asked], readings: list[Any]) -> None:
-        """Undo insertions whose effect, or anything before it, could not be read: they will be asked for again."""
+        """Undo moves whose effect, or anything before it, could not be read: they will be asked for again."""
         first = next((k for k, reading in enumerate(readings) if reading is None), len(asked))
         for k, one in enumerate(asked):
-            if isinstance(one.want, m.WantInsertions) and first <= k:
-                self._moves += [m.RestoreElement(slot) for slot in reversed(one.want.gone)]
-                self._moves += [m.RemoveElement(new.slot) for new in reversed(one.want.new) if new.keep]
-                readings[k] = None
-                # What comes after it is about the table with them, so it need not be asked again.
+            if first > k:
+                continue
+            # What comes after it is about the table with these moves, so it need not be asked again.
+            match one.want:
+                case m.WantInsertions(new, gone):
+                    self._moves += [m.RestoreElement(slot) for slot in reversed(gone)]
+                    self._moves += [m.RemoveElement(one.slot) for one in reversed(new) if one.keep]
+                    readings[k] = None
+                case m.WantRemovals(slots, gone=gone) if any(gone):
+                    pairs = zip(reversed(slots), reversed(gone), strict=True)
+                    self._moves += [m.RestoreElement(slot) for slot, leaves in pairs if leaves]
+                    readings[k] = None
 
     def _wants(self, question: q.Question) -> list[Asked]:
         """Return what to ask the members for, to answer a question."""
@@ -153,22 +161,30 @@ class XServer:
                 slots = self._shape.slots
                 for move in kept:
                     self._reach(move.slot)
-                trials = [sizes.ask_removals(removals, seed)] if removals else []
-                before = [sizes.ask_removals(question.before, seed)._replace(slots=slots)] if question.before else []
+                usages = self.search.usages
+                before = [self._ask_removals(question.before, usages)._replace(slots=slots)] if question.before else []
+                expected, usages = self.search.expect_insertions(question)
+                trials = [self._ask_removals(removals, usages)] if removals else []
                 rows = [one._replace(slots=slots) for one in self._ask_rows(question.rows, slots)]
                 ahead = self._ahead(kept, uses) if uses else []
-                return [*before, *rows, sizes.ask_insertions(question, seed), *trials, *ahead]
+                insertions = sizes.ask_insertions(question, expected, seed)._replace(slots=slots)
+                return [*before, *rows, insertions, *trials, *ahead]
             case q.Supports():
                 return [Asked(m.WantSupports(), (self._shape.max_transactions,))]
             case q.Support(_, parents):
                 return [Asked(m.WantUnionSupport(parents, bits_for(self.transactions)), (self.transactions,))]
             case q.CoUsages(slots):
                 return self._ask_rows(slots, self._shape.slots)
-            case q.TryRemovals(slots):
-                return [sizes.ask_removals(slots, seed)]
+            case q.TryRemovals(slots, gone):
+                return [self._ask_removals(slots, self.search.usages, gone)]
         raise AssertionError(question)
 
-    def _answer(self, question: q.Question, readings: Iterator[Any]) -> Any:
+    def _ask_removals(self, slots: tuple[int, ...], usages: Usages, gone: tuple[bool, ...] = ()) -> Asked:
+        """Ask what removals would change, at these usages."""
+        expected = self.search.expect_removals(slots, usages, gone)
+        return self._sizes.ask_removals(slots, expected, self._situation.number, gone)
+
+    def _answer(self, question: q.Question, readings: deque[Any]) -> Any:
         """Return the answer to a question from the next readings, which are those of its wants."""
         usages = self.search.usages
         match question:
@@ -178,41 +194,40 @@ class XServer:
                 return self._tried(question, readings)
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings, usages)
-            case q.TryRemovals():
-                trials = next(readings)
-                for trial in trials:
-                    self._after(trial, usages)
+            case q.TryRemovals(slots, gone):
+                trials = readings.popleft()
+                for trial, leaves in zip(trials, gone or (False,) * len(slots), strict=True):
+                    after = self._after(trial, usages)
+                    usages = after if leaves else usages
                 return trials
             case q.Supports():
-                *self.supports, self.transactions = next(readings).tolist()
+                *self.supports, self.transactions = readings.popleft().tolist()
                 self._most = max(self.supports, default=0)
                 if self._most > self.transactions:
                     raise ProtocolError(SUMS_CONTRADICT)
                 return np.array(self.supports, np.int64)
-        return next(readings)
+        return readings.popleft()
 
-    def _tried(self, question: q.TryInsertions, readings: Iterator[Any]) -> q.Tried:
+    def _tried(self, question: q.TryInsertions, readings: deque[Any]) -> q.Tried:
         """Return what insertions change, from the next readings."""
         usages = self.search.usages
-        before = next(readings) if question.before else ()
+        before = readings.popleft() if question.before else ()
         for trial in before:
             self._after(trial, usages)
-        rows = []
-        while isinstance(changes := next(readings), (list, dict)):
-            rows.append(changes)
-        known = self._rows_of(question.rows, rows, usages)
+        known = self._rows_of(question.rows, readings, usages) if question.rows else ()
+        changes = readings.popleft()
         then, new = usages, set[int]()
         for move, stays, change in zip(question.moves, question.keep, changes, strict=True):
             after = self._after(change, then, new | {move.slot})
             if stays:
                 then = after
                 new.add(move.slot)
-        trials = next(readings) if question.removals else ()
+        trials = readings.popleft() if question.removals else ()
         if then[list(question.gone)].any():
             return q.Tried(before, known, changes, ())  # they were not gone, so the rest does not hold
         for trial in trials:
             self._after(trial, then, new)
-        return q.Tried(before, known, changes, trials, next(readings, ()) if question.uses else ())
+        return q.Tried(before, known, changes, trials, readings.popleft() if question.uses and readings else ())
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
@@ -227,14 +242,15 @@ class XServer:
         return then
 
     def _rows_of(
-        self, slots: tuple[int, ...], readings: Iterable[Any], usages: NDArray[np.int64]
+        self, slots: tuple[int, ...], readings: deque[Any], usages: NDArray[np.int64]
     ) -> tuple[q.SlotCounts | None, ...]:
         """Return rows in the order of slots, None for those of which only some entries were asked for.
 
         Check that no co-usage is above its bound: the usage of either element, or what is known about the pair.
         """
         rows: dict[int, q.SlotCounts] = {}
-        for reading in readings:
+        while readings and isinstance(readings[0], (list, dict)):
+            reading = readings.popleft()
             if isinstance(reading, dict):
                 rows |= reading
                 continue
@@ -260,8 +276,7 @@ class XServer:
 
     def _ahead(self, moves: Sequence[q.Insert], uses: Sequence[int]) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""
-        found = self._ranking.foresee(moves, uses)
-        return self._ask_entries({move.slot: row for move, row in zip(moves, found, strict=True)})
+        return self._ask_entries(self._ranking.foresee(moves, uses))
 
     @staticmethod
     def _ask_entries(rows: dict[int, q.SlotCounts]) -> list[Asked]:
@@ -288,20 +303,26 @@ class XServer:
         readings = []
         for one, shape, words in zip(asked, shapes, parts, strict=True):
             want = one.want
-            reading = read(want, shape, words, one.bounds)
+            reading: Any
+            if isinstance(want, m.WantInsertions | m.WantRemovals):
+                reading, entries = read_changes(want, shape, words, one.expected)
+                self._sizes.learn_changes(one, entries)
+            else:
+                reading = read(want, shape, words, one.bounds)
             if isinstance(want, m.WantEntries):
                 reading = _fetched(want, shape.slots, reading)
             readings.append(reading)
-            if readings[-1] is not None:
-                self._sizes.learn(want, readings[-1])
+            if reading is not None:
+                self._sizes.learn_rows(want, reading)
         return readings
 
 
 def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list[Fetched]:
-    """Return the entries of each row, with the largest count that fits each of them."""
-    rows, ends, others, widths = entries_of(want, slots)
-    room = (1 << widths.astype(np.int64)) - 1
-    parts = zip(*(np.split(values, ends[:-1]) for values in (others.astype(np.int32), counts, room)), strict=True)
+    """Return the entries of each row, with the largest count that fits each of them, and its word."""
+    asked = entries_of(want, slots)
+    rows, ends, others, widths = asked
+    columns = (others.astype(np.int32), counts, (1 << widths.astype(np.int64)) - 1, asked.fields.word_of)
+    parts = zip(*(np.split(values, ends[:-1]) for values in columns), strict=True)
     return [Fetched(slot, *part) for slot, part in zip(rows.tolist(), parts, strict=True)]
 
 

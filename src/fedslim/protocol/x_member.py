@@ -13,6 +13,7 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.kernels.counting import pick_entries
+from fedslim.mdl.questions import in_turn
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
@@ -97,17 +98,17 @@ class XMember:
     def _next_phase(self, message: m.Ask) -> Phase:
         """Return the phase after this question; raise `ProtocolError` if the search cannot ask it now.
 
-        A search tries only a few candidates in a round; a server that tries more is up to something else.
+        A search tries the candidates of two steps in a round at most; a server that tries more is up to something else.
         """
         kinds = [type(want) for want in message.wants]
         tried = sum([len(want.new) for want in message.wants if type(want) is m.WantInsertions])
         tried += kinds.count(m.WantUnionSupport)
         inserted = sum([type(move) is m.InsertUnion for move in message.moves])
-        width = self._settings.width
-        if tried > width or inserted > 1:
+        most = 2 * self._settings.width
+        if tried > most or inserted > 1:
             msg = (
                 f"the server tries {tried} itemsets in a round and inserts {inserted} that were tried before; a search "
-                f"of width {width} has at most {width} and 1, so it is refused"
+                f"of width {most // 2} has at most {most} and 1, so it is refused"
             )
             raise ProtocolError(msg)
         match self._phase:
@@ -199,8 +200,16 @@ class XMember:
             self._remove(slot)
         return changes
 
-    def _removals(self, want: m.WantRemovals) -> tuple[q.Change, ...]:
-        return self._state.try_removals(tuple([self._alive(slot, itemset=True) for slot in want.slots]))
+    def _removals(self, want: m.WantRemovals) -> list[q.Change]:
+        if len(want.gone) not in {0, len(want.slots)}:
+            msg = f"the server tries {len(want.slots)} removals with {len(want.gone)} decisions; it is refused"
+            raise ProtocolError(msg)
+        changes: list[q.Change] = []
+        for slots, leaves in in_turn(want.slots, want.gone):
+            changes += self._state.try_removals(tuple([self._alive(slot, itemset=True) for slot in slots]))
+            if leaves:
+                self._remove(slots[-1])
+        return changes
 
     def _supports(self, _want: m.WantSupports) -> list[NDArray[np.int64]]:
         return [np.append(self._state.supports(), self._state.database.transactions)]

@@ -189,17 +189,20 @@ def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
         case m.WantSparseRow():
             sketch_of(want, shape).put(words, *counted)
         case m.WantInsertions() | m.WantRemovals():
-            sketch = sketch_of(want, shape)
-            for k, change in enumerate(counted):
-                offset = k * sketch.universe // len(counted)
-                sketch.put(words, change.slots, change.lost, stride=2, offset=offset)
-                sketch.put(words, change.slots, change.won, stride=2, offset=offset + 1)
+            _pack_changes(words, sketch_of(want, shape), counted)
         case m.WantFinal():
             pairs = (counted[:2], counted[2:]) if shape.members else (counted[:2],)
             _pack_vectors(words, vectors_of(want, shape), [np.concatenate(pair) for pair in pairs])
         case _:
             _pack_vectors(words, vectors_of(want, shape), counted)
     return words
+
+
+def _pack_changes(words: Words, sketch: Sketch, changes: Sequence[q.Change]) -> None:
+    for k, change in enumerate(changes):
+        offset = k * sketch.universe // len(changes)
+        sketch.put(words, change.slots, change.lost, stride=2, offset=offset)
+        sketch.put(words, change.slots, change.won, stride=2, offset=offset + 1)
 
 
 def _pack_vectors(words: Words, vectors: list[tuple[int, int]], counted: Sequence[NDArray[np.int64]]) -> None:
@@ -210,14 +213,14 @@ def _pack_vectors(words: Words, vectors: list[tuple[int, int]], counted: Sequenc
         begin += ring.words(length)
 
 
-def read(want: m.Want, shape: Shape, words: Words, bounds: Sequence[int]) -> Any:
-    """Read the sum of all answers; return None if a sketch was too small.
+def read(want: m.WantSparseRow | m.WantEntries | Packed, shape: Shape, words: Words, bounds: Sequence[int]) -> Any:
+    """Read the sum of all answers, except changes; return None if a sketch was too small.
 
     `bounds` has a proven bound of the sums for each packed vector.
     """
-    if isinstance(want, Sketched):
+    if isinstance(want, m.WantSparseRow):
         found = sketch_of(want, shape).read(words)
-        return None if found is None else _read_entries(want, shape, *found)
+        return None if found is None else {want.slot: q.SlotCounts(*found)}
     if isinstance(want, m.WantEntries):
         return entries_of(want, shape.slots).fields.read(words)
     vectors, begin = [], 0
@@ -238,14 +241,30 @@ def read(want: m.Want, shape: Shape, words: Words, bounds: Sequence[int]) -> Any
     return vectors[0]
 
 
-def _read_entries(want: Sketched, shape: Shape, places: NDArray[np.int32], counts: NDArray[np.int64]) -> Any:
-    match want:
-        case m.WantSparseRow(slot):
-            return {slot: q.SlotCounts(places, counts)}
-        case m.WantInsertions(new):
-            return _changes(places, counts, len(new), 2 * _slots_with(new, shape))
-        case m.WantRemovals(slots):
-            return _changes(places, counts, len(slots), 2 * shape.slots)
+def read_changes(
+    want: m.WantInsertions | m.WantRemovals, shape: Shape, words: Words, expected: Sequence[q.Change] = ()
+) -> tuple[tuple[q.Change, ...] | None, list[int]]:
+    """Read the sum of changes, given what is expected of each; also return how many entries of each are different.
+
+    Only those need room in the sketch. If it was too small, return None.
+    """
+    sketch = sketch_of(want, shape)
+    hidden = np.zeros(len(words), np.uint64)
+    _pack_changes(hidden, sketch, expected)
+    found = sketch.read(words - hidden)
+    if found is None:
+        return None, []
+    trials = len(want.new) if isinstance(want, m.WantInsertions) else len(want.slots)
+    span = sketch.universe // trials
+    known = [(2 * c.slots + k * span + won, c[1 + won]) for k, c in enumerate(expected) for won in (0, 1)]
+    places, where = np.unique(np.concatenate([found[0], *[some for some, _ in known]]), return_inverse=True)
+    counts = np.zeros(len(places), np.int64)
+    np.add.at(counts, where, np.concatenate([found[1], *[some for _, some in known]]))
+    if (counts < 0).any():
+        msg = "the sums contradict each other: a member does not count as the protocol says"
+        raise ProtocolError(msg)
+    left = counts > 0
+    return _changes(places[left], counts[left], trials, span), np.bincount(found[0] // span, minlength=trials).tolist()
 
 
 def _slots_with(new: Sequence[m.NewUnion], shape: Shape) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
 from fedslim.errors import ProtocolError
@@ -23,6 +22,12 @@ if TYPE_CHECKING:
     from fedslim.mdl import questions as q
     from fedslim.protocol.x_queries import Shape
 
+SPREADS = 2.0
+"""How many standard deviations a sketch has room for."""
+
+MEMORY = 64
+"""How many trials are remembered, about."""
+
 MORE = 3
 """The factor by which a sketch grows when it was too small."""
 
@@ -35,6 +40,8 @@ class Asked(NamedTuple):
     want: m.Want
     bounds: Sequence[int] = ()  # a proven bound of the sums in each packed vector
     entries: int = 0  # the number of entries that a sketch was made for
+    expected: Sequence[q.Change] = ()  # what each trial most likely finds
+    guesses: Sequence[Guess] = ()  # of the entries of each trial
     slots: int | None = None  # how many slots the table has had when it is answered, if not as many as now
 
 
@@ -61,45 +68,52 @@ def _cells_for(entries: int) -> int:
 
 
 class Guess:
-    """Guesses how many entries the next trial has from the last ones: too low costs a round, too high costs bytes."""
+    """Guesses how many entries the next trials have from the last ones: too low costs a round, too high costs bytes."""
 
     def __init__(self, first: float) -> None:
-        self._mean, self._spread = first, first / 2
+        self._mean, self._variance = first, first * first / 4
 
-    def guess(self, trials: int = 1) -> int:
-        """Guess the number of entries of this many trials."""
-        return int(trials * self._mean + 3.0 * trials**0.5 * self._spread) + 1
+    def guess(self) -> tuple[float, float]:
+        """Return the mean and the variance of the number of entries of a trial."""
+        return self._mean, self._variance
 
-    def learn(self, entries: int, trials: int = 1) -> None:
-        """Learn how many entries the trials had."""
-        mean = entries / trials
-        self._spread += (abs(mean - self._mean) - self._spread) / 16
-        self._mean += (mean - self._mean) / 16
+    def learn(self, entries: int) -> None:
+        """Learn how many entries a trial had."""
+        off = entries - self._mean
+        self._mean += off / MEMORY
+        self._variance += (off * off - self._variance) / MEMORY
 
 
 class Sizes:
     """What is known about the number of entries of answers: it affects only their size, never the counts."""
 
     def __init__(self) -> None:
-        self._insertion = Guess(4.0)
-        self._removal = Guess(6.0)
+        # Itemsets that were rejected before change much more than others; nothing is expected of a first trial removal.
+        self._insertion = {True: Guess(2.0), False: Guess(20.0)}
+        self._removal = {True: Guess(2.0), False: Guess(4.0)}
         self._rows: dict[int, int] = {}  # by slot: the entries of its row when last seen
         self._first: dict[int, Guess] = {}  # the entries of new rows, by the number of bits of their usage
         self._new: dict[int, int] = {}  # that number of bits for rows being asked for the first time
 
-    def ask_insertions(self, question: q.TryInsertions, seed: int) -> Asked:
+    def ask_insertions(self, question: q.TryInsertions, expected: Sequence[q.Change], seed: int) -> Asked:
         """Ask what itemsets change by entering the table."""
-        entries = self._insertion.guess(len(question.moves))
         new = [
             m.NewUnion(move.slot, move.parents, move.entry, keep)
             for move, keep in zip(question.moves, question.keep, strict=True)
         ]
-        return Asked(m.WantInsertions(new, list(question.gone), _cells_for(entries), seed), entries=entries)
+        guesses = [self._insertion[keep] for keep in question.keep]
+        entries = entries_of(guesses)
+        want = m.WantInsertions(new, list(question.gone), _cells_for(entries), seed)
+        return Asked(want, entries=entries, expected=expected, guesses=guesses)
 
-    def ask_removals(self, slots: tuple[int, ...], seed: int) -> Asked:
+    def ask_removals(
+        self, slots: tuple[int, ...], expected: Sequence[q.Change], seed: int, gone: tuple[bool, ...] = ()
+    ) -> Asked:
         """Ask what each of several removals would change."""
-        entries = self._removal.guess(len(slots))
-        return Asked(m.WantRemovals(list(slots), _cells_for(entries), seed), entries=entries)
+        guesses = [self._removal[len(change.slots) > 0] for change in expected]
+        entries = entries_of(guesses)
+        want = m.WantRemovals(list(slots), _cells_for(entries), seed, gone)
+        return Asked(want, entries=entries, expected=expected, guesses=guesses)
 
     def ask_rows(self, slots: tuple[int, ...], usages: list[int], length: int, seed: int) -> list[Asked]:
         """Ask for each row in the form with fewer words: packed, or sketched for a few more entries than last time."""
@@ -121,25 +135,27 @@ class Sizes:
         if (seen := self._rows.get(slot)) is not None:
             return min(seen, usage * 8)
         self._new[slot] = bits = usage.bit_length()
-        return self._first.setdefault(bits, Guess(4.0 * usage)).guess()
+        return entries_of([self._first.setdefault(bits, Guess(4.0 * usage))])
 
-    def learn(self, want: m.Want, reading: Any) -> None:
-        """Learn how many entries an answer had."""
-        match want:
-            case m.WantInsertions(new):
-                self._insertion.learn(sum(map(_entries_of, reading)), len(new))
-            case m.WantRemovals(slots):
-                self._removal.learn(sum(map(_entries_of, reading)), len(slots))
-            case m.WantRows() | m.WantSparseRow():
-                for slot, row in reading.items():
-                    if (bits := self._new.pop(slot, None)) is not None:
-                        self._first[bits].learn(len(row.slots))
-                    self._rows[slot] = len(row.slots)
+    def learn_changes(self, asked: Asked, entries: list[int]) -> None:
+        """Learn how many entries of each trial were not as expected; none if they could not be read."""
+        for guess, found in zip(asked.guesses, entries, strict=False):
+            guess.learn(found)
+
+    def learn_rows(self, want: m.Want, reading: Any) -> None:
+        """Learn how many entries rows had."""
+        if isinstance(want, m.WantRows | m.WantSparseRow):
+            for slot, row in reading.items():
+                if (bits := self._new.pop(slot, None)) is not None:
+                    self._first[bits].learn(len(row.slots))
+                self._rows[slot] = len(row.slots)
 
     def forget_row(self, slot: int) -> None:
         """Forget the row of a slot, which will hold another element."""
         self._rows.pop(slot, None)
 
 
-def _entries_of(change: q.Change) -> int:
-    return int(np.count_nonzero(change.lost) + np.count_nonzero(change.won))
+def entries_of(guesses: Sequence[Guess]) -> int:
+    """Return for how many entries there should be room."""
+    means, variances = zip(*[guess.guess() for guess in guesses], strict=True)
+    return int(sum(means) + SPREADS * sum(variances) ** 0.5) + 1

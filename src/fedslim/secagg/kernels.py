@@ -145,7 +145,7 @@ def _inverse(odd: np.uint64) -> np.uint64:
 def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, universe: np.uint64) -> np.int64:
     """Return the place of the only entry in a cell, or -1 if it has none or several."""
     value, coded = words[2 * cell], words[2 * cell + 1]
-    if value == ZERO or value >= LARGEST_VALUE:
+    if value == ZERO or min(value, ZERO - value) >= LARGEST_VALUE:
         return np.int64(-1)
     odd, twos = value, ZERO
     while odd & ONE == ZERO:
@@ -226,11 +226,12 @@ def read_fields(words: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> No
 
 
 @njit
-def words_of_fields(widths: np.ndarray) -> int:
-    """Return how many words consecutive fields take."""
+def place_fields(widths: np.ndarray, words: np.ndarray) -> int:
+    """Write the word of each field; return how many words there are."""
     word, end = np.int64(-1), WORD_BITS
     for k in range(len(widths)):
         width = np.int64(widths[k])
         word, first = _field(word, end, width)
+        words[k] = word
         end = first + width
     return word + 1

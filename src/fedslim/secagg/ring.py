@@ -110,7 +110,9 @@ class Fields:
             msg = f"fields have 1 to {MAX_BITS} bits"
             raise RingError(msg)
         self._widths = widths
-        self.words = int(kernels.words_of_fields(widths))
+        self.word_of = np.empty(len(widths), np.int64)
+        """The word of each field: a sum that is too large for its field spoils others in the same word."""
+        self.words = int(kernels.place_fields(widths, self.word_of))
 
     def put(self, words: Words, counts: NDArray[np.int64]) -> None:
         """Write one member's counts, each modulo 2^width, into words that are zero."""

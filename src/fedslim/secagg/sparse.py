@@ -69,7 +69,10 @@ class Sketch:
             raise RingError(msg)
 
     def read(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
-        """Return the entries of a sum in ascending order of places; None if there are too many for this sketch."""
+        """Return the entries of a sum in ascending order of places; None if there are too many for this sketch.
+
+        Entries may be negative if a sketch was subtracted: that of the entries that were expected.
+        """
         if len(words) != self.words:
             msg = f"a sketch of {self.per_table} cells per table takes {self.words} words, not {len(words)}"
             raise RingError(msg)

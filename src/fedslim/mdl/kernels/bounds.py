@@ -208,10 +208,10 @@ def enter(
         if f in (x, y, z) or facts.usage[f] == 0:
             continue
         most = min(bound(x, f, store, facts)[0], bound(y, f, store, facts)[0])
-        if most == 0:
-            continue
+        if most == 0 and store.slack[f] == 0:
+            continue  # as for any pair that is not stored
         new += _put(z, f, most + store.slack[z], INEXACT, store, facts)
-        if pure:
+        if pure and most > 0:
             _await(x, f, version, store, facts)
             _await(y, f, version, store, facts)
     return new + _put(x, y, np.int64(0), version, store, facts)
@@ -322,17 +322,22 @@ def foresee(
 ) -> int:
     """Return how many pairs of the new element new[k] are worth asking for, presuming that nothing else changes.
 
-    `then` has the usages that are presumed; new[j] is the union of parents[2j] and parents[2j+1].
+    Some are worth it because the counts of its parents follow from them, if these are known now. `then` has the usages
+    that are presumed; new[j] is the union of parents[2j] and parents[2j+1].
     """
     n = np.int64(0)
     x, y, z = np.int64(parents[2 * k]), np.int64(parents[2 * k + 1]), np.int64(new[k])
     for f in range(limit):
         if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0:
             continue
-        at_x, _ = bound(x, f, store, facts)
-        at_y, _ = bound(y, f, store, facts)
+        at_x, exact_x = bound(x, f, store, facts)
+        at_y, exact_y = bound(y, f, store, facts)
         most = min(at_x, at_y)
-        if most > 0 and _matters(z, x, y, f, most, at_x, at_y, threshold, then, now):
+        if most > 0 and (
+            _matters(z, f, most, threshold, then, now)
+            or (exact_x and _matters(x, f, at_x, threshold, then, now))
+            or (exact_y and _matters(y, f, at_y, threshold, then, now))
+        ):
             others[n], counts[n] = f, most
             n += 1
     for j in range(k):
@@ -340,22 +345,51 @@ def foresee(
         at_x = min(bound(x, p, store, facts)[0], bound(x, q, store, facts)[0])
         at_y = min(bound(y, p, store, facts)[0], bound(y, q, store, facts)[0])
         most = min(at_x, at_y)
-        if most > 0 and best_gain(z, f, min(most, then.usage[z], then.usage[f]), then, now) >= threshold:
+        if most > 0 and _matters(z, f, most, threshold, then, now):
+            others[n], counts[n] = f, most
+            n += 1
+    return n
+
+
+@njit
+def foresee_parent(
+    x: int,
+    y: int,
+    before: np.ndarray,
+    limit: int,
+    threshold: float,
+    others: np.ndarray,
+    counts: np.ndarray,
+    store: PairStore,
+    facts: TableFacts,
+    then: TableFacts,
+    now: Totals,
+) -> int:
+    """Return how many pairs of x are worth asking for, a parent as y is, which do not follow from the new element's.
+
+    That are pairs whose counts are not known now, and those with parents of other new elements. `before` tells for each
+    slot whether it is such a parent: 1 if its pairs have been looked at, 2 if they will be.
+    """
+    n = np.int64(0)
+    if then.usage[x] == 0:
+        return n
+    for f in range(limit):
+        if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0 or before[f] == 2:
+            continue
+        most, exact = bound(x, f, store, facts)
+        if most == 0 or (exact and before[f] == 0):
+            continue
+        if _matters(x, f, most, threshold, then, now):
             others[n], counts[n] = f, most
             n += 1
     return n
 
 
 @inlined
-def _matters(
-    z: int, x: int, y: int, f: int, most: int, at_x: int, at_y: int, threshold: float, facts: TableFacts, now: Totals
-) -> bool:
-    """Return whether the count of (z, f) can matter, for itself or because those of its parents follow from it."""
-    if best_gain(z, f, min(most, facts.usage[z], facts.usage[f]), facts, now) >= threshold:
-        return True
-    if facts.usage[x] > 0 and best_gain(x, f, min(at_x, facts.usage[x], facts.usage[f]), facts, now) >= threshold:
-        return True
-    return facts.usage[y] > 0 and best_gain(y, f, min(at_y, facts.usage[y], facts.usage[f]), facts, now) >= threshold
+def _matters(a: int, f: int, most: int, threshold: float, facts: TableFacts, now: Totals) -> bool:
+    """Return whether a count of which a bound is known can matter at these usages."""
+    uses = min(facts.usage[a], facts.usage[f])
+    return uses > 0 and best_gain(a, f, min(most, uses), facts, now) >= threshold
 
 
 @njit
