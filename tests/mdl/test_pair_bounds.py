@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,9 +49,7 @@ class Frugal:
                 ranking = self.search.ranking
                 moves = [move for move, stays in zip(moves, keep, strict=True) if stays]
                 ahead = ranking.foresee(moves, uses)
-                rows = tuple(self.row(slot) for slot in question.rows)
-                answer = replace(question, rows=()).put_to(self.state)._replace(rows=rows)
-                return answer._replace(fetched=self.fetch(ahead))
+                return question.put_to(self.state)._replace(fetched=self.fetch(ahead))
         return question.put_to(self.state)
 
     def fetch(self, rows):
@@ -123,25 +120,6 @@ def check(rows, n_items, policy):
 @given(databases(), policies)
 def test_no_pair_is_used_together_more_often_than_its_bound_says(case, policy):
     check(*case, policy)
-
-
-def test_presuming_what_rows_are_leaves_their_bounds_alone(monkeypatch):
-    presumed, seen = BoundedRanking.presumed, []
-
-    def checked(ranking, slots):
-        at = list(slots)
-        columns = ("known", "upper", "most", "dropped")
-        before = [getattr(ranking._rows, name)[at].copy() for name in columns]
-        found = presumed(ranking, slots)
-        for name, values in zip(columns, before, strict=True):
-            assert (getattr(ranking._rows, name)[at] == values).all(), name
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(BoundedRanking, "presumed", checked)
-    for seed in range(4):
-        check(*cascading(seed), Policy())
-    assert seen
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.questions import Change, Insert
 
+ALSO = 0.5
+"""If rows must be asked for, then also those that may have candidates of half the gain: they would be next."""
+
 FIRST_PLACES = 1 << 4
 """The first size of the hash table: so small that it grows, and that is compiled, with any data."""
 
@@ -55,7 +58,7 @@ class BoundedRanking(CandidateRanking):
         self._pairs = 0
         self._foreseen = -2
         self._store = PairStore(
-            *_columns(FIRST_PLACES),
+            np.zeros((FIRST_PLACES, 4), np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.uint8),
@@ -111,8 +114,9 @@ class BoundedRanking(CandidateRanking):
     def best(self) -> tuple[Candidate, ...] | UnknownRows:
         """See `CandidateRanking`; rows are unknown only if something must be asked for that matters."""
         while isinstance(found := super().best(), UnknownRows):
-            if asked := tuple([s for s in found.slots if not self._put_together(s, found.above)]):
-                return UnknownRows(asked, found.above)
+            if [s for s in found.slots if not self._put_together(s, found.above)]:
+                lower = found.above * ALSO
+                return UnknownRows(tuple([s for s in self._unknown(lower) if not self._put_together(s, lower)]), lower)
         return found
 
     def _put_together(self, slot: int, above: float) -> bool:
@@ -199,25 +203,6 @@ class BoundedRanking(CandidateRanking):
         bounds.bounds_of(slot, others, counts, kinds, self._store, self._facts)
         return counts, kinds == bounds.EXACT
 
-    def presumed(self, slots: tuple[int, ...]) -> tuple[Candidate, ...]:
-        """See `CandidateRanking`: counts that are not known are presumed to be as high as they can be.
-
-        A candidate whose own count is not known is not to be relied on.
-        """
-        rows, at = self._rows, list(slots)
-        before = rows.upper[at].copy(), rows.most[at].copy(), rows.dropped[at].copy()
-        for slot in slots:
-            others, counts, _, _ = self._plan(slot, 0.0)
-            self._learn(slot, SlotCounts(others, counts))
-        best = self.best()
-        # The rows are still unknown, and what bounds them must hold.
-        rows = self._rows
-        rows.known[at] = 0
-        rows.upper[at], rows.most[at], rows.dropped[at] = before
-        if isinstance(best, UnknownRows):
-            return ()
-        return best if all(self.known(c.x, np.array([c.y], np.int32))[1][0] for c in best) else ()
-
     def never_with(self, slot: int, others: list[int]) -> list[int]:
         """See `CandidateRanking`."""
         most, _ = self.known(slot, np.array(others, np.int32))
@@ -278,20 +263,20 @@ class BoundedRanking(CandidateRanking):
     def _make_room(self, pairs: int) -> None:
         """Make the hash table large enough for this many more pairs, and drop those of dead elements."""
         store = self._store
-        if 2 * (self._pairs + pairs) <= len(store.key):
+        if 2 * (self._pairs + pairs) <= len(store.cells):
             return
         alive = np.zeros(self._births + 2, np.uint8)
         rank = self._table.elements.rank[: self._limit]
         slots = np.flatnonzero((self._facts.usage[: self._limit] > 0) | (rank >= 0))
         alive[self._facts.birth[slots]] = 1
         low = (1 << 32) - 1
-        keys = store.key[store.key != 0]
+        keys = store.cells[:, bounds.KEY]
+        keys = keys[keys != 0]
         left = int(np.count_nonzero(alive[(keys >> 32) - 1] & alive[(keys & low) - 1]))
-        size = len(store.key)
+        size = len(store.cells)
         while size < 4 * (left + pairs):
             size *= 2
-        key, most, stamp = _columns(size)
-        larger = store._replace(key=key, most=most, stamp=stamp)
+        larger = store._replace(cells=np.zeros((size, 4), np.int64))
         self._pairs = bounds.rehash(store, larger, alive)
         self._store = larger
 
@@ -310,7 +295,3 @@ class BoundedRanking(CandidateRanking):
         """Return the items of each element as bits; nothing if several items share a bit."""
         elements = self._table.elements
         return elements.mask if elements.exact else elements.mask[:0]
-
-
-def _columns(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    return np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -179,22 +179,18 @@ class EagerSearch(SlimSearch):
 
     # -- the next candidates ------------------------------------------------------------------------------------
 
-    def _go_ahead(self, removals: tuple[int, ...] = ()) -> Generator[Question, Any, bool]:
-        """Ask about the next candidates together with what comes before: removals to try, and rows to rank by.
+    def _go_ahead(self, removals: tuple[int, ...]) -> Generator[Question, Any, bool]:
+        """Ask about the next candidates together with removals that come before them, and are expected to fail.
 
-        Return False, and ask nothing, if it is not clear which candidates are next.
+        Return False, and ask nothing, if it is not known which candidates are next.
         """
         best = self.ranking.best()
-        rows = best.slots if isinstance(best, UnknownRows) else ()
-        candidates = self.ranking.presumed(rows) if isinstance(best, UnknownRows) else best
-        if not candidates or not self._entry_is_known:
+        if isinstance(best, UnknownRows) or not best or not self._entry_is_known:
             return False
-        question = self._presume(candidates, tuple([c.together for c in candidates]), self._later, removals, rows)
+        question = self._presume(best, tuple([c.together for c in best]), self._later, removals)
         answer = yield question
         self._note_trials(dict(zip(removals, answer.before, strict=True)))
-        self.tally.rows += len(rows)
-        self.ranking.learn(rows, answer.rows)
-        self._ahead = (candidates, question, answer)
+        self._ahead = (best, question, answer)
         return True
 
     def _come_back(self) -> Generator[Question, Any, None]:
@@ -211,9 +207,8 @@ class EagerSearch(SlimSearch):
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
             yield from self._come_back()
-            if not (yield from self._go_ahead()):
-                self.tally.rows += len(best.slots)
-                self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
+            self.tally.rows += len(best.slots)
+            self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
         if self._ahead is not None and self._ahead[0] != best:
             yield from self._come_back()
         return best
@@ -278,7 +273,6 @@ class EagerSearch(SlimSearch):
         entries: tuple[int, ...],
         pending: set[int],
         before: tuple[int, ...] = (),
-        rows: tuple[int, ...] = (),
     ) -> TryInsertions:
         """Ask what candidates change; insert those that are presumed to stay, and ask what comes next.
 
@@ -304,14 +298,14 @@ class EagerSearch(SlimSearch):
             if any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
                 break  # it has to be removed before the next candidate is tried
         if not uses or len(moves) < len(candidates):
-            return TryInsertions(tuple(moves), tuple(keeps), before=before, rows=rows)
+            return TryInsertions(tuple(moves), tuple(keeps), before=before)
         left = {s: int(self._usage[s]) for s in pending} | left
         itemsets = [s for s in left if s in self._table.itemsets]
         rank = self._table.elements.rank
         gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
         removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
         trials = tuple(removals[: self.MAX_TRIALS]) if self.policy.pruning else ()
-        return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before, rows)
+        return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before)
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""

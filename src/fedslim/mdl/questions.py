@@ -207,13 +207,12 @@ class Together:
 
 
 class Tried(NamedTuple):
-    """Trial removals and rows before the insertions, what each of these changes, trial removals after them.
+    """Trial removals before the insertions, what each of these changes, trial removals after them.
 
     `fetched` are counts that may be useful next.
     """
 
     before: tuple[Change, ...]
-    rows: tuple[SlotCounts | None, ...]
     changes: tuple[Change, ...]
     trials: tuple[Change, ...]
     fetched: Any = ()  # for the ranking; only sources that count the cost of a question fetch any
@@ -234,18 +233,17 @@ class TryInsertions:
     removals: tuple[int, ...] = ()
     uses: tuple[int, ...] = ()  # the presumed usage of each itemset, if these are all candidates of a step
     before: tuple[int, ...] = ()  # removals to try first: it is presumed that none of them is carried out
-    rows: tuple[int, ...] = ()  # rows to count first: it is presumed that they lead to these candidates
 
     def put_to(self, source: Source) -> Tried:
         """Ask."""
-        before, rows, changes = source.try_removals(self.before), source.co_usages(self.rows), []
+        before, changes = source.try_removals(self.before), []
         for move, keep in zip(self.moves, self.keep, strict=True):
             changes.append(source.try_insert(move.slot, move.itemset, move.entry))
             if keep:
                 source.insert(move.slot, move.itemset, move.entry)
         for slot in self.gone:
             source.remove(slot)
-        return Tried(before, rows, tuple(changes), source.try_removals(self.removals))
+        return Tried(before, tuple(changes), source.try_removals(self.removals))
 
 
 Move = Drop | Insert | Restore | Remove | Mark | GoBack

@@ -283,10 +283,6 @@ class CandidateRanking:
         `pivot` is the element that enters or leaves: the covers that change are those with it.
         """
 
-    def presumed(self, slots: tuple[int, ...]) -> tuple[Candidate, ...]:  # noqa: ARG002  # it knows nothing about them
-        """Return the best candidates if the unknown rows of these slots are as expected; none if that is unclear."""
-        return ()
-
     def never_with(self, slot: int, others: list[int]) -> list[int]:  # noqa: ARG002  # it does not know
         """Return those of the other elements that are certainly in no cover with this one."""
         return []

@@ -165,10 +165,9 @@ class XServer:
                 before = [self._ask_removals(question.before, usages)._replace(slots=slots)] if question.before else []
                 expected, usages = self.search.expect_insertions(question)
                 trials = [self._ask_removals(removals, usages)] if removals else []
-                rows = [one._replace(slots=slots) for one in self._ask_rows(question.rows, slots)]
                 ahead = self._ahead(kept, uses) if uses else []
                 insertions = sizes.ask_insertions(question, expected, seed)._replace(slots=slots)
-                return [*before, *rows, insertions, *trials, *ahead]
+                return [*before, insertions, *trials, *ahead]
             case q.Supports():
                 return [Asked(m.WantSupports(), (self._shape.max_transactions,))]
             case q.Support(_, parents):
@@ -214,7 +213,6 @@ class XServer:
         before = readings.popleft() if question.before else ()
         for trial in before:
             self._after(trial, usages)
-        known = self._rows_of(question.rows, readings, usages) if question.rows else ()
         changes = readings.popleft()
         then, new = usages, set[int]()
         for move, stays, change in zip(question.moves, question.keep, changes, strict=True):
@@ -224,10 +222,10 @@ class XServer:
                 new.add(move.slot)
         trials = readings.popleft() if question.removals else ()
         if then[list(question.gone)].any():
-            return q.Tried(before, known, changes, ())  # they were not gone, so the rest does not hold
+            return q.Tried(before, changes, ())  # they were not gone, so the rest does not hold
         for trial in trials:
             self._after(trial, then, new)
-        return q.Tried(before, known, changes, trials, readings.popleft() if question.uses and readings else ())
+        return q.Tried(before, changes, trials, readings.popleft() if question.uses and readings else ())
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 

@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 INEXACT = np.int64(-1)
 """A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
 
+KEY, MOST, STAMP = np.int64(0), np.int64(1), np.int64(2)
+"""Made of two births, 0 for an empty place; the bound of the co-usage, less the slack of both elements; the version in
+which it was counted, INEXACT if it is only a bound."""
+
 ASKED, EXACT = np.uint8(1), np.uint8(2)
 
 
 class PairStore(NamedTuple):
     """What is known about pairs: an open hash table, and what is known about each element."""
 
-    key: NDArray[np.int64]  # made of two births, 0 for an empty place
-    most: NDArray[np.int64]  # the bound of the co-usage, less the slack of both elements
-    stamp: NDArray[np.int64]  # the version in which it was counted; INEXACT if it is only a bound
+    cells: NDArray[np.int64]
+    """A row for each place of the table, in columns KEY, MOST and STAMP; they are used together."""
     slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
     dirty: NDArray[np.int64]  # for each element, the version in which its covers last changed in an unknown way
     complete: NDArray[np.uint8]  # for each element, whether pairs that are not stored are bounded by the slack
@@ -45,9 +48,9 @@ def _key(a: int, b: int, birth: np.ndarray) -> int:
 @inlined
 def _place(key: int, store: PairStore) -> int:
     """Return the place of the key in the hash table, or the empty place where it would be."""
-    mask = len(store.key) - 1
+    mask = len(store.cells) - 1
     place = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
-    while store.key[place] != 0 and store.key[place] != key:
+    while store.cells[place, KEY] != 0 and store.cells[place, KEY] != key:
         place = (place + 1) & mask
     return place
 
@@ -57,10 +60,10 @@ def _put(a: int, b: int, count: int, stamp: int, store: PairStore, facts: TableF
     """Store a pair; return 1 if it is new."""
     key = _key(a, b, facts.birth)
     place = _place(key, store)
-    new = np.int64(store.key[place] == 0)
-    store.key[place] = key
-    store.most[place] = count - store.slack[a] - store.slack[b]
-    store.stamp[place] = stamp
+    new = np.int64(store.cells[place, KEY] == 0)
+    store.cells[place, KEY] = key
+    store.cells[place, MOST] = count - store.slack[a] - store.slack[b]
+    store.cells[place, STAMP] = stamp
     return new
 
 
@@ -86,9 +89,9 @@ def _bound(a: int, b: int, uses: int, store: PairStore, facts: TableFacts) -> tu
     """The same with another bound of the usages."""
     slack = store.slack[a] + store.slack[b]
     place = _place(_key(a, b, facts.birth), store)
-    if store.key[place] != 0:
-        exact = store.stamp[place] >= max(store.dirty[a], store.dirty[b], np.int64(0))
-        count = store.most[place] + slack
+    if store.cells[place, KEY] != 0:
+        exact = store.cells[place, STAMP] >= max(store.dirty[a], store.dirty[b], np.int64(0))
+        count = store.cells[place, MOST] + slack
         if exact:
             return min(max(count, np.int64(0)), uses), True  # as it is, unless a member of a federation lies
         uses = min(uses, count)
@@ -176,7 +179,7 @@ def put_row(x: int, limit: int, row: np.ndarray, version: int, store: PairStore,
     for y in range(limit):
         if y == x or facts.usage[y] == 0:
             continue
-        known = store.key[_place(_key(x, y, facts.birth), store)] != 0
+        known = store.cells[_place(_key(x, y, facts.birth), store), KEY] != 0
         if known or row[y] != 0 or store.slack[y] != 0:
             new += _put(x, y, row[y], version, store, facts)
     return new
@@ -263,10 +266,10 @@ def spread(
 def _await(x: int, f: int, version: int, store: PairStore, facts: TableFacts) -> None:
     """Note that a count will be exact again when the count that is to be subtracted from it is known."""
     place = _place(_key(x, f, facts.birth), store)
-    if store.key[place] == 0:
+    if store.cells[place, KEY] == 0:
         return
-    exact = store.stamp[place] >= max(store.dirty[x], store.dirty[f], np.int64(0))
-    store.stamp[place] = -1 - version if exact else INEXACT
+    exact = store.cells[place, STAMP] >= max(store.dirty[x], store.dirty[f], np.int64(0))
+    store.cells[place, STAMP] = -1 - version if exact else INEXACT
 
 
 @njit
@@ -289,11 +292,11 @@ def derive(
         if f in (x, z):
             continue
         place = _place(_key(x, f, facts.birth), store)
-        if store.key[place] == 0 or store.stamp[place] != -1 - entered:
+        if store.cells[place, KEY] == 0 or store.cells[place, STAMP] != -1 - entered:
             continue  # it is not this element that it waits for
         if entered >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
-            store.most[place] -= counts[k]
-            store.stamp[place] = version
+            store.cells[place, MOST] -= counts[k]
+            store.cells[place, STAMP] = version
 
 
 @njit
@@ -397,13 +400,13 @@ def rehash(old: PairStore, new: PairStore, alive: np.ndarray) -> int:
     """Copy the pairs whose elements are in the table; `alive` is indexed by birth. Return how many there are."""
     n = np.int64(0)
     low = (np.int64(1) << 32) - 1
-    for k in range(len(old.key)):
-        key = old.key[k]
+    for k in range(len(old.cells)):
+        key = old.cells[k, KEY]
         if key == 0 or alive[(key >> 32) - 1] == 0 or alive[(key & low) - 1] == 0:
             continue
         place = _place(key, new)
-        new.key[place] = key
-        new.most[place] = old.most[k]
-        new.stamp[place] = old.stamp[k]
+        new.cells[place, KEY] = key
+        new.cells[place, MOST] = old.cells[k, MOST]
+        new.cells[place, STAMP] = old.cells[k, STAMP]
         n += 1
     return n
