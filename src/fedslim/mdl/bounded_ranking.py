@@ -49,6 +49,16 @@ class Fetched(NamedTuple):
     word: NDArray[np.int64]
 
 
+class Plan(NamedTuple):
+    """Pairs of a row, their counts or the bounds of these, and the largest bound and gain of pairs left out."""
+
+    others: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+    most: int
+    dropped: float
+
+
 class BoundedRanking(CandidateRanking):
     """See `CandidateRanking`; rows are put together from what is known about pairs."""
 
@@ -64,6 +74,7 @@ class BoundedRanking(CandidateRanking):
             np.zeros(capacity, np.uint8),
             self._masks(),
         )
+        self._scratch = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8))
         self._newborn: tuple[int, Candidate] | None = None
         self._pure: dict[int, tuple[int, set[int]]] = {}  # what entered in a pure change: when, what was touched since
 
@@ -123,11 +134,10 @@ class BoundedRanking(CandidateRanking):
         """Store a row made of what is known about its pairs; return False if it lacks one that matters."""
         if not self.is_complete(slot):
             return False
-        others, counts, kinds, left_out = self._plan(slot, above)
-        if (kinds == bounds.ASKED).any():
-            return False
-        self._learn(slot, SlotCounts(others, counts), *left_out)
-        return True
+        plan = self._plan(slot, above, known_only=True)
+        if plan is not None:
+            self._learn(slot, SlotCounts(plan.others, plan.counts), plan.most, plan.dropped)
+        return plan is not None
 
     def is_complete(self, slot: int) -> bool:
         """Return whether the bounds of an element's pairs are of any use."""
@@ -135,19 +145,24 @@ class BoundedRanking(CandidateRanking):
 
     def plan(self, slot: int) -> SlotCounts:
         """Return the pairs of an element's row that may be candidates, with the bounds of their counts."""
-        others, counts, kinds, _ = self._plan(slot, 0.0)
-        asked = kinds == bounds.ASKED
-        return SlotCounts(others[asked], counts[asked])
+        plan = self._plan(slot, 0.0)
+        assert plan is not None  # noqa: S101  # that is so only with `known_only`
+        asked = plan.kinds == bounds.ASKED
+        return SlotCounts(plan.others[asked], plan.counts[asked])
 
-    def _plan(
-        self, slot: int, above: float
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8], tuple[int, float]]:
-        size = self._table.capacity
-        others, counts, kinds = np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size, np.uint8)
-        n, _, most, dropped = bounds.plan_row(
-            slot, self._limit, above, others, counts, kinds, self._store, self._rows, self._facts, self._now
+    def _plan(self, slot: int, above: float, *, known_only: bool = False) -> Plan | None:
+        """Return what is known about the pairs of a row; with `known_only` None if something must be asked for.
+
+        The arrays are valid until the next call.
+        """
+        if len(self._scratch[0]) < self._table.capacity:
+            size = 2 * self._table.capacity
+            self._scratch = (np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size, np.uint8))
+        others, counts, kinds = room = self._scratch
+        n, most, dropped = bounds.plan_row(
+            slot, self._limit, above, known_only, *room, self._store, self._rows, self._facts, self._now
         )
-        return others[:n], counts[:n], kinds[:n], (most, dropped)
+        return None if n < 0 else Plan(others[:n], counts[:n], kinds[:n], most, dropped)
 
     def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> dict[int, SlotCounts]:
         """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
@@ -246,11 +261,12 @@ class BoundedRanking(CandidateRanking):
     def _learn_known(self, slots: tuple[int, ...]) -> None:
         """Put the rows of these slots together from what is known about their pairs."""
         for slot in slots:
-            others, counts, kinds, (most, dropped) = self._plan(slot, np.inf)
-            exact = kinds == bounds.EXACT
+            plan = self._plan(slot, np.inf)
+            assert plan is not None  # noqa: S101
+            exact, most, dropped = plan.kinds == bounds.EXACT, plan.most, plan.dropped
             if not exact.all():
-                most, dropped = max(most, int(counts[~exact].max())), np.inf
-            self._learn(slot, SlotCounts(others[exact], counts[exact]), most, dropped)
+                most, dropped = max(most, int(plan.counts[~exact].max())), np.inf
+            self._learn(slot, SlotCounts(plan.others[exact], plan.counts[exact]), most, dropped)
 
     def _put_row(self, slot: int, row: SlotCounts) -> None:
         counts = np.zeros(self._limit, np.int64)

@@ -125,6 +125,7 @@ def plan_row(
     x: int,
     limit: int,
     threshold: float,
+    known_only: bool,
     others: np.ndarray,
     counts: np.ndarray,
     kinds: np.ndarray,
@@ -132,12 +133,13 @@ def plan_row(
     rows: PairRows,
     facts: TableFacts,
     now: Totals,
-) -> tuple[int, int, int, float]:
+) -> tuple[int, int, float]:
     """Say for each pair that belongs to a row whether its count is known, must be asked for, or cannot matter.
 
-    Return the number of pairs, how many must be asked for, and the largest bound and gain of those that are left out.
+    Return the number of pairs, and the largest bound and gain of those that are left out. With `known_only` return -1
+    pairs if one must be asked for.
     """
-    n, asked, most, dropped = np.int64(0), np.int64(0), np.int64(0), -np.inf
+    n, most, dropped = np.int64(0), np.int64(0), -np.inf
     for y in range(limit):
         if facts.usage[y] == 0 or not belongs(x, y, rows, facts, now):
             continue
@@ -149,14 +151,15 @@ def plan_row(
         else:
             gain = best_gain(x, y, count, facts, now)
             if gain >= threshold:
+                if known_only:
+                    return np.int64(-1), most, dropped
                 kind = ASKED
-                asked += 1
             else:
                 most, dropped = max(most, count), max(dropped, gain)
                 continue
         others[n], counts[n], kinds[n] = y, count, kind
         n += 1
-    return n, asked, most, dropped
+    return n, most, dropped
 
 
 @njit
