@@ -68,7 +68,7 @@ class BoundedRanking(CandidateRanking):
         self._pairs = 0
         self._foreseen = -2
         self._store = PairStore(
-            np.zeros((FIRST_PLACES, 4), np.int64),
+            np.zeros((FIRST_PLACES, 3), np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.uint8),
@@ -290,9 +290,9 @@ class BoundedRanking(CandidateRanking):
         keys = keys[keys != 0]
         left = int(np.count_nonzero(alive[(keys >> 32) - 1] & alive[(keys & low) - 1]))
         size = len(store.cells)
-        while size < 4 * (left + pairs):
+        while size < 3 * (left + pairs):
             size *= 2
-        larger = store._replace(cells=np.zeros((size, 4), np.int64))
+        larger = store._replace(cells=np.zeros((size, 3), np.int64))
         self._pairs = bounds.rehash(store, larger, alive)
         self._store = larger
 
