@@ -223,7 +223,7 @@ def _warm_up() -> None:
     # First without the kernels that a second process may be compiling meanwhile.
     drive(SlimSearch(database.n_items, Policy(pruning=False)), CoverState(database))
     wait_for("removal")
-    source, search = CoverState(database), SlimSearch(database.n_items, Policy())
+    source, search = CoverState(database, keep_pairs=True), SlimSearch(database.n_items, Policy())
     drive(search, source)
     # Code that only larger data reach.
     search.ranking.warm_up()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
-from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.cover_state import CoverState, sparse_rows
 from fedslim.mdl.questions import add_changes, add_counts
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Sharded:
 
     def __init__(self, database: TransactionDatabase, threads: int) -> None:
         parts = np.array_split(np.arange(database.transactions), threads)
-        self.shards = tuple(CoverState(database.take(part)) for part in parts)
+        self.shards = tuple(CoverState(database.take(part), keep_pairs=True) for part in parts)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fedslim-cover")
 
     def __enter__(self) -> Self:
@@ -65,6 +65,9 @@ class Sharded:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
+        kept = [rows for rows in self._ask(self._usage(slots), lambda shard: shard.kept_rows(slots)) if rows is not None]
+        if len(kept) == len(self.shards):
+            return sparse_rows(np.sum(kept, axis=0, dtype=np.int64))
         rows = self._ask(self._usage(slots), lambda shard: shard.co_usages(slots))
         return tuple(add_counts(row) for row in zip(*rows, strict=True))
 

@@ -21,9 +21,11 @@ from fedslim.mdl.kernels.cover import (
     forget,
     lose,
     mark,
+    note_cover,
     recover,
     set_available,
     take_in,
+    update_pairs,
     within_available,
 )
 
@@ -261,7 +263,9 @@ def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers,
     n_touched = NONE
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = np.int64(covers.tids[q])
+        n_before = note_cover(t, covers, work)
         n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, elements, lists, covers, work)
+        update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
     if not few:
         _clear_buckets(z, elements, lists, work)
