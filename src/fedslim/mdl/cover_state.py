@@ -182,7 +182,7 @@ class CoverState:
     def kept_rows(self, slots: tuple[int, ...]) -> NDArray[np.int32] | None:
         """Return the co-usages of these elements with each slot; None if they are not kept."""
         if self._keep_pairs and len(self.covers.pairs) == 0:
-            self._resize_pairs(self.table.capacity)
+            self._resize_pairs(max((self.table.n_items, *self.table.itemsets)))
             if self._keep_pairs:
                 counting.count_pairs(self.covers.start, self.covers.slots, self.covers.pairs)
         if not self._keep_pairs:
@@ -376,8 +376,7 @@ class CoverState:
 
 def sparse_rows(pairs: NDArray[np.integer]) -> tuple[SlotCounts, ...]:
     """Return the nonzero counts of each row."""
-    row, slots = np.nonzero(pairs)
-    counts = pairs[row, slots].astype(np.int64)
+    row, column = np.nonzero(pairs)
+    slots, counts = column.astype(np.int32), pairs[row, column].astype(np.int64)
     ends = np.searchsorted(row, np.arange(len(pairs)), side="right").tolist()
-    slots = slots.astype(np.int32)
     return tuple([SlotCounts(slots[a:b], counts[a:b]) for a, b in zip([0, *ends], ends, strict=False)])

@@ -35,9 +35,9 @@ LOOKED_AT = 8
 class Sharded:
     """Implements `questions.Source`: every answer is the sum of the shards' answers."""
 
-    def __init__(self, database: TransactionDatabase, threads: int) -> None:
+    def __init__(self, database: TransactionDatabase, threads: int, *, keep_pairs: bool = False) -> None:
         parts = np.array_split(np.arange(database.transactions), threads)
-        self.shards = tuple(CoverState(database.take(part), keep_pairs=True) for part in parts)
+        self.shards = tuple(CoverState(database.take(part), keep_pairs=keep_pairs) for part in parts)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fedslim-cover")
 
     def __enter__(self) -> Self:
@@ -65,7 +65,8 @@ class Sharded:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        kept = [rows for rows in self._ask(self._usage(slots), lambda shard: shard.kept_rows(slots)) if rows is not None]
+        pairs = self._ask(self._usage(slots), lambda shard: shard.kept_rows(slots))
+        kept = [found for found in pairs if found is not None]
         if len(kept) == len(self.shards):
             return sparse_rows(np.sum(kept, axis=0, dtype=np.int64))
         rows = self._ask(self._usage(slots), lambda shard: shard.co_usages(slots))

@@ -6,7 +6,18 @@ import numpy as np
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
-from fedslim.mdl.kernels.cover import EMPTY, NONE, NOT, ONCE, collect, count_with, first_at, fits, set_available, take_out
+from fedslim.mdl.kernels.cover import (
+    EMPTY,
+    NONE,
+    NOT,
+    ONCE,
+    collect,
+    count_with,
+    first_at,
+    fits,
+    set_available,
+    take_out,
+)
 
 
 @inlined
