@@ -237,16 +237,15 @@ def recover(
     The caller has set `free_mask`. A newly used element breaks the elements in `alive` that it overlaps, all of which
     come after it. That frees only items that were available before, so one search of the lists finds all elements that
     can ever fit. A caller that already knows which elements with a free item fit passes their number in `n_fitting`
-    (otherwise UNKNOWN); if an element then breaks, the lists are searched for its items.
+    (otherwise UNKNOWN) and has set `available`; if an element then breaks, the lists are searched for its items.
     """
     rank, mask, size, start, items = elements.rank, elements.mask, elements.size, elements.start, elements.items
     alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
     complete = n_fitting == UNKNOWN
-    if n_free > 0:
-        set_available(n_alive, mask, work)
     if complete:
         n_fitting = NONE
         if n_free > 0:
+            set_available(n_alive, mask, work)
             n_fitting = collect(from_rank, n_alive, n_free, NONE, elements, lists, work)
     f = NONE
     while f < n_fitting and n_free > 0:
