@@ -4,7 +4,7 @@
     change = state.try_insert(5, (0, 1), entry=7)
     state.insert(5, (0, 1), entry=7)
 
-Memory is linear in the data: about 16 bytes per item occurrence.
+Memory is linear in the data: about 16 bytes per item occurrence, and as much again for pairs where they are kept.
 """
 
 from __future__ import annotations
