@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import example, given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from twin import cover
 
 from fedslim.data import TransactionDatabase
+from fedslim.mdl import cover_state
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.counting import pick_entries
@@ -30,37 +33,52 @@ def covers(state, rows):
         assert sorted(where.tolist()) == [t for t, own in enumerate(expected) if table.items_of(slot) in own]
 
 
+def rows_of_pairs(state, transactions):
+    """The co-usages of each element, whether kept or counted now: both must equal those in the covers."""
+    slots = (*range(N_ITEMS), *state.table.itemsets)
+    found = [dict(zip(r.slots.tolist(), r.counts.tolist(), strict=True)) for r in state.co_usages(slots)]
+    all_covers = [state.cover(t) for t in range(transactions)]
+    expected = [Counter(s for own in all_covers if slot in own for s in own) for slot in slots]
+    assert found == expected
+
+
 def entries(state):
     return {items: state.table.entries[slot] for slot, items in state.table.itemsets.items()}
 
 
-@given(ROWS, MOVES, st.integers(1, 30))
+@given(ROWS, MOVES, st.integers(1, 30), st.sampled_from([None, 0, 150, 1 << 16]))
 @example(
     [frozenset({0}), frozenset({0, 1, 2})],
     [("i", (0, 1), 9, 0), ("i", (1, 2), 0, 0), ("i", (0, 1, 2), 1, 0), ("r", (0, 1), 0, 0), ("r", (0, 1), 0, 1)],
     30,
+    1 << 16,
 )
-def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(rows, moves, times):
-    """Including moves that no search makes: removing an unused element just after it was broken."""
+def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(rows, moves, times, most_pairs):
+    """Including moves that no search makes: removing an unused element just after it was broken.
+
+    The same holds for co-usages, whether they are never kept, or only as long as they are few.
+    """
     rows = rows * times
     vocabulary = [str(i) for i in range(N_ITEMS)]
     texts = [[str(i) for i in sorted(row)] for row in rows]
     database = TransactionDatabase.from_transactions(texts, vocabulary=vocabulary)
     numbers = {label: i for i, label in enumerate(database.vocabulary)}
     rows = [frozenset(numbers[str(i)] for i in row) for row in rows]
-    state = CoverState(database)
-    for what, items, entry, which in moves:
-        slots = sorted(state.table.itemsets)
-        if what == "r" and slots:
-            state.remove(slots[which % len(slots)])
-        elif what == "t" and slots and which % 2:
-            state.try_removals((slots[which % len(slots)],))
-        elif items not in state.table.present:
-            slot = state.table.next_slot()
-            state.try_insert(slot, items, entry)
-            if what == "i":
-                state.insert(slot, items, entry)
-        covers(state, rows)
+    state = CoverState(database, keep_pairs=most_pairs is not None)
+    with patch.multiple(cover_state, MANY_PAIRS=most_pairs, PAIRS_FOR_EACH_OCCURRENCE=0):
+        for what, items, entry, which in moves:
+            slots = sorted(state.table.itemsets)
+            if what == "r" and slots:
+                state.remove(slots[which % len(slots)])
+            elif what == "t" and slots and which % 2:
+                state.try_removals((slots[which % len(slots)],))
+            elif items not in state.table.present:
+                slot = state.table.next_slot()
+                state.try_insert(slot, items, entry)
+                if what == "i":
+                    state.insert(slot, items, entry)
+            covers(state, rows)
+            rows_of_pairs(state, len(rows))
 
 
 @given(st.integers(1, 30), st.integers(0, 1 << 30), st.integers(1, 5))

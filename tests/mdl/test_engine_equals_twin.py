@@ -72,7 +72,7 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
         states = [CoverState(db)]
         result = run_engine(search, states[0], steps)
     else:
-        with Sharded(db, sources) as source:
+        with Sharded(db, sources, keep_pairs=True) as source:
             result = run_engine(search, source, steps)
         states = source.shards
     if steps is None:

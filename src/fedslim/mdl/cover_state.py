@@ -4,7 +4,7 @@
     change = state.try_insert(5, (0, 1), entry=7)
     state.insert(5, (0, 1), entry=7)
 
-Memory is linear in the data: about 16 bytes per item occurrence.
+Memory is linear in the data: about 16 bytes per item occurrence, and as much again for pairs where they are kept.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 ROOM_FOR_ROWS = 1 << 16
 """Entries of rows that one kernel call counts."""
+
+PAIRS_FOR_EACH_OCCURRENCE = 4
+MANY_PAIRS = 1 << 16
+"""The pairs that are kept are no more than this many, or those for each item occurrence: linear in the data."""
+
+NO_PAIRS = np.zeros((0, 0), np.int32)
 
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -69,6 +75,8 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
         alive=np.zeros(longest, np.int32),
         broken=np.zeros(longest, np.int64),
         free=np.zeros(longest, np.int32),
+        before=np.zeros(longest, np.int32),
+        present=np.zeros(capacity, np.uint8),
         fitting=np.zeros(capacity, np.int32),
         hits=np.zeros(n, np.int32),
         group_hash=np.zeros(GROUP_PLACES, np.uint64),
@@ -87,9 +95,14 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
 
 
 class CoverState:
-    """Implements `questions.Source` for one database."""
+    """Implements `questions.Source` for one database.
 
-    def __init__(self, database: TransactionDatabase, *, reuse_slots: bool = True) -> None:
+    With `keep_pairs` it keeps the co-usages of all pairs of elements up to date instead of counting rows when asked, as
+    long as there are not too many for the data; see docs/explanation/decisions/kept-pairs.md.
+    """
+
+    def __init__(self, database: TransactionDatabase, *, reuse_slots: bool = True, keep_pairs: bool = False) -> None:
+        self._keep_pairs = keep_pairs
         self.table = WorkingTable(database.n_items, reuse_slots=reuse_slots)
         self._begin(database)
 
@@ -122,7 +135,17 @@ class CoverState:
         self._arrays = ArrayTable(
             self.table.elements,
             empty_lists(n_items, supports),
-            Covers(start, slots, tids, tid_start, usage, usage.copy(), np.zeros(n, np.int32), np.array([occurrences])),
+            Covers(
+                start,
+                slots,
+                tids,
+                tid_start,
+                usage,
+                usage.copy(),
+                np.zeros(n, np.int32),
+                np.array([occurrences]),
+                NO_PAIRS,
+            ),
             self._index.vertical,
             empty_work(capacity, database),
         )
@@ -144,6 +167,9 @@ class CoverState:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
+        pairs = self.kept_rows(slots)
+        if pairs is not None:
+            return sparse_rows(pairs)
         rows: list[SlotCounts] = []
         while len(rows) < len(slots):
             ends, others, counts = self.rows(np.array(slots[len(rows) :], np.int64))
@@ -152,6 +178,18 @@ class CoverState:
                 rows.append(SlotCounts(others[begin:end].copy(), counts[begin:end].copy()))
                 begin = end
         return tuple(rows)
+
+    def kept_rows(self, slots: tuple[int, ...]) -> NDArray[np.int32] | None:
+        """Return the co-usages of these elements with each slot; None if they are not kept."""
+        if self._keep_pairs and len(self.covers.pairs) == 0:
+            self._resize_pairs(max((self.table.n_items, *self.table.itemsets)))
+            if self._keep_pairs:
+                counting.count_pairs(self.covers.start, self.covers.slots, self.covers.pairs)
+        if not self._keep_pairs:
+            return None
+        found: NDArray[np.int32] = self.covers.pairs[list(slots)]
+        found[np.arange(len(slots)), list(slots)] = self.usages[list(slots)]
+        return found
 
     def rows(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Return (ends, others, counts): the row of slots[r] ends at ends[r]. The views are valid until the next call.
@@ -192,6 +230,8 @@ class CoverState:
         if self._trial[0] != ("insert", slot, itemset, entry):
             self.try_insert(slot, itemset, entry)
         self._commits += 1
+        if 0 < len(self.covers.pairs) <= slot:
+            self._resize_pairs(slot)
         work = self._arrays.work
         # Traversing a list in memory order is faster, and lists are traversed many times.
         work.hits[: int(work.n_hits[0])].sort()
@@ -222,6 +262,7 @@ class CoverState:
 
     def mark(self) -> None:
         """See `Source`."""
+        self._drop_pairs()
         if self._kept is None:
             self._kept = (KeptTable(), KeptArrays())
         table, arrays = self._kept
@@ -305,8 +346,22 @@ class CoverState:
         covers, work = self._arrays.covers, self._arrays.work
         by_slot = ("tid_start", "usage", "room")
         self._arrays.use(covers._replace(**{f: lengthen(getattr(covers, f), capacity) for f in by_slot}))
-        scratch = ("lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
+        scratch = ("present", "lost", "won", "touched", "row", "fitting", "inside", "chain", "lost_of", "won_of")
         self._arrays.use(work._replace(**{f: lengthen(getattr(work, f), capacity) for f in scratch}))
+
+    def _resize_pairs(self, slot: int) -> None:
+        """Make room for the pairs of a slot, or keep none any more."""
+        pairs, size = self.covers.pairs, slot + slot // 4 + 1
+        if size * size > max(MANY_PAIRS, PAIRS_FOR_EACH_OCCURRENCE * self.database.occurrences):
+            self._drop_pairs()
+            return
+        larger = np.zeros((size, size), np.int32)
+        larger[: len(pairs), : len(pairs)] = pairs
+        self._arrays.use(self.covers._replace(pairs=larger))
+
+    def _drop_pairs(self) -> None:
+        self._keep_pairs = False
+        self._arrays.use(self.covers._replace(pairs=NO_PAIRS))
 
     def compact(self, extra: int = 0) -> None:
         """Move all lists together, to reuse the gaps between them."""
@@ -317,3 +372,11 @@ class CoverState:
         tids = np.empty(max(len(covers.tids), end + extra + (end + extra) // 4), np.int32)
         counting.move_lists(covers.tid_start, covers.usage, starts, covers.tids, tids)
         self._arrays.use(covers._replace(tids=tids, tid_start=starts, pool_end=np.array([end])))
+
+
+def sparse_rows(pairs: NDArray[np.integer]) -> tuple[SlotCounts, ...]:
+    """Return the nonzero counts of each row."""
+    row, column = np.nonzero(pairs)
+    slots, counts = column.astype(np.int32), pairs[row, column].astype(np.int64)
+    ends = np.searchsorted(row, np.arange(len(pairs)), side="right").tolist()
+    return tuple([SlotCounts(slots[a:b], counts[a:b]) for a, b in zip([0, *ends], ends, strict=False)])

@@ -51,6 +51,9 @@ Ending = Literal["converged", "out of time", "interrupted"]
 PAYS_IN_THREADS = 5_000_000
 """From this many item occurrences on, several threads save more than they cost."""
 
+PAYS_TO_KEEP_PAIRS = 2_000_000
+"""From this many on, keeping co-usages up to date takes less time than counting rows again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mined:
@@ -223,7 +226,7 @@ def _warm_up() -> None:
     # First without the kernels that a second process may be compiling meanwhile.
     drive(SlimSearch(database.n_items, Policy(pruning=False)), CoverState(database))
     wait_for("removal")
-    source, search = CoverState(database), SlimSearch(database.n_items, Policy())
+    source, search = CoverState(database, keep_pairs=True), SlimSearch(database.n_items, Policy())
     drive(search, source)
     # Code that only larger data reach.
     search.ranking.warm_up()
@@ -270,7 +273,10 @@ def _source(database: TransactionDatabase, threads: int | None) -> AbstractConte
     if threads is None:
         threads = min(os.cpu_count() or 1, 4) if database.occurrences >= PAYS_IN_THREADS else 1
     threads = max(1, min(threads, database.transactions))
-    return nullcontext(CoverState(database)) if threads == 1 else Sharded(database, threads)
+    keep = database.occurrences >= PAYS_TO_KEEP_PAIRS
+    if threads == 1:
+        return nullcontext(CoverState(database, keep_pairs=keep))
+    return Sharded(database, threads, keep_pairs=keep)
 
 
 def _check(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
-from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.cover_state import CoverState, sparse_rows
 from fedslim.mdl.questions import add_changes, add_counts
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ LOOKED_AT = 8
 class Sharded:
     """Implements `questions.Source`: every answer is the sum of the shards' answers."""
 
-    def __init__(self, database: TransactionDatabase, threads: int) -> None:
+    def __init__(self, database: TransactionDatabase, threads: int, *, keep_pairs: bool = False) -> None:
         parts = np.array_split(np.arange(database.transactions), threads)
-        self.shards = tuple(CoverState(database.take(part)) for part in parts)
+        self.shards = tuple(CoverState(database.take(part), keep_pairs=keep_pairs) for part in parts)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fedslim-cover")
 
     def __enter__(self) -> Self:
@@ -65,6 +65,10 @@ class Sharded:
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
+        pairs = self._ask(self._usage(slots), lambda shard: shard.kept_rows(slots))
+        kept = [found for found in pairs if found is not None]
+        if len(kept) == len(self.shards):
+            return sparse_rows(np.sum(kept, axis=0, dtype=np.int64))
         rows = self._ask(self._usage(slots), lambda shard: shard.co_usages(slots))
         return tuple(add_counts(row) for row in zip(*rows, strict=True))
 

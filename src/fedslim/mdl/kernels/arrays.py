@@ -37,6 +37,7 @@ Int32s = Annotated[NDArray[np.int32], types.int32[::1]]
 Int64s = Annotated[NDArray[np.int64], types.int64[::1]]
 UInt64s = Annotated[NDArray[np.uint64], types.uint64[::1]]
 Bitmaps = Annotated[NDArray[np.uint64], types.uint64[:, ::1]]
+PairCounts = Annotated[NDArray[np.int32], types.int32[:, ::1]]
 Masks = Annotated[NDArray[np.uint64], types.uint64[:, ::1], WORDS]
 
 
@@ -73,6 +74,7 @@ class Covers(NamedTuple):
     room: Int64s  # … and how long it may become where it is
     changed: Int32s  # for each transaction, the last commit that changed its cover
     pool_end: Int64s  # one number: where the free part of the pool begins
+    pairs: PairCounts  # the co-usage of any two elements, and zeros for an element with itself; empty if not kept
 
 
 class Vertical(NamedTuple):
@@ -97,6 +99,8 @@ class Work(NamedTuple):
     alive: Int32s  # of one transaction: elements that may still break
     broken: Int64s  # of one transaction: positions of the elements that broke
     free: Int32s  # of one transaction: items that nothing covers yet
+    before: Int32s  # of one transaction: its cover before the change
+    present: UInt8s  # for each slot: whether it is in a cover; zero between calls
     fitting: Int32s  # elements that may be newly used, in cover order
     hits: Int32s  # the transactions that use the itemset on trial
     group_hash: UInt64s  # an open hash table of groups of transactions, see `_group`

@@ -6,7 +6,18 @@ import numpy as np
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
-from fedslim.mdl.kernels.cover import EMPTY, NONE, NOT, ONCE, collect, first_at, fits, set_available, take_out
+from fedslim.mdl.kernels.cover import (
+    EMPTY,
+    NONE,
+    NOT,
+    ONCE,
+    collect,
+    count_with,
+    first_at,
+    fits,
+    set_available,
+    take_out,
+)
 
 
 @inlined
@@ -166,6 +177,15 @@ def co_usage(x: int, covers: Covers, work: Work) -> int:
         work.row[k] = work.won[s]
         work.won[s] = 0
     return n_touched
+
+
+@njit
+def count_pairs(start: np.ndarray, slots: np.ndarray, pairs: np.ndarray) -> None:
+    """Count the co-usages of all pairs of elements into `pairs`, which is zero."""
+    for t in range(len(start)):
+        cover = slots[start[t] + 1 : start[t] + 1 + slots[start[t]]]
+        for k in range(len(cover)):
+            count_with(np.int64(cover[k]), ONCE, cover, k, pairs)
 
 
 @njit

@@ -237,16 +237,15 @@ def recover(
     The caller has set `free_mask`. A newly used element breaks the elements in `alive` that it overlaps, all of which
     come after it. That frees only items that were available before, so one search of the lists finds all elements that
     can ever fit. A caller that already knows which elements with a free item fit passes their number in `n_fitting`
-    (otherwise UNKNOWN); if an element then breaks, the lists are searched for its items.
+    (otherwise UNKNOWN) and has set `available`; if an element then breaks, the lists are searched for its items.
     """
     rank, mask, size, start, items = elements.rank, elements.mask, elements.size, elements.start, elements.items
     alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
     complete = n_fitting == UNKNOWN
-    if n_free > 0:
-        set_available(n_alive, mask, work)
     if complete:
         n_fitting = NONE
         if n_free > 0:
+            set_available(n_alive, mask, work)
             n_fitting = collect(from_rank, n_alive, n_free, NONE, elements, lists, work)
     f = NONE
     while f < n_fitting and n_free > 0:
@@ -323,3 +322,56 @@ def forget(z: int, n_touched: int, stamp: int, elements: Elements, covers: Cover
                 covers.tids[begin + n] = t
                 n += 1
         covers.usage[s] = n
+
+
+@inlined
+def note_cover(t: int, covers: Covers, work: Work) -> int:
+    """Copy the cover of a transaction to `before`, if pairs are kept; return its length."""
+    if len(covers.pairs) == 0:
+        return NONE
+    base = covers.start[t]
+    n = np.int64(covers.slots[base])
+    for k in range(n):
+        work.before[k] = covers.slots[base + 1 + k]
+    return n
+
+
+@inlined
+def count_with(s: int, by: int, others: np.ndarray, n: int, pairs: np.ndarray) -> None:
+    """Add `by` to the co-usages of `s` with the first `n` of the others."""
+    for k in range(n):
+        pairs[s, others[k]] += by
+        pairs[others[k], s] += by
+
+
+@inner
+def update_pairs(t: int, n_before: int, covers: Covers, work: Work) -> None:
+    """Correct the co-usages after a change of the cover of `t`, which had `n_before` elements, now in `before`.
+
+    A pair of elements that stay does not change. So the cost is that of the elements which leave or enter.
+    """
+    if len(covers.pairs) == 0:
+        return
+    before, present = work.before, work.present
+    base = covers.start[t]
+    end = base + 1 + covers.slots[base]
+    for k in range(base + 1, end):
+        present[covers.slots[k]] = 1
+    n_stay = NONE
+    for k in range(n_before):
+        s = before[k]
+        if present[s] == 1:
+            present[s] = 0
+            before[k] = before[n_stay]
+            before[n_stay] = s
+            n_stay += 1
+    for k in range(n_stay, n_before):
+        count_with(np.int64(before[k]), NOT, before, k, covers.pairs)
+    n = n_stay
+    for k in range(base + 1, end):
+        s = covers.slots[k]
+        if present[s] == 1:
+            present[s] = 0
+            count_with(np.int64(s), ONCE, before, n, covers.pairs)
+            before[n] = s
+            n += 1

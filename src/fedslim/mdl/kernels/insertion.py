@@ -23,7 +23,9 @@ from fedslim.mdl.kernels.cover import (
     forget,
     lose,
     mark,
+    note_cover,
     recover,
+    update_pairs,
     win,
 )
 
@@ -183,7 +185,9 @@ def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, co
     mark(z, ONCE, elements, work)
     for k in range(n_hits):
         t = np.int64(work.hits[k])
+        n_before = note_cover(t, covers, work)
         n_touched = _insert_into(t, z, COMMIT, n_touched, elements, lists, covers, work)
+        update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
     mark(z, NONE, elements, work)
     forget(z, n_touched, stamp, elements, covers, work)

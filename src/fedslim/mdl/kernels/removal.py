@@ -21,9 +21,11 @@ from fedslim.mdl.kernels.cover import (
     forget,
     lose,
     mark,
+    note_cover,
     recover,
     set_available,
     take_in,
+    update_pairs,
     within_available,
 )
 
@@ -153,7 +155,10 @@ def _remove_from(
     covers: Covers,
     work: Work,
 ) -> int:
-    """Cover `t` without `z`; return the number of touched slots. `n_inside` is UNKNOWN without preselection."""
+    """Cover `t` without `z`; return the number of touched slots. `n_inside` is UNKNOWN without preselection.
+
+    In a trial, return -1 and do nothing if only elements inside `z` can replace it: that is the same everywhere.
+    """
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     base = covers.start[t]
     n_kept = NONE
@@ -184,6 +189,8 @@ def _remove_from(
                     if within_available(s, elements.mask, work):
                         n_fitting = take_in(s, n_fitting, rank, work.fitting)
                     s = np.int64(work.chain[s])
+        if n_fitting == n_inside and not commit:
+            return NOT
     n_touched = lose(z, times, n_touched, work)
     return recover(
         t,
@@ -204,16 +211,67 @@ def _remove_from(
 
 @inner
 def _remove_groups(
-    z: int, n_groups: int, n_inside: int, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
-) -> int:
+    z: int,
+    n_groups: int,
+    n_inside: int,
+    n_plain: int,
+    n_touched: int,
+    elements: Elements,
+    lists: Lists,
+    covers: Covers,
+    work: Work,
+) -> tuple[int, int]:
+    """Try each group; return the number of transactions where only elements inside `z` replace it, and n_touched."""
     for k in range(n_groups):
         place = np.int64(work.groups[k])
         t = np.int64(work.group_tid[place])
         work.group_tid[place] = NO_GROUP
-        n_touched = _remove_from(
-            t, z, work.group_count[place], TRIAL, n_inside, n_touched, elements, lists, covers, work
-        )
-    return n_touched
+        count = work.group_count[place]
+        after = _remove_from(t, z, count, TRIAL, n_inside, n_touched, elements, lists, covers, work)
+        if after < 0:
+            n_plain += count
+        else:
+            n_touched = after
+    return n_plain, n_touched
+
+
+@inner
+def _replace_plainly(
+    z: int,
+    times: int,
+    n_inside: int,
+    n_touched: int,
+    elements: Elements,
+    lists: Lists,
+    covers: Covers,
+    work: Work,
+) -> int:
+    """Cover `z` by the elements inside it, in so many transactions; return the number of touched slots."""
+    n_free = NONE
+    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
+        work.free[n_free] = elements.items[j]
+        n_free += 1
+    for w in range(WORDS):
+        work.free_mask[w] = elements.mask[z, w]
+    for k in range(n_inside):
+        work.fitting[k] = work.inside[k]
+    set_available(NONE, elements.mask, work)
+    n_touched = lose(z, times, n_touched, work)
+    return recover(
+        NOT,
+        np.int64(elements.rank[z]) + 1,
+        NONE,
+        n_free,
+        NONE,
+        n_inside,
+        times,
+        TRIAL,
+        n_touched,
+        elements,
+        lists,
+        covers,
+        work,
+    )
 
 
 @inner
@@ -228,7 +286,7 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
         return n_touched
     mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
-    n_groups = NONE
+    n_groups = n_plain = NONE
     # Few transactions need few places, and a small hash table stays in the cache.
     places = np.int64(GROUP_PLACES)
     while places > 64 and places >= 4 * covers.usage[z]:
@@ -237,14 +295,22 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
         t = np.int64(covers.tids[q])
         if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
             # Nearly every transaction is its own group, as with long covers: grouping does not pay.
-            n_touched = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
+            after = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
+            if after < 0:
+                n_plain += 1
+            else:
+                n_touched = after
             continue
         place, n_groups = _group(t, z, n_groups, places, elements, covers, work)
         work.group_count[place] += 1
         if n_groups == places // 2:
-            n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
+            n_plain, n_touched = _remove_groups(
+                z, n_groups, n_inside, n_plain, n_touched, elements, lists, covers, work
+            )
             n_groups = NONE
-    n_touched = _remove_groups(z, n_groups, n_inside, n_touched, elements, lists, covers, work)
+    n_plain, n_touched = _remove_groups(z, n_groups, n_inside, n_plain, n_touched, elements, lists, covers, work)
+    if n_plain > 0:
+        n_touched = _replace_plainly(z, n_plain, n_inside, n_touched, elements, lists, covers, work)
     _clear_buckets(z, elements, lists, work)
     mark(z, NONE, elements, work)
     return n_touched
@@ -261,7 +327,9 @@ def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers,
     n_touched = NONE
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = np.int64(covers.tids[q])
+        n_before = note_cover(t, covers, work)
         n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, elements, lists, covers, work)
+        update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
     if not few:
         _clear_buckets(z, elements, lists, work)
