@@ -241,7 +241,7 @@ class BoundedRanking(CandidateRanking):
             good.append((one.slot, one.others[keep], one.counts[keep]))
             self.put_counts(*good[-1])
         for slot, others, counts in good:
-            if slot not in self._pure:
+            if slot not in self._pure or slot not in parents:
                 continue  # it is a parent, or its own covers have changed: what its parents lost is not known
             entered, since = self._pure[slot]
             same = ~np.isin(others, list(since))
