@@ -143,6 +143,9 @@ class EagerSearch(SlimSearch):
         """Return what insertions will most likely change, and the usages after that."""
         changes, usages = [], self._usage.copy()
         for move, keep in zip(question.moves, question.keep, strict=True):
+            if move.is_again:
+                changes.append(NOTHING)
+                continue
             slots = np.array([*move.parents, move.slot], np.int32)
             uses = move.entry if self.policy.order == "usage" else 0
             change = Change(slots, np.array([uses, uses, 0]), np.array([0, 0, uses]))
