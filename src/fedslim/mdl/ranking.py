@@ -130,6 +130,11 @@ class CandidateRanking:
         self._set_now(int(usages.sum()), int(np.count_nonzero(usages)))
         self._forget(np.arange(self._limit))
 
+    @property
+    def charge(self) -> Charge:
+        """What new elements are charged for in the estimate."""
+        return self._charge
+
     def _set_now(self, total: int, in_use: int) -> None:
         log_total = log2(total)
         self._now = Totals(
