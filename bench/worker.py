@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from fedslim.errors import DataError
 from fedslim.federated.environment import machine, versions
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
-from fedslim.mdl.effort import plan, runs
+from fedslim.mdl.effort import parts, plan
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
@@ -191,10 +191,13 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
 
     with compilations() as compiled:
         clock = Clock()
-        for result in runs(Policy(), plan(effort, limited=False), 0, go):
-            best.append(100 * result.bits.total / result.bits_standard.total)
-            if not waiting:
-                break
+        work = parts(Policy(), plan(effort, limited=False), 0)
+        tasks = next(work)
+        with suppress(StopIteration):
+            while waiting or not best:
+                outcomes = go(tasks)
+                best += [100 * o.bits / o.result.bits_standard.total for o in outcomes]
+                tasks = work.send(outcomes)
         times = clock.read()
     return {
         **before,

@@ -149,7 +149,7 @@ def test_check_says_everything(fedslim, tmp_path):
     assert told["vocabulary"] == "agreed, digest " + "0" * 64
     assert told["secret"] == f"fingerprint {PRINT[1]}"
     assert told["budgets"] == "time 60 min 00 s, 20,000 rounds"
-    assert told["itemsets"] == "of up to 8 items, in at least 1 transaction, without pruning, width 8"
+    assert told["itemsets"] == "of up to 8 items, in at least 1 transaction, without pruning, width 8, effort 1"
     assert told["published"] == "no count below 5, itemsets of at least 2 members"
     assert told["log"] == f"{tmp_path / 'fedslim.log'}, level info"
     assert told["metrics"] == "127.0.0.1:9464"

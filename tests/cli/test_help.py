@@ -7,9 +7,8 @@ from typer.main import get_command
 
 from fedslim import __version__
 from fedslim.cli.app import app
-from fedslim.cli.commands import mine
 from fedslim.cli.console import options
-from fedslim.mdl import effort, policy
+from fedslim.mdl import policy
 
 READING = "--format --bins --transaction-column --item-column"
 CONNECTING = "--host --port --identity"
@@ -18,8 +17,8 @@ COMMANDS = {
     "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
     f"--no-pruning --threads {READING} --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
-    f"--min-members-with --width --no-masking --engine --reference --no-compare --out --top --json {READING} --from "
-    "--data-seed --quiet -q",
+    f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
+    "--from --data-seed --quiet -q",
     "show": "--top --json",
     "report": "--out --title --results",
     "demo": "--network --variant --out --quiet -q",
@@ -117,7 +116,7 @@ def test_version(fedslim):
 
 
 def test_the_highest_effort_is_the_engines():
-    assert mine.HIGHEST_EFFORT == effort.HIGHEST_EFFORT
+    assert options.HIGHEST_EFFORT == policy.HIGHEST_EFFORT
 
 
 def test_the_widths_are_the_engines(fedslim):

@@ -26,7 +26,7 @@ PLAIN = {
 BESIDES = {
     *("data", "version", "transactions", "items", "bits_total_before", "bits_data_before", "bits_model_before", "top"),
     *("reference", "out", "masked", "ending", "seed", "sizes", "partition", "messages", "by_kind"),
-    *("max_time", "max_rounds", "min_count", "min_members_with", "width", "other"),
+    *("max_time", "max_rounds", "min_count", "min_members_with", "width", "effort", "other"),
     *("bytes_total_uncompressed", "bytes_up_uncompressed", "bytes_down_uncompressed"),
 }
 COMPARED = {"f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr"}
@@ -91,6 +91,24 @@ def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, vari
     assert (record["width"], load_run(tmp_path).settings["width"]) == (1, 1)
     assert record["f1"] > 0.5
     assert CodeTable.load(tmp_path / "codetable.json").compression.L_percent == record["L_percent"]
+
+
+def test_x_takes_an_effort_and_is_compared_with_the_same(fedslim, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 1)
+    monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 1)
+    how = ("encounters", "--members", 2, "--json", "--effort", 3, "--seed", 4, "--out", tmp_path)
+    record = json.loads(fedslim("simulate", *how).out)
+    assert (record["effort"], record["seed"], record["f1"], record["converged"]) == (3, 4, 1.0, True)
+    assert load_run(tmp_path).settings["effort"] == 3
+    plain = json.loads(fedslim("simulate", "encounters", "--members", 2, "--no-compare", "--json").out)
+    assert record["bits_total"] < plain["bits_total"]
+
+
+@pytest.mark.parametrize("variant", ["sa", "so"])
+def test_the_variants_of_the_paper_have_no_effort(fedslim, variant):
+    ran = fedslim("simulate", "encounters", "--variant", variant, "--effort", 2)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"effort is for variant x only; {variant} follows the paper, which has one greedy search" in ran.err
 
 
 def test_without_comparing_its_figures_are_null(fedslim, monkeypatch):

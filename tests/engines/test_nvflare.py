@@ -61,6 +61,18 @@ def test_the_federation_file_of_a_simulation_has_the_width_asked_for(monkeypatch
         simulate([database, database], variant=variant, width=given, folder=tmp_path / "run")
 
 
+@pytest.mark.parametrize(("effort", "seed", "limits"), [(1, 5, (1, 0)), (3, 5, (3, 5))])
+def test_the_federation_file_of_a_simulation_has_the_effort_and_the_seed(monkeypatch, tmp_path, effort, seed, limits):
+    written = []
+    monkeypatch.setattr(simulator, "require_nvflare", lambda: None)
+    monkeypatch.setattr(simulator, "run_simulator", lambda folder, *_: written.append(folder) or 1 / 0)
+    database = TransactionDatabase.from_transactions([["a", "b"]])
+    with pytest.raises(ZeroDivisionError):
+        simulate([database, database], effort=effort, seed=seed, folder=tmp_path / "run")
+    found = FederationFile.read(written[0] / "federation.toml").limits
+    assert (found.effort, found.seed) == limits
+
+
 @needs_nvflare
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_the_simulator_finds_the_table_of_our_own_transport(hospitals, native, variant, tmp_path):

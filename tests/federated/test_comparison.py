@@ -68,6 +68,7 @@ def test_the_tables_compared_are_mined_with_the_width_of_the_run(databases):
     assert compared.reference == mine(whole, width=1).table != mine(whole).table
     assert compared.local_tables == tuple(mine(database, width=1).table for database in members)
     assert compare(replace(simulation, width=8)).reference == mine(whole).table
+    assert compare(replace(simulation, width=8, effort=2)).reference == mine(whole, effort=2).table
 
 
 def test_comparing_can_be_stopped(simulation):

@@ -127,6 +127,7 @@ def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, databas
     assert (kept.kind, kept.variant, kept.code_table) == ("server", variant, served.table)
     assert [own.name for own in kept.members] == list(file.federation.members)
     assert kept.settings["width"] == file.limits.width
+    assert (kept.settings["effort"], kept.settings["seed"]) == (file.limits.effort, file.limits.seed)
     # Only a server of so sees the members' usages; no server learns how many transactions a member has.
     assert {own.usages is None for own in kept.members} == {variant != "so"}
     assert {own.transactions for own in kept.members} == {None}

@@ -104,7 +104,7 @@ def test_generators_are_read_once():
 
 
 def test_parameters_are_stored_as_given_and_cloned():
-    fed = FedSlim(variant="x", max_time=5, max_rounds=7, width=4, masking=False, seed=3)
+    fed = FedSlim(variant="x", max_time=5, max_rounds=7, width=4, effort=1, masking=False, seed=3)
     assert clone(fed).get_params() == fed.get_params()
     assert repr(fed).startswith("FedSlim(")
 

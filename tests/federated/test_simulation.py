@@ -141,6 +141,15 @@ def test_x_finds_what_one_place_finds_with_the_same_width(databases, width):
     assert simulation.table == mine(TransactionDatabase.joined(list(databases.values())), width=width).table
 
 
+def test_x_finds_what_one_place_finds_with_the_same_effort(databases, monkeypatch):
+    monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 2)
+    monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 1)
+    simulation = simulate(databases, effort=3, seed=6)
+    assert simulation.as_dict()["effort"] == 3
+    whole = TransactionDatabase.joined(list(databases.values()))
+    assert simulation.table == mine(whole, effort=3, seed=6, threads=1).table
+
+
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +252,12 @@ def test_progress_comes_with_what_was_said(databases):
         (
             {"variant": "so", "width": 2},
             "width is for variant x only; so follows the paper, which tries one candidate in each step; leave it out",
+        ),
+        ({"effort": 0}, "effort must be a whole number from 1 to 8, not 0"),
+        ({"effort": True}, "effort must be a whole number from 1 to 8, not True"),
+        (
+            {"variant": "sa", "effort": 2},
+            "effort is for variant x only; sa follows the paper, which has one greedy search; leave it out",
         ),
         ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, not -1"),
     ],

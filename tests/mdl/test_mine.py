@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from fedslim.data import PLANTED, builtin_database, builtin_members, generate, l
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl import effort as effort_module
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
-from fedslim.mdl.effort import Plan, plan, runs
+from fedslim.mdl.effort import Plan, best_of, parts, plan
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.tasks import Greedy, carry_out
 
@@ -204,15 +205,19 @@ def test_where_kernels_cannot_be_kept_they_are_compiled_for_this_process_only(mo
     assert calls == ["warm up", "forget", "warm up"]
 
 
-class Noted:
-    """Carries out tasks, and notes them."""
-
-    def __init__(self, db):
-        self.db, self.tasks = db, []
-
-    def __call__(self, tasks):
-        self.tasks += tasks
-        return [carry_out(task, self.db, Stop()) for task in tasks]
+def carried_out(db, effort):
+    """Carry out an effort; return its tasks, and L of the best table after each part."""
+    done, bits, best = [], [], None
+    work = parts(Policy(), plan(effort, limited=False), 5)
+    tasks = next(work)
+    with suppress(StopIteration):
+        while True:
+            done += tasks
+            outcomes = [carry_out(task, db, Stop()) for task in tasks]
+            best = best_of(outcomes, best)
+            bits.append(best.bits.total)
+            tasks = work.send(outcomes)
+    return done, bits
 
 
 def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
@@ -220,11 +225,10 @@ def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
     db = builtin_database("encounters").take(range(60))
     done = []
     for effort in (1, 2, 3, 4):
-        noted = Noted(db)
-        results = list(runs(Policy(), plan(effort, limited=False), 5, noted))
-        bits = [result.bits.total for result in results]
+        tasks, bits = carried_out(db, effort)
         assert bits == sorted(bits, reverse=True)
-        done.append(noted.tasks)
+        assert len(tasks) <= plan(effort, limited=False).most_tasks
+        done.append(tasks)
     assert [len(tasks) for tasks in done] == [1, 9, 9 + 2 * 4, 9 + 2 * 16]
     assert done[0] == [Greedy(Policy())]
     assert all(higher[: len(lower)] == lower for lower, higher in pairwise(done))

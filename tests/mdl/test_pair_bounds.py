@@ -14,10 +14,11 @@ from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
-from fedslim.mdl.objective import Charge, estimated_gain
+from fedslim.mdl.objective import EXACT, Charge, estimated_gain, log2_table
 from fedslim.mdl.policy import Policy
-from fedslim.mdl.questions import CoUsages, Together, TryInsertions
+from fedslim.mdl.questions import Change, CoUsages, SlotCounts, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch
+from fedslim.mdl.table import WorkingTable
 from fedslim.secagg.ring import Fields
 
 
@@ -181,3 +182,27 @@ def test_a_gain_is_highest_at_an_end_of_what_is_possible(x, y, most, others, in_
     gains = [estimated_gain(x, y, c, total, in_use, 3.0, 5.0) for c in range(1, most + 1)]
     ends = {1, min(2, most), max(1, most - 1), most}
     assert max(gains) <= max(gains[c - 1] for c in ends) + 1e-9
+
+
+def test_what_is_stored_about_an_unused_element_holds_when_it_is_used_again():
+    """A whole row of 0 is asked for while 1 is unused; what 0 has won before must not count against later wins of 1."""
+    table = WorkingTable(3)
+    usages = np.zeros(table.capacity, np.int64)
+    usages[:3] = 10
+    ranking = BoundedRanking(table, usages, np.ones(table.capacity), log2_table(99), charge=EXACT)
+
+    def change(slot, lost, won):
+        one = Change(np.array([slot], np.int32), np.array([lost]), np.array([won]))
+        ranking.change(one, None)
+        usages[slot] += won - lost
+        ranking.changed(one.slots, int(usages.sum()), int(np.count_nonzero(usages)))
+
+    def learn(slot, other, count):
+        ranking.learn((slot,), (SlotCounts(np.array([other], np.int32), np.array([count])),))
+
+    change(0, 0, 4)
+    learn(1, 0, 2)
+    change(1, 10, 0)
+    learn(0, 2, 5)
+    change(1, 0, 3)
+    assert ranking.known(0, np.array([1], np.int32))[0].tolist() == [3]

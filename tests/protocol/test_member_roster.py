@@ -69,6 +69,8 @@ AGREED = {
     "min_count": (1, 4, 6),
     "min_members_with": (1, 3),
     "width": (1, 7, 9),
+    "effort": (2, 8),
+    "seed": (1, 1 << 62),
 }
 
 

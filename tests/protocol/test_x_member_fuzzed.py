@@ -17,7 +17,7 @@ from fedslim.protocol import messages as m
 
 def some_parents(rng, table):
     """Two elements, usually in the table and disjoint."""
-    alive = [*table.itemsets, *range(N_ITEMS)]
+    alive = [*table.itemsets, *range(N_ITEMS)]  # a number twice may be that of an itemset that has been there
     x = rng.choice(alive)
     apart = [s for s in alive if not {*table.items_of(s)} & {*table.items_of(x)}]
     dead = rng.choice([table.free_slot, table.fresh_slot, LAST, rng.randrange(40)])
@@ -124,6 +124,9 @@ def some_move(rng, table):
             m.RestoreElement(table.free_slot),
             m.RestoreElement(slot),
             m.InsertUnion(rng.choice([table.free_slot, slot]), some_parents(rng, table), rng.choice([0, 9, 1 << 53])),
+            m.MarkTable(),
+            m.GoBackToMark(),
+            m.EmptyTable(),
         ]
     )
 
@@ -138,14 +141,15 @@ def test_x_survives_whatever_is_asked(seed):
         "min_count": rng.choice([1, 1, 5]),
         "max_itemset_size": rng.choice([None, None, 2, 4]),
         "min_members_with": rng.choice([1, 2]),
+        "effort": rng.choice([1, 1, 2, 3]),
     }
     variant, database = searching(rng.randrange(20), pair=False, **settled)
-    table = variant._state.table
     dropped = set()
     if settled["min_count"] > 1 and rng.random() < 0.5:
         dropped = set(rng.sample(range(N_ITEMS), rng.choice([0, 1, 3])))
         variant.answer(asked(ROW, moves=[dropping(*sorted(dropped))]))
     for number in range(50):
+        table = variant._state.table
         moves = [some_move(rng, table) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
         try:
             reply = variant.answer(asked(some_want(rng, table), moves=moves, number=number))
@@ -153,10 +157,11 @@ def test_x_survives_whatever_is_asked(seed):
         except (ProtocolError, SecureAggregationError):
             pass
         # Whatever was refused, a valid question is answered.
-        reply = variant.answer(good_ask(rng, table, settled["max_itemset_size"], number))
+        reply = variant.answer(good_ask(rng, variant._state.table, settled["max_itemset_size"], number))
         assert len(reply.words)
     check_covers(variant._state, database, dropped)
     variant.answer(asked(FINAL))
+    table = variant._state.table
     while table.itemsets:
         gone = rng.sample(sorted(table.itemsets), rng.randint(1, min(4, len(table))))
         variant.answer(asked(FINAL, moves=[m.RemoveElement(slot) for slot in gone]))

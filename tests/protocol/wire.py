@@ -57,12 +57,12 @@ def of_numbers(parts, n_items):
     return {f"s{k:03}": database(part, n_items) for k, part in enumerate(parts)}
 
 
-def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, **chosen):
-    """The settings of a run; a search policy may supply some of them."""
+def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, searched=0, **chosen):
+    """The settings of a run; a search policy may supply some of them, and `searched` is the seed of the search."""
     if policy is not None:
         names = ("pruning", "order", "max_itemset_size", "min_support", "min_count", "width")
         chosen = {name: getattr(policy, name) for name in names} | chosen
-    return m.Settings(variant, masked and variant != "so", most, share, **chosen)
+    return m.Settings(variant, masked and variant != "so", most, share, seed=searched, **chosen)
 
 
 def inputs_of(named, variant="x", *, agreed=True, secret=SECRET, **settled):

@@ -85,7 +85,7 @@ def test_what_the_file_says_reaches_the_protocol():
     tables = smallest()
     tables["items"]["share_vocabulary"] = True
     limits = {"max_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
-    limits |= {"min_members_with": 1, "max_rounds": 9, "width": 7}
+    limits |= {"min_members_with": 1, "max_rounds": 9, "width": 7, "effort": 3, "seed": 11}
     tables["limits"] = limits
     settings = parsed(tables).settings()
     assert settings == Settings("x", masked=True, share_vocabulary=True, **limits)
@@ -164,6 +164,8 @@ WRONG = {
     "switch": [0, 1, "true", "", [True]],
     "count": [0, -1, 1.5, "7", True, [7]],
     "width": [0, -1, 65, 1.5, "7", True, [7]],
+    "effort": [0, -1, 9, 1.5, "7", True, [7]],
+    "seed": [-1, 1.5, "7", True, [7]],
     "seconds": [-1, -0.5, "7", True, [7], 1e12],
 }
 KEYS = {
@@ -184,6 +186,8 @@ KEYS = {
     "limits.max_itemset_size": "count",
     "limits.min_support": "count",
     "limits.width": "width",
+    "limits.effort": "effort",
+    "limits.seed": "seed",
     "limits.min_count": "count",
     "limits.min_members_with": "count",
     "timeouts.connect": "seconds",
@@ -230,6 +234,7 @@ def test_values_that_only_toml_has(dotted, value):
         ("limits.max_time", 0, "0 cannot be used; write a number of seconds from 0.001 to 31622400"),
         ("limits.pruning", 1, "1 cannot be used; write true or false"),
         ("limits.width", 65, "65 cannot be used; write a whole number from 1 to 64"),
+        ("limits.effort", 9, "9 cannot be used; write a whole number from 1 to 8"),
     ],
 )
 def test_messages(dotted, value, message):
@@ -293,6 +298,8 @@ def test_misspelt_tables_and_keys_outside_of_tables():
         ("min_count", 5, "write min_count = 1"),
         ("min_count", None, "write min_count = 1"),
         ("min_members_with", None, "write min_members_with = 1"),
+        ("effort", 2, "write effort = 1"),
+        ("seed", 3, "write seed = 0"),
     ],
 )
 def test_a_limit_that_the_variant_does_not_support_is_refused(variant, name, value, free):
@@ -437,6 +444,8 @@ OTHER = {
     "limits.max_itemset_size": 5,
     "limits.min_support": 5,
     "limits.width": 7,
+    "limits.effort": 2,
+    "limits.seed": 5,
     "limits.min_count": 4,
     "limits.min_members_with": 1,
 }
@@ -458,7 +467,7 @@ def test_the_digest_does_not_depend_on_how_a_number_is_written():
 
 def test_the_digest_does_not_change_between_releases():
     # Members with different releases compare digests: if this changes, change AGREEMENT too.
-    assert parsed(smallest()).digest().hex() == "7518c4890291104df346efc3527cfab6515e84904492efb3ea90f10ac8724b59"
+    assert parsed(smallest()).digest().hex() == "fd62ff253c8f5a96c64f34acad6539bfa7a30eabfb45ef54948e121fdf223d63"
 
 
 # -- what a member checks --------------------------------------------------------------------------------------------

@@ -32,7 +32,15 @@ from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
 from fedslim.federated.records import load_run
-from fedslim.federated.simulation import UNMASKED, Simulation, check_run, check_smallest, named_databases, width_of
+from fedslim.federated.simulation import (
+    UNMASKED,
+    Simulation,
+    check_effort,
+    check_run,
+    check_smallest,
+    named_databases,
+    width_of,
+)
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
@@ -79,6 +87,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     min_count: int = 1,
     min_members_with: int = 1,
     width: int | None = None,
+    effort: int = 1,
     seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
@@ -95,7 +104,8 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         min_count: See `federated.simulate`.
         min_members_with: See `federated.simulate`.
         width: See `federated.simulate`.
-        seed: The seed of the partition, for the record only: keys and masks are random here.
+        effort: See `federated.simulate`.
+        seed: The seed of the partition, for the record, and of the local search: keys and masks are random here.
         stop: See `federated.simulate`.
         on_progress: See `federated.simulate`.
         folder: The folder for all files and logs; by default a temporary one.
@@ -114,12 +124,15 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         raise ParameterError(msg)
     check_smallest(variant, len(named), min_count, min_members_with)
     width = width_of(variant, width)
+    check_effort(variant, effort)
     limits = {
         "limits.max_time": max_time,
         "limits.max_rounds": max_rounds,
         "limits.min_count": min_count,
         "limits.min_members_with": min_members_with,
         "limits.width": width,
+        "limits.effort": effort,
+        "limits.seed": seed if effort > 1 else 0,
         "timeouts.grace": grace,
     }
     with contextlib.ExitStack() as stack:
@@ -146,6 +159,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         max_rounds,
         min_members_with,
         width,
+        effort,
         {one.name: one.usages for one in record.members if one.usages is not None} or None,
         tuple(map(msgspec.structs.asdict, record.history)),
         databases if isinstance(databases, Partition) else None,

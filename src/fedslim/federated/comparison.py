@@ -69,11 +69,13 @@ class MinedAlone:
     gap: DiscoveryGap
 
 
-def mine_alone(
+def mine_alone(  # noqa: PLR0913  # keyword-only options of the search
     databases: Sequence[TransactionDatabase],
     reference: LabelledTable | None = None,
     *,
     width: int = WIDTH,
+    effort: int = 1,
+    seed: int = 0,
     stop: Stop | None = None,
 ) -> MinedAlone | None:
     """Mine each member's data alone.
@@ -82,19 +84,22 @@ def mine_alone(
         databases: The members' databases.
         reference: The table to compare with; by default, that of all data in one place.
         width: How many candidates each step of the search tries.
+        effort: How hard to search.
+        seed: The seed of the local search, from effort 3 on.
         stop: If asked to stop, mining ends.
 
     Returns:
         The members' tables and the discovery gap; None if mining was stopped.
     """
     stop = stop or Stop()
+    how: dict[str, Any] = {"width": width, "effort": effort, "seed": seed, "stop": stop}
     if reference is None:
-        reference = mine(TransactionDatabase.joined(databases), width=width, effort=1, stop=stop).table
+        reference = mine(TransactionDatabase.joined(databases), **how).table
     local_tables = []
     for database in databases:
         if stop.asked:
             return None
-        local_tables.append(mine(database, width=width, effort=1, stop=stop).table)
+        local_tables.append(mine(database, **how).table)
     if stop.asked:
         return None
     return MinedAlone(reference, tuple(local_tables), discovery_gap(reference, local_tables, databases))
@@ -111,7 +116,8 @@ def compare(
 
     Args:
         simulation: The simulation to compare.
-        reference: The table to compare with; by default, that of all data in one place, mined with the same width.
+        reference: The table to compare with; by default, that of all data in one place, mined with the same width,
+            effort and seed.
         alone: The result of `mine_alone`, if it is known already.
         stop: If asked to stop, the comparison ends.
 
@@ -126,7 +132,8 @@ def compare(
         (1.0, 1.0)
     """
     databases = tuple(simulation.databases.values())
-    alone = alone or mine_alone(databases, reference, width=simulation.width, stop=stop)
+    how = {"width": simulation.width, "effort": simulation.effort, "seed": simulation.seed}
+    alone = alone or mine_alone(databases, reference, **how, stop=stop)
     if alone is None:
         return None
     found = {frozenset(row.labels) for row in simulation.table.itemsets}

@@ -41,8 +41,9 @@ class FedSlim(CodeTableEstimator):
         min_count: the smallest count to publish, for "x": rarer items are merged, and no itemset is used less often.
         min_members_with: how many members must have an itemset for it to be published, for "x".
         width: how many candidates each step tries, for "x": 1 to 64, by default 8; 1 is SLIM as published.
+        effort: how hard to search, for "x": 1 to 8, as for `Slim`; a higher one takes many more rounds.
         masking: whether answers are masked; turn it off only to measure what masking costs.
-        seed: the seed for keys and masks; the table does not depend on it.
+        seed: the seed for keys and masks; the table depends on it only from effort 3 on.
 
     Attributes:
         table_: the `CodeTable`.
@@ -77,6 +78,7 @@ class FedSlim(CodeTableEstimator):
         min_count: int = 1,
         min_members_with: int = 1,
         width: int | None = None,
+        effort: int = 1,
         masking: bool = True,
         seed: int = 0,
     ) -> None:
@@ -86,6 +88,7 @@ class FedSlim(CodeTableEstimator):
         self.min_count = min_count
         self.min_members_with = min_members_with
         self.width = width
+        self.effort = effort
         self.masking = masking
         self.seed = seed
 

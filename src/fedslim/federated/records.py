@@ -46,7 +46,7 @@ FAILED = ".failed.txt"
 
 MAX_BYTES = 1 << 29
 
-SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width")
+SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width", "effort")
 """The settings of a simulation."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -239,6 +239,8 @@ def served_record(
             "min_count": file.settings().min_count,
             "min_members_with": file.settings().min_members_with,
             "width": file.settings().width,
+            "effort": file.settings().effort,
+            "seed": file.settings().seed,
             "not_told": untold,
         },
         figures=found,

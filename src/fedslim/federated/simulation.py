@@ -4,7 +4,7 @@
     simulation.table, simulation.communication.bytes_total
 
 Messages are encoded, masked and decoded as on a network. Secrets are derived from a seed, so that equal seeds give
-equal bytes; the result does not depend on the seed.
+equal bytes. The result depends on the seed only from effort 3 on.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import check_width, reporter
 from fedslim.mdl.mining import prepare as prepare_engine
-from fedslim.mdl.policy import WIDTH
+from fedslim.mdl.policy import HIGHEST_EFFORT, WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
-from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS
+from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,6 @@ MAX_TRANSACTIONS = 1 << 40
 """The announced maximum: more than any experiment has, so that it reveals nothing about the data."""
 
 MAX_NAME_LENGTH = 200
-MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,7 @@ class Simulation:
     max_rounds: int | None = None
     min_members_with: int = 1
     width: int = WIDTH
+    effort: int = 1
     member_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)
     history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     partition: Partition | None = field(default=None, repr=False)
@@ -115,6 +115,7 @@ class Simulation:
             "min_count": self.table.min_count,
             "min_members_with": self.min_members_with,
             "width": self.width,
+            "effort": self.effort,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._partition(),
             **found,
@@ -145,6 +146,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
     min_count: int = 1,
     min_members_with: int = 1,
     width: int | None = None,
+    effort: int = 1,
     seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
@@ -163,7 +165,9 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         min_members_with: How many members must have an itemset for it to be published, for `x`.
         width: How many candidates each step of the search tries, for `x`: 1 to 64, by default 8. 1 is SLIM as
             published. `sa` and `so` always try one.
-        seed: The seed for keys and masks: equal seeds give equal bytes.
+        effort: How hard to search, for `x`: 1 to 8, as for `mine`. A higher one is never worse, and takes many more
+            rounds.
+        seed: The seed for keys and masks, and from effort 3 on for the local search: equal seeds give equal bytes.
         stop: If asked to stop, the run ends before the next round with the best table so far.
         on_progress: Called from time to time with the progress of the search and the traffic so far.
 
@@ -184,6 +188,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
     check_run(variant, masking, max_time, max_rounds, seed)
     check_smallest(variant, len(named), min_count, min_members_with)
     width = width_of(variant, width)
+    check_effort(variant, effort)
     masked = masking and variant not in UNMASKED
     entropy = _entropy(seed)
     prepare(variant)
@@ -197,6 +202,8 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         min_count=min_count,
         min_members_with=min_members_with,
         width=width,
+        effort=effort,
+        seed=seed if effort > 1 else 0,
     )
     server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
     vocabulary = next(iter(named.values())).vocabulary
@@ -222,6 +229,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         max_rounds,
         min_members_with,
         width,
+        effort,
         outcome.member_usages,
         tuple(account.history),
         databases if isinstance(databases, Partition) else None,
@@ -374,6 +382,16 @@ def width_of(variant: str, width: int | None) -> int:
         )
         raise ParameterError(msg)
     return int(width)
+
+
+def check_effort(variant: str, effort: object) -> None:
+    """Raise `ParameterError` unless the variant allows this effort."""
+    if not (_whole(effort) and 1 <= effort <= HIGHEST_EFFORT):  # type: ignore[operator]
+        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT}, not {effort!r}"
+        raise ParameterError(msg)
+    if effort != 1 and variant != "x":
+        msg = f"effort is for variant x only; {variant} follows the paper, which has one greedy search; leave it out"
+        raise ParameterError(msg)
 
 
 def _check_variant(variant: object) -> None:

@@ -19,7 +19,7 @@ from fedslim.mdl.kernels import bounds
 from fedslim.mdl.kernels.bounds import PairStore
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
-from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
+from fedslim.mdl.ranking import Candidate, CandidateRanking, KeptRanking, UnknownRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -295,6 +295,24 @@ class BoundedRanking(CandidateRanking):
         larger = store._replace(cells=np.zeros((size, 3), np.int64))
         self._pairs = bounds.rehash(store, larger, alive)
         self._store = larger
+
+    def mark(self, kept: KeptRanking) -> None:
+        """See `CandidateRanking`."""
+        super().mark(kept)
+        kept.pairs = (self._pairs, len(self._store.cells))
+        kept.store.keep(self._known_pairs())
+
+    def go_back(self, kept: KeptRanking) -> None:
+        """See `CandidateRanking`."""
+        super().go_back(kept)
+        self._pairs, places = kept.pairs
+        if len(self._store.cells) != places:
+            self._store = self._store._replace(cells=np.zeros((places, 3), np.int64))
+        kept.store.put_back(self._known_pairs())
+        self._newborn, self._pure = None, {}
+
+    def _known_pairs(self) -> list[NDArray[Any]]:
+        return [self._store.cells, self._store.slack, self._store.dirty, self._store.complete]
 
     def _grow(self) -> None:
         super()._grow()

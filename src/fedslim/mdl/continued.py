@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedslim.mdl.objective import standard_length
+from fedslim.mdl.policy import MAX_WIDTH
 from fedslim.mdl.questions import Insert, TryInsertions
 from fedslim.mdl.search import SlimSearch
 
@@ -38,15 +39,18 @@ class ContinuedSearch(SlimSearch):
 
     def _install(self, table: Table) -> Generator[Question, Any, None]:
         """Insert itemsets that were found before."""
-        for itemset, entry in table:
-            (slot,) = self._table.free_slots(1)
-            self._reserve(slot)
-            self._standard[slot] = standard_length(itemset, self._item_lengths)
-            # Its parents are not known any more. Members of a federation need them: there a search starts from nothing.
-            move = Insert(slot, itemset, entry, (itemset[0], itemset[1]))
-            (change,) = (yield TryInsertions((move,), (True,))).changes
-            bits = self._bits_changed(change)
-            self._table.stage(slot, itemset, entry)
-            self._table.place(slot)
-            self.ranking.welcome(slot)
-            self._apply(change, bits)
+        for first in range(0, len(table), MAX_WIDTH):
+            some = table[first : first + MAX_WIDTH]
+            moves = [
+                Insert.again(slot, *one) for slot, one in zip(self._table.free_slots(len(some)), some, strict=True)
+            ]
+            for move in moves:
+                self._reserve(move.slot)
+                self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
+            changes = (yield TryInsertions(tuple(moves), (True,) * len(moves))).changes
+            for move, change in zip(moves, changes, strict=True):
+                bits = self._bits_changed(change)
+                self._table.stage(move.slot, move.itemset, move.entry)
+                self._table.place(move.slot)
+                self.ranking.welcome(move.slot)
+                self._apply(change, bits)

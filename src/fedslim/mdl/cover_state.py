@@ -284,6 +284,11 @@ class CoverState:
         arrays.put_back(self._state(len(covers.tids), len(lists.slots), len(lists.key_slots)))
         self._trial = self._inserted = ((), NOTHING)
 
+    def restart(self) -> None:
+        """See `Source`."""
+        self.table = WorkingTable(self.database.n_items)
+        self._begin(self.database)
+
     def _state(self, pool_end: int, occurrences: int, elements: int) -> tuple[NDArray[Any], ...]:
         """Return what a mark copies. `changed` is not part of it, because commits are never counted back."""
         c, lists = self._arrays.covers, self._arrays.lists

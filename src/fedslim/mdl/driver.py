@@ -100,9 +100,17 @@ class Progress:
 class WatchedSearch(Protocol):
     """What progress reports read from a search, in one place or at the server of a federation."""
 
-    tally: Tally
-    bits_now: float
-    best_gain: float
+    @property
+    def tally(self) -> Tally:
+        """What it has done so far."""
+
+    @property
+    def bits_now(self) -> float:
+        """The description length of its table."""
+
+    @property
+    def best_gain(self) -> float:
+        """The estimated gain of the last candidate tried."""
 
     @property
     def bits_standard(self) -> Any:

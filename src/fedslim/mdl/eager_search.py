@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from fedslim.mdl.bounded_ranking import BoundedRanking
-from fedslim.mdl.objective import standard_length
+from fedslim.mdl.objective import EXACT, standard_length
 from fedslim.mdl.policy import MAX_WIDTH
 from fedslim.mdl.questions import Change, CoUsages, Remove, Restore, Together, TryInsertions, TryRemovals
 from fedslim.mdl.ranking import UnknownRows
@@ -143,6 +143,9 @@ class EagerSearch(SlimSearch):
         """Return what insertions will most likely change, and the usages after that."""
         changes, usages = [], self._usage.copy()
         for move, keep in zip(question.moves, question.keep, strict=True):
+            if move.is_again:
+                changes.append(NOTHING)
+                continue
             slots = np.array([*move.parents, move.slot], np.int32)
             uses = move.entry if self.policy.order == "usage" else 0
             change = Change(slots, np.array([uses, uses, 0]), np.array([0, 0, uses]))
@@ -276,9 +279,10 @@ class EagerSearch(SlimSearch):
     ) -> TryInsertions:
         """Ask what candidates change; insert those that are presumed to stay, and ask what comes next.
 
-        All stay but those that were rejected before. Each takes from its two parents as much usage as estimated, and
-        nothing else changes.
+        All stay but those that were rejected before, and those that only another estimate than the exact one proposes.
+        Each takes from its two parents as much usage as estimated, and nothing else changes.
         """
+        expected = self.ranking.charge == EXACT
         slots = iter(self._table.free_slots(len(entries) + 1))
         slot = next(slots)
         moves: list[Insert] = []
@@ -288,7 +292,7 @@ class EagerSearch(SlimSearch):
         for candidate, entry in zip(candidates, entries, strict=False):
             parents = (candidate.x, candidate.y)
             moves.append(self._move(slot, candidate, entry))
-            keeps.append(keep := not self.ranking.was_rejected(candidate))
+            keeps.append(keep := expected and not self.ranking.was_rejected(candidate))
             if not keep:
                 continue
             slot = next(slots)

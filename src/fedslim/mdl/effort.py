@@ -9,6 +9,7 @@ Without an effort, a time limit is used up in the same order. docs/explanation/d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.continued import itemsets_of
 from fedslim.mdl.local_search import Segment
 from fedslim.mdl.objective import EXACT, Charge
+from fedslim.mdl.policy import HIGHEST_EFFORT
 from fedslim.mdl.ruins import Experience
 from fedslim.mdl.tasks import Greedy, Local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
     from fedslim.mdl.local_search import Patch
     from fedslim.mdl.policy import Policy
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 HALF = Charge(0.5, 0.5)
 CHEAPER = Charge(1.0, 0.0)
 FREE = Charge(0.0, 0.0)
-
-HIGHEST_EFFORT = 8
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
 """Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""
@@ -53,6 +53,12 @@ class Plan:
     several: bool  # whether to try several widths, and to polish the best table
     rounds: int | None = 0  # how many times the chains of a local search run until they meet; None: until stopped
 
+    @property
+    def most_tasks(self) -> float:
+        """How many tasks it has at most."""
+        rounds = math.inf if self.rounds is None else self.rounds
+        return 2 + len(WIDTHS) + CHAINS * rounds if self.several else 1
+
 
 def plan(effort: int | None, *, limited: bool) -> Plan:
     """Return what an effort does; without one, a limited time is used up, and otherwise the effort is 1."""
@@ -65,37 +71,28 @@ def plan(effort: int | None, *, limited: bool) -> Plan:
     return Plan(several=effort > 1, rounds=FIRST_ROUNDS * MORE_ROUNDS**local if local >= 0 else 0)
 
 
-def runs(
-    policy: Policy, plan: Plan, seed: int, carry_out: Callable[[Sequence[Task]], list[TaskOutcome]]
-) -> Generator[SearchResult, None, None]:
-    """Carry out a plan; yield the best result so far after each part of it."""
-    greedy = Greedy(policy)
-    (first,) = carry_out([greedy])
-    best = first.result
-    yield best
+def parts(policy: Policy, plan: Plan, seed: int) -> Generator[Sequence[Task], Sequence[TaskOutcome], None]:
+    """Yield the tasks of each part of a plan, and expect their outcomes: the tasks of the next part depend on them."""
+    best = best_of((yield [Greedy(policy)]))
     if not plan.several:
         return
-    others = [Greedy(replace(policy, width=w)) for w in WIDTHS if w != policy.width]
-    for outcome in carry_out(others):
-        best = _better(best, outcome.result)
-    yield best
+    best = best_of((yield [Greedy(replace(policy, width=w)) for w in WIDTHS if w != policy.width]), best)
     polish = replace(policy, charges=(EXACT, FREE), sweep=True)
-    (outcome,) = carry_out([Greedy(polish, itemsets_of(best))])
-    best = _better(best, outcome.result)
-    yield best
+    best = best_of((yield [Greedy(polish, itemsets_of(best))]), best)
     patches: tuple[Patch, ...] = ()
     experience, number = Experience(), 0
     while number != plan.rounds and (start := itemsets_of(best)):
         segment = Segment(start, ITERATIONS, patches, experience)
-        outcomes = carry_out([Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)])
+        outcomes = yield [Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)]
         winner = min(outcomes, key=lambda o: o.bits)
-        best = _better(best, winner.result)
+        best = best_of(outcomes, best)
         # What the others have found may be an improvement of the best table, too.
         patches = tuple([p for o in outcomes if o is not winner for p in o.patches])
         experience = Experience.mean([o.experience for o in outcomes])
         number += 1
-        yield best
 
 
-def _better(best: SearchResult, other: SearchResult) -> SearchResult:
-    return other if other.bits.total < best.bits.total else best
+def best_of(outcomes: Sequence[TaskOutcome], best: SearchResult | None = None) -> SearchResult:
+    """Return the best of the results, the one before included; of equal ones the first."""
+    before = [] if best is None else [best]
+    return min([*before, *[o.result for o in outcomes]], key=lambda result: result.bits.total)

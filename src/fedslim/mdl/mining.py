@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
@@ -22,7 +22,7 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
-from fedslim.mdl.effort import CHAINS, WIDTHS, plan, runs
+from fedslim.mdl.effort import CHAINS, WIDTHS, best_of, parts, plan
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
@@ -110,26 +110,18 @@ def mine(
     prepare()
     log = _Log(todo, stop, on_progress)
     best: SearchResult | None = None
-
-    def carried_out(tasks: Sequence[Task]) -> list[TaskOutcome]:
-        if best is not None and stop.now():
-            raise _NoTimeLeftError
-        return log.of(tasks, workers.carry_out(tasks, log.watch))
-
-    with _Workers(database, stop, threads, several=todo.several) as workers:
-        try:
-            for result in runs(policy, todo, seed, carried_out):
-                best = result
-        except _NoTimeLeftError:
-            log.cut_short = True
+    with _Workers(database, stop, threads, several=todo.several) as workers, suppress(StopIteration):
+        work = parts(policy, todo, seed)
+        tasks = next(work)
+        while best is None or not stop.now():
+            outcomes = log.of(tasks, workers.carry_out(tasks, log.watch))
+            best = best_of(outcomes, best)
+            tasks = work.send(outcomes)
+        log.cut_short = True
     assert best is not None  # noqa: S101  # the first task is carried out in any case
     stopped: Ending = "interrupted" if stop.asked else "out of time"
     ending: Ending = stopped if log.cut_short else "converged"
     return Mined(code_table(database, best, order, min_count), log.tally, stop.seconds, ending)
-
-
-class _NoTimeLeftError(Exception):
-    """There is more to do, but no time for it."""
 
 
 class _Workers:

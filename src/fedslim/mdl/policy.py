@@ -12,6 +12,8 @@ Order = Literal["usage", "support"]
 WIDTH = 8
 """The default width; docs/explanation/decisions/wide-steps.md has the measurements."""
 
+HIGHEST_EFFORT = 8
+
 MAX_WIDTH = 64
 """Wider steps find worse tables, and in a federation each candidate of a step makes a question longer."""
 

@@ -75,6 +75,9 @@ class Source(Protocol):
     def go_back(self) -> None:
         """Return to the remembered state, which stays remembered."""
 
+    def restart(self) -> None:
+        """Return to the table without itemsets, and forget the remembered state."""
+
 
 @dataclass(frozen=True, slots=True)
 class Supports:
@@ -141,12 +144,25 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert this itemset, the union of its parents, into the table."""
+    """Insert this itemset, the union of its parents, into the table.
+
+    If both parents are the same, they are not known any more: the itemset was in a table before.
+    """
 
     slot: int
     itemset: Itemset
     entry: int
     parents: tuple[int, int]
+
+    @classmethod
+    def again(cls, slot: int, itemset: Itemset, entry: int) -> Insert:
+        """Insert an itemset that was in a table before."""
+        return cls(slot, itemset, entry, (itemset[0], itemset[0]))
+
+    @property
+    def is_again(self) -> bool:
+        """Whether the itemset was in a table before."""
+        return self.parents[0] == self.parents[1]
 
     def put_to(self, source: Source) -> None:
         """Tell."""
@@ -193,6 +209,15 @@ class GoBack:
     def put_to(self, source: Source) -> None:
         """Tell."""
         source.go_back()
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Remove all itemsets: another search begins. Its slots are numbered as at the beginning."""
+
+    def put_to(self, source: Source) -> None:
+        """Tell."""
+        source.restart()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +271,8 @@ class TryInsertions:
         return Tried(before, tuple(changes), source.try_removals(self.removals))
 
 
-Move = Drop | Insert | Restore | Remove | Mark | GoBack
-MOVES = (Drop, Insert, Restore, Remove, Mark, GoBack)
+Move = Drop | Insert | Restore | Remove | Mark | GoBack | Restart
+MOVES = (Drop, Insert, Restore, Remove, Mark, GoBack, Restart)
 """Moves change the table and have no answer; all other questions have one."""
 
 Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Together | Move

@@ -66,6 +66,8 @@ class KeptRanking:
     places: int = 0
     arrays: KeptArrays = field(default_factory=KeptArrays)
     rejected: KeptArrays = field(default_factory=KeptArrays)
+    pairs: tuple[int, int] = (0, 0)  # how many pairs are known, and the places of their hash table
+    store: KeptArrays = field(default_factory=KeptArrays)
 
 
 class CandidateRanking:
@@ -127,6 +129,11 @@ class CandidateRanking:
         self._version = 0
         self._set_now(int(usages.sum()), int(np.count_nonzero(usages)))
         self._forget(np.arange(self._limit))
+
+    @property
+    def charge(self) -> Charge:
+        """What new elements are charged for in the estimate."""
+        return self._charge
 
     def _set_now(self, total: int, in_use: int) -> None:
         log_total = log2(total)

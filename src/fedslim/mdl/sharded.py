@@ -102,3 +102,7 @@ class Sharded:
     def go_back(self) -> None:
         """See `Source`."""
         self._ask(WORTH_A_THREAD, lambda shard: shard.go_back())
+
+    def restart(self) -> None:
+        """See `Source`."""
+        self._ask(WORTH_A_THREAD, lambda shard: shard.restart())

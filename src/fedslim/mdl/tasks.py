@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedslim.mdl.continued import ContinuedSearch, Table
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
+from fedslim.mdl.eager_tasks import EagerContinuedSearch, EagerLocalSearch
 from fedslim.mdl.local_search import LocalSearch, Patch, Segment
 from fedslim.mdl.ruins import Dice, Experience
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.driver import Stop
+    from fedslim.mdl.eager_search import EagerSearch
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Source
     from fedslim.mdl.search import SlimSearch
@@ -33,6 +35,10 @@ class Greedy:
         """Return a search that does this."""
         return ContinuedSearch(n_items, self.policy, self.start)
 
+    def eager_search(self, n_items: int) -> EagerSearch:
+        """Return a search that does this with few questions."""
+        return EagerContinuedSearch(n_items, self.policy, self.start)
+
 
 @dataclass(frozen=True, slots=True)
 class Local:
@@ -46,6 +52,10 @@ class Local:
         """Return a search that does this."""
         return LocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
 
+    def eager_search(self, n_items: int) -> EagerSearch:
+        """Return a search that does this with few questions."""
+        return EagerLocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
+
 
 Task = Greedy | Local
 
@@ -58,6 +68,13 @@ class TaskOutcome:
     patches: tuple[Patch, ...] = ()
     experience: Experience = field(default_factory=Experience)
     iterations: int = 0
+
+    @classmethod
+    def of(cls, search: SlimSearch) -> TaskOutcome:
+        """Return what a search has found so far."""
+        if isinstance(search, LocalSearch):
+            return cls(search.result(), tuple(search.patches), search.experience, search.iterations)
+        return cls(search.result())
 
     @property
     def bits(self) -> float:
@@ -75,7 +92,5 @@ def carry_out(
 ) -> TaskOutcome:
     """Carry out a task until it ends or should stop; `watch` returns what to call from time to time."""
     search = task.search(database.n_items)
-    result = drive(search, source or CoverState(database), stop=stop, report=watch(search))
-    if isinstance(search, LocalSearch):
-        return TaskOutcome(result, tuple(search.patches), search.experience, search.iterations)
-    return TaskOutcome(result)
+    drive(search, source or CoverState(database), stop=stop, report=watch(search))
+    return TaskOutcome.of(search)

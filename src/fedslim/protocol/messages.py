@@ -11,13 +11,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fedslim.mdl.policy import MAX_WIDTH, WIDTH
+from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.protocol.wants import *  # noqa: F403  # `m.WantRows` …
 from fedslim.protocol.wants import Move, Want  # noqa: TC001  # msgspec needs them
 from fedslim.protocol.wire_types import (
     MAX_ITEMS,
     MAX_MEMBERS,
+    MAX_MOVES,
     MAX_PARTS,
+    MAX_SEED,
     MAX_SLOTS,
     Attempt,
     Bits,
@@ -38,7 +40,7 @@ from fedslim.protocol.wire_types import (
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
-PROTOCOL = 5
+PROTOCOL = 6
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
@@ -67,6 +69,10 @@ class Settings(Piece, frozen=True):
     """How many members must have an itemset for it to be published."""
     width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = WIDTH
     """How many candidates each step of the search tries; of x only."""
+    effort: Annotated[int, Meta(ge=1, le=HIGHEST_EFFORT)] = 1
+    """How hard the search looks; of x only."""
+    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = 0
+    """The seed of the local search, from effort 3 on."""
 
 
 class Join(Message, frozen=True):
@@ -181,7 +187,7 @@ class Ask(Message, frozen=True):
 
     round: RoundNumber
     attempt: Attempt
-    moves: Annotated[list[Move], Meta(max_length=MAX_PARTS)]
+    moves: Annotated[list[Move], Meta(max_length=MAX_MOVES)]
     wants: Annotated[list[Want], Meta(min_length=1, max_length=MAX_PARTS)]
 
 

@@ -1,6 +1,7 @@
 """What the server of X asks members to do and to count: parts of `Ask`.
 
-An itemset is named as the union of two elements of the table, so the server cannot ask about other itemsets. No message
+An itemset is named as the union of two elements of the table, or by the same number twice if it has been in the table
+of this run: its number in the order in which itemsets first entered. So the server cannot ask about others. No message
 says how many slots an answer covers: members know it from the table, and the server cannot choose it.
 """
 
@@ -23,6 +24,9 @@ from fedslim.protocol.wire_types import (
     Vector,
 )
 
+MAX_REMOVALS = 2 * MAX_WIDTH
+"""Most removals in one want."""
+
 
 class DropItems(Message, frozen=True, tag="Drop"):
     """These items are too rare: they count as absent from now on."""
@@ -31,7 +35,7 @@ class DropItems(Message, frozen=True, tag="Drop"):
 
 
 class InsertUnion(Message, frozen=True, tag="Insert"):
-    """The union of these two elements enters the table."""
+    """The union of these two elements enters the table, or an itemset that was in it before."""
 
     slot: Number
     parents: Pair
@@ -48,6 +52,18 @@ class RemoveElement(Message, frozen=True, tag="Remove"):
     """This element leaves the table."""
 
     slot: Number
+
+
+class MarkTable(Message, frozen=True, tag="Mark"):
+    """Remember this table instead of the one remembered before; of a local search."""
+
+
+class GoBackToMark(Message, frozen=True, tag="Back"):
+    """Return to the table that is remembered."""
+
+
+class EmptyTable(Message, frozen=True, tag="Empty"):
+    """All itemsets leave, and slots are numbered as at the start: another search begins, or the end is near."""
 
 
 class WantSupports(Message, frozen=True):
@@ -89,7 +105,10 @@ class WantEntries(Message, frozen=True):
 
 
 class NewUnion(Piece, frozen=True):
-    """An itemset to try: its slot, the two elements of which it is the union, its usage at entry, whether it enters."""
+    """An itemset to try: its slot, the two elements of which it is the union, its usage at entry, whether it enters.
+
+    Or an itemset that was in the table before, with its number twice instead of the two elements.
+    """
 
     slot: Number
     parents: Pair
@@ -105,7 +124,7 @@ class WantInsertions(Message, frozen=True):
     """
 
     new: Annotated[list[NewUnion], Meta(min_length=1, max_length=MAX_WIDTH)]
-    gone: Annotated[list[Number], Meta(max_length=2 * MAX_WIDTH)]
+    gone: Annotated[list[Number], Meta(max_length=MAX_REMOVALS)]
     cells: Number
     seed: Count
 
@@ -116,10 +135,10 @@ class WantRemovals(Message, frozen=True):
     Those that are `gone` leave, each before the next one is tried; none does if `gone` is empty.
     """
 
-    slots: Annotated[list[Number], Meta(min_length=1, max_length=2 * MAX_WIDTH)]
+    slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_REMOVALS)]
     cells: Number
     seed: Count
-    gone: Annotated[tuple[bool, ...], Meta(max_length=2 * MAX_WIDTH)] = ()
+    gone: Annotated[tuple[bool, ...], Meta(max_length=MAX_REMOVALS)] = ()
 
 
 class WantFinal(Message, frozen=True):
@@ -131,7 +150,7 @@ class WantFinal(Message, frozen=True):
     bits: Bits
 
 
-Move = DropItems | InsertUnion | RestoreElement | RemoveElement
+Move = DropItems | InsertUnion | RestoreElement | RemoveElement | MarkTable | GoBackToMark | EmptyTable
 Want = (
     WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantEntries | WantInsertions | WantRemovals | WantFinal
 )

@@ -19,6 +19,9 @@ MAX_SLOTS = 1 << 22
 MAX_MEMBERS = 4096
 MAX_COUNT = 1 << 53
 MAX_PARTS = 4096
+MAX_MOVES = 1 << 18
+"""At the end of a search with an effort, all itemsets of the best table enter at once."""
+MAX_SEED = 2**63 - 1
 MAX_VECTOR = 1 << 26
 """Bytes in one vector."""
 

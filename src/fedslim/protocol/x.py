@@ -19,7 +19,8 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
-from fedslim.mdl.eager_search import EagerSearch
+from fedslim.mdl.effort import plan
+from fedslim.mdl.effort_search import EffortSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import add_up
@@ -51,12 +52,16 @@ class XServer:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self.search = EagerSearch(situation.items, situation.policy)
+        settings = situation.settings
+        todo = plan(settings.effort, limited=False)
+        self.search = EffortSearch(situation.items, situation.policy, todo, settings.seed)
+        self._entered: dict[tuple[int, ...], int] = {}  # the number of each itemset that has been in the table
         self._moves: list[m.Move] = []
         self.transactions = 0
         self.supports: list[int] = []
         self._most = 0  # upper bound of all usages
-        self._shape = Shape.at_start(situation.settings, situation.items, len(situation.members))
+        self._shape = Shape.at_start(settings, situation.items, len(situation.members))
+        self._marked_slots = 0
         self._sizes = Sizes()
 
     def run(self) -> Generator[Round, Replies, Outcome]:
@@ -69,10 +74,41 @@ class XServer:
 
     def _make(self, move: q.Move) -> None:
         """Send a move to the members with the next question."""
-        self._moves.append(_move(move))
+        match move:
+            case q.Insert():
+                self._moves.append(m.InsertUnion(move.slot, self._parents(move), move.entry))
+                self._enter(move)
+            case q.Remove(slot):
+                self._moves.append(m.RemoveElement(slot))
+            case q.Restore(slot):
+                self._moves.append(m.RestoreElement(slot))
+            case q.Drop(items):
+                self._moves.append(m.DropItems(m.Vector.of(np.array(items, np.int64))))
+            case q.Mark():
+                self._moves.append(m.MarkTable())
+                self._marked_slots = self._shape.slots
+            case q.GoBack():
+                self._moves.append(m.GoBackToMark())
+                self._forget_slots(self._marked_slots)
+            case q.Restart():
+                self._moves.append(m.EmptyTable())
+                self._forget_slots(self._situation.items)
         if isinstance(move, q.Insert | q.Remove | q.Restore):
             self._reach(move.slot)
             self._sizes.forget_row(move.slot)
+
+    def _parents(self, move: q.Insert) -> tuple[int, int]:
+        """Return how an itemset is named: by two elements of the table, or by the number it has from before."""
+        return (self._entered[move.itemset],) * 2 if move.is_again else move.parents
+
+    def _enter(self, move: q.Insert) -> None:
+        """Number an itemset, as members do."""
+        self._entered.setdefault(move.itemset, len(self._entered))
+
+    def _forget_slots(self, slots: int) -> None:
+        """Note that members have so many slots, with other elements than before."""
+        self._shape = self._shape._replace(slots=slots)
+        self._sizes.forget_rows()
 
     def _reach(self, slot: int) -> None:
         """Make answers cover this slot from now on."""
@@ -136,9 +172,8 @@ class XServer:
     def _ask_again(self, asked: list[Asked], readings: list[Any]) -> None:
         """Undo moves whose effect, or anything before it, could not be read: they will be asked for again."""
         first = next((k for k, reading in enumerate(readings) if reading is None), len(asked))
-        for k, one in enumerate(asked):
-            if first > k:
-                continue
+        for k in reversed(range(first, len(asked))):
+            one = asked[k]
             # What comes after it is about the table with these moves, so it need not be asked again.
             match one.want:
                 case m.WantInsertions(new, gone):
@@ -159,14 +194,16 @@ class XServer:
             case q.TryInsertions(moves, keep, _, removals, uses):
                 kept = [move for move, stays in zip(moves, keep, strict=True) if stays]
                 slots = self._shape.slots
+                parents = [self._parents(move) for move in moves]
                 for move in kept:
                     self._reach(move.slot)
+                    self._enter(move)
                 usages = self.search.usages
                 before = [self._ask_removals(question.before, usages)._replace(slots=slots)] if question.before else []
-                expected, usages = self.search.expect_insertions(question)
+                expected, usages = self.search.now.expect_insertions(question)
                 trials = [self._ask_removals(removals, usages)] if removals else []
                 ahead = self._ahead(kept, uses) if uses else []
-                insertions = sizes.ask_insertions(question, expected, seed)._replace(slots=slots)
+                insertions = sizes.ask_insertions(question, parents, expected, seed)._replace(slots=slots)
                 return [*before, insertions, *trials, *ahead]
             case q.Supports():
                 return [Asked(m.WantSupports(), (self._shape.max_transactions,))]
@@ -175,12 +212,13 @@ class XServer:
             case q.CoUsages(slots):
                 return self._ask_rows(slots, self._shape.slots)
             case q.TryRemovals(slots, gone):
-                return [self._ask_removals(slots, self.search.usages, gone)]
+                parts = [slice(k, k + m.MAX_REMOVALS) for k in range(0, len(slots), m.MAX_REMOVALS)]
+                return [self._ask_removals(slots[part], self.search.usages, gone[part]) for part in parts]
         raise AssertionError(question)
 
     def _ask_removals(self, slots: tuple[int, ...], usages: Usages, gone: tuple[bool, ...] = ()) -> Asked:
         """Ask what removals would change, at these usages."""
-        expected = self.search.expect_removals(slots, usages, gone)
+        expected = self.search.now.expect_removals(slots, usages, gone)
         return self._sizes.ask_removals(slots, expected, self._situation.number, gone)
 
     def _answer(self, question: q.Question, readings: deque[Any]) -> Any:
@@ -194,7 +232,7 @@ class XServer:
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings, usages)
             case q.TryRemovals(slots, gone):
-                trials = readings.popleft()
+                trials = tuple([trial for _ in range(0, len(slots), m.MAX_REMOVALS) for trial in readings.popleft()])
                 for trial, leaves in zip(trials, gone or (False,) * len(slots), strict=True):
                     after = self._after(trial, usages)
                     usages = after if leaves else usages
@@ -234,7 +272,7 @@ class XServer:
         slots = change.slots
         then: NDArray[np.int64] = usages.copy()
         then[slots] += change.won - change.lost
-        dead = any(s not in new and not self.search.is_element(s) for s in slots.tolist())
+        dead = any(s not in new and not self.search.now.is_element(s) for s in slots.tolist())
         if dead or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
             raise ProtocolError(SUMS_CONTRADICT)
         return then
@@ -263,7 +301,7 @@ class XServer:
 
     @property
     def _ranking(self) -> BoundedRanking:
-        return self.search.ranking
+        return self.search.now.ranking
 
     def _ask_rows(self, slots: tuple[int, ...], length: int) -> list[Asked]:
         """Ask for the entries of these rows that can matter; for whole rows where nothing is known about them."""
@@ -322,16 +360,3 @@ def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list
     columns = (others.astype(np.int32), counts, (1 << widths.astype(np.int64)) - 1, asked.fields.word_of)
     parts = zip(*(np.split(values, ends[:-1]) for values in columns), strict=True)
     return [Fetched(slot, *part) for slot, part in zip(rows.tolist(), parts, strict=True)]
-
-
-def _move(move: q.Move) -> m.Move:
-    match move:
-        case q.Insert():
-            return m.InsertUnion(move.slot, move.parents, move.entry)
-        case q.Remove(slot):
-            return m.RemoveElement(slot)
-        case q.Restore(slot):
-            return m.RestoreElement(slot)
-        case q.Drop(items):
-            return m.DropItems(m.Vector.of(np.array(items, np.int64)))
-    raise AssertionError(move)  # a local search does not run in a federation yet

@@ -12,7 +12,9 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.effort import WIDTHS, plan
 from fedslim.mdl.kernels.counting import pick_entries
+from fedslim.mdl.policy import MAX_WIDTH
 from fedslim.mdl.questions import in_turn
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
@@ -54,6 +56,11 @@ class XMember:
         self._phase = Phase.START
         self._dropped = False  # whether rare items were dropped
         self._removed: list[tuple[int, tuple[int, ...], int]] = []  # a stack of elements that may be restored
+        self._entered: dict[int, tuple[int, ...]] = {}  # by number: the itemsets that have been in the table
+        self._numbered: set[tuple[int, ...]] = set()  # the same itemsets
+        self._marked = False
+        self._plan = plan(settings.effort, limited=False)
+        self._searches = 1
         self._counts: dict[type[m.Want], Callable[[Any], Any]] = {
             m.WantRows: self._rows,
             m.WantSparseRow: self._sparse_row,
@@ -101,10 +108,15 @@ class XMember:
         A search tries the candidates of two steps in a round at most; a server that tries more is up to something else.
         """
         kinds = [type(want) for want in message.wants]
-        tried = sum([len(want.new) for want in message.wants if type(want) is m.WantInsertions])
-        tried += kinds.count(m.WantUnionSupport)
-        inserted = sum([type(move) is m.InsertUnion for move in message.moves])
-        most = 2 * self._settings.width
+        tries = [new for want in message.wants if type(want) is m.WantInsertions for new in want.new]
+        again = [new for new in tries if self._is_again(new)]
+        tried = len(tries) - len(again) + kinds.count(m.WantUnionSupport)
+        inserts = [self._is_again(move) for move in message.moves if type(move) is m.InsertUnion]
+        inserted = inserts.count(False)
+        most = 2 * max([self._settings.width, *(WIDTHS if self._plan.several else ())])
+        if len(again) > MAX_WIDTH or not all(new.keep for new in again) or (any(inserts) and kinds != [m.WantFinal]):
+            msg = "the server inserts itemsets again otherwise than a search does; it is refused"
+            raise ProtocolError(msg)
         if tried > most or inserted > 1:
             msg = (
                 f"the server tries {tried} itemsets in a round and inserts {inserted} that were tried before; a search "
@@ -129,8 +141,7 @@ class XMember:
     def _make(self, move: m.Move) -> None:
         match move:
             case m.InsertUnion():
-                self._state.insert(move.slot, self._union(move), move.entry)
-                self._removed.clear()
+                self._insert(move, self._union(move))
             case m.RemoveElement(slot):
                 self._remove(slot)
             case m.RestoreElement(slot):
@@ -140,6 +151,37 @@ class XMember:
                 self._state.insert(*self._removed.pop())
             case m.DropItems(items):
                 self._drop(items)
+            case m.MarkTable() | m.GoBackToMark() | m.EmptyTable():
+                self._change_table(move)
+
+    def _change_table(self, move: m.MarkTable | m.GoBackToMark | m.EmptyTable) -> None:
+        """Make a move about the whole table; raise `ProtocolError` if the effort has none such now."""
+        empty = type(move) is m.EmptyTable
+        self._searches += empty
+        # After the last search the table is emptied once more, for the best one.
+        allowed = self._plan.several and self._searches <= self._plan.most_tasks + 1 if empty else self._plan.rounds
+        if not allowed or (type(move) is m.GoBackToMark and not self._marked):
+            msg = (
+                f"the server sends {type(move).__name__} in search {self._searches}; a search of effort "
+                f"{self._settings.effort} does not do that now, so it is refused"
+            )
+            raise ProtocolError(msg)
+        self._removed.clear()
+        self._marked = not empty
+        match move:
+            case m.MarkTable():
+                self._state.mark()
+            case m.GoBackToMark():
+                self._state.go_back()
+            case m.EmptyTable():
+                self._state.restart()
+
+    def _insert(self, new: m.InsertUnion | m.NewUnion, itemset: tuple[int, ...]) -> None:
+        self._state.insert(new.slot, itemset, new.entry)
+        self._removed.clear()
+        if itemset not in self._numbered:
+            self._entered[len(self._entered)] = itemset
+            self._numbered.add(itemset)
 
     def _remove(self, slot: int) -> None:
         table = self._state.table
@@ -149,7 +191,7 @@ class XMember:
     def _drop(self, items: m.Vector) -> None:
         table = self._state.table
         numbers = items.values(table.n_items - 1).tolist()
-        if self._settings.min_count == 1 or self._dropped or table.fresh_slot > table.n_items:
+        if self._settings.min_count == 1 or self._dropped or self._entered or self._searches > 1:
             msg = "the server drops items, which is allowed only once, at the start, with min_count > 1; it is refused"
             raise ProtocolError(msg)
         self._dropped = True
@@ -194,8 +236,7 @@ class XMember:
             itemset = self._union(new)
             changes.append(self._state.try_insert(new.slot, itemset, new.entry))
             if new.keep:
-                self._state.insert(new.slot, itemset, new.entry)
-                self._removed.clear()
+                self._insert(new, itemset)
         for slot in want.gone:
             self._remove(slot)
         return changes
@@ -249,12 +290,23 @@ class XMember:
             raise ProtocolError(msg)
         return itemset
 
+    def _is_again(self, new: m.InsertUnion | m.NewUnion) -> bool:
+        """Return whether an itemset is named by its number, because it was in the table; with effort 1 none is."""
+        return self._plan.several and new.parents[0] == new.parents[1]
+
+    def _again(self, number: int) -> tuple[int, ...]:
+        """Return an itemset that has been in the table."""
+        if number not in self._entered:
+            msg = f"the server inserts itemset {number} again, which was not in the table; it is refused"
+            raise ProtocolError(msg)
+        return self._entered[number]
+
     def _union(self, new: m.InsertUnion | m.NewUnion) -> tuple[int, ...]:
         """Return the itemset that is to enter; raise `ProtocolError` if it may not."""
         if new.slot != (expected := self._state.table.free_slot):
             msg = f"the server inserts an itemset into slot {new.slot}, but slot {expected} is next; it is refused"
             raise ProtocolError(msg)
-        itemset = self._joined(new.parents)
+        itemset = self._again(new.parents[0]) if self._is_again(new) else self._joined(new.parents)
         if itemset in self._state.table.present:
             msg = "the server inserts an itemset that is in the table already; it is refused"
             raise ProtocolError(msg)

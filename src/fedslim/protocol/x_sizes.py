@@ -90,18 +90,24 @@ class Sizes:
     def __init__(self) -> None:
         # Itemsets that were rejected before change much more than others; nothing is expected of a first trial removal.
         self._insertion = {True: Guess(2.0), False: Guess(20.0)}
+        self._again = Guess(20.0)  # nothing is expected of itemsets that enter again
         self._removal = {True: Guess(2.0), False: Guess(4.0)}
         self._rows: dict[int, int] = {}  # by slot: the entries of its row when last seen
         self._first: dict[int, Guess] = {}  # the entries of new rows, by the number of bits of their usage
         self._new: dict[int, int] = {}  # that number of bits for rows being asked for the first time
 
-    def ask_insertions(self, question: q.TryInsertions, expected: Sequence[q.Change], seed: int) -> Asked:
-        """Ask what itemsets change by entering the table."""
+    def ask_insertions(
+        self, question: q.TryInsertions, parents: Sequence[tuple[int, int]], expected: Sequence[q.Change], seed: int
+    ) -> Asked:
+        """Ask what itemsets change by entering the table; `parents` is how each of them is named."""
         new = [
-            m.NewUnion(move.slot, move.parents, move.entry, keep)
+            m.NewUnion(move.slot, named, move.entry, keep)
+            for move, named, keep in zip(question.moves, parents, question.keep, strict=True)
+        ]
+        guesses = [
+            self._again if move.is_again else self._insertion[keep]
             for move, keep in zip(question.moves, question.keep, strict=True)
         ]
-        guesses = [self._insertion[keep] for keep in question.keep]
         entries = entries_of(guesses)
         want = m.WantInsertions(new, list(question.gone), _cells_for(entries), seed)
         return Asked(want, entries=entries, expected=expected, guesses=guesses)
@@ -153,6 +159,10 @@ class Sizes:
     def forget_row(self, slot: int) -> None:
         """Forget the row of a slot, which will hold another element."""
         self._rows.pop(slot, None)
+
+    def forget_rows(self) -> None:
+        """Forget the rows of all slots."""
+        self._rows.clear()
 
 
 def entries_of(guesses: Sequence[Guess]) -> int:

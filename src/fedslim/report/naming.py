@@ -41,6 +41,7 @@ def _traits(record: RunRecord) -> dict[str, str | None]:
         "members": f"{len(record.members)} members",
         "partition": scheme_of(record),
         "width": f"width {settings['width']}" if record.variant == "x" and "width" in settings else None,
+        "effort": "" if settings.get("effort", 1) == 1 else f"effort {settings['effort']}",
         "time": "" if settings.get("max_time") is None else f"{settings['max_time']} s",
         "rounds": "" if settings.get("max_rounds") is None else f"{settings['max_rounds']} rounds",
         "seed": f"seed {settings.get('seed', partition.get('seed'))}",

@@ -23,10 +23,10 @@ from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.errors import ConfigurationError
-from fedslim.mdl.policy import MAX_WIDTH, WIDTH
+from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.variant import VARIANTS
-from fedslim.protocol.wire_types import MAX_MEMBERS
+from fedslim.protocol.wire_types import MAX_MEMBERS, MAX_SEED
 from fedslim.settings import toml_values as values
 from fedslim.settings.toml_schema import key, parse, read, template, unknown
 from fedslim.settings.toml_schema import value as value_of
@@ -57,13 +57,13 @@ UNMASKED = "so"
 """The variant in which the server sees every member's counts."""
 
 ONLY_X = {"pruning": True, "max_itemset_size": None, "min_support": 1, "width": 1, "min_count": 1}
-ONLY_X |= {"min_members_with": 1}
+ONLY_X |= {"min_members_with": 1, "effort": 1, "seed": 0}
 """Limits that only x supports, each with the value that switches it off."""
 
 ON_BY_DEFAULT = ("width", "min_count", "min_members_with")
 """Those whose default does not switch them off: files for sa and so have to write another value."""
 
-AGREEMENT = b"fedslim fed 4"
+AGREEMENT = b"fedslim fed 5"
 WHAT, BEGIN = "a federation file", "fedslim federation init"
 ABOUT = (
     "The settings of a federation. Every member and the server have a copy of this file; it contains no secrets. "
@@ -180,6 +180,17 @@ class Limits:
         "Variant x only (write 1 for sa and so): how many candidates each step of the search tries, at most "
         f"{MAX_WIDTH}. 1 is SLIM as published; {WIDTH} takes far fewer rounds, and usually compresses better.",
         default=WIDTH,
+    )
+    effort: int = key(
+        values.whole(1, HIGHEST_EFFORT),
+        f"Variant x only: how hard to search, 1 to {HIGHEST_EFFORT}. A higher effort takes many more rounds, and never "
+        "finds a worse table; raise max_rounds with it.",
+        default=1,
+    )
+    seed: int = key(
+        values.whole(0, MAX_SEED),
+        "Variant x only: the seed of the local search, from effort 3 on.",
+        default=0,
     )
     min_count: int = key(
         values.whole(1, LARGEST),
@@ -351,6 +362,8 @@ class FederationFile:
             min_count=limits.min_count,
             min_members_with=limits.min_members_with,
             width=limits.width,
+            effort=limits.effort,
+            seed=limits.seed,
         )
 
     def digest(self) -> bytes:

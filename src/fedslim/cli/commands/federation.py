@@ -200,7 +200,8 @@ def _budgets(limits: Any) -> str:
 def _itemsets(limits: Any) -> str:
     size = "of any size" if limits.max_itemset_size is None else f"of up to {count(limits.max_itemset_size, 'item')}"
     pruning = "with pruning" if limits.pruning else "without pruning"
-    return f"{size}, in at least {count(limits.min_support, 'transaction')}, {pruning}, width {limits.width}"
+    how = f"{pruning}, width {limits.width}, effort {limits.effort}"
+    return f"{size}, in at least {count(limits.min_support, 'transaction')}, {how}"
 
 
 def _describe_limits(limits: Any) -> str:

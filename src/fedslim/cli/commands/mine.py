@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 256
 
-HIGHEST_EFFORT = 8
-"""Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
-
 
 class Order(StrEnum):
     """How itemsets of equal size are ranked in the cover order."""
@@ -44,9 +41,9 @@ def mine(
         int | None,
         typer.Option(
             metavar="N",
-            callback=whole(1, HIGHEST_EFFORT),
-            help=f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse. By default 1, or "
-            "with --max-time as hard as the time allows.",
+            callback=whole(1, options.HIGHEST_EFFORT),
+            help=f"How hard to search, 1 to {options.HIGHEST_EFFORT}: more takes longer and is never worse. By "
+            "default 1, or with --max-time as hard as the time allows.",
         ),
     ] = None,
     width: Annotated[

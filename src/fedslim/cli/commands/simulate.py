@@ -109,7 +109,7 @@ def simulate(
         typer.Option(
             metavar="N",
             callback=whole(0, 2**63 - 1),
-            help="Random seed for the partition and all keys; equal seeds give equal runs.",
+            help="Random seed for the partition, all keys and efforts above 2; equal seeds give equal runs.",
         ),
     ] = 0,
     max_time: options.MaxTime = None,
@@ -131,6 +131,15 @@ def simulate(
             show_default=False,
         ),
     ] = None,
+    effort: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            callback=whole(1, options.HIGHEST_EFFORT),
+            help=f"For x: how hard to search, 1 to {options.HIGHEST_EFFORT}: more takes many more rounds, and is never "
+            "worse.",
+        ),
+    ] = 1,
     no_masking: Annotated[
         bool,
         typer.Option(
@@ -172,22 +181,21 @@ def simulate(
     _check_engine(engine, no_masking=no_masking)
     if out is not None:
         _check_folder(out, data, reference)
-    width = _width(variant, width)
+    width = _width(variant, width, effort)
     report = reporter(quiet=quiet)
     given = None if reference is None else _load(reference)
     reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
     database = read_and_prepare(reading, report)
-    run = _Run(data, database, report, variant=variant, engine=engine, min_count=min_count, width=width)
+    chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
+    run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
         run.divide(partition, how),
         masking=not no_masking,
         max_time=max_time,
         max_rounds=max_rounds,
-        min_count=min_count,
         min_members_with=min_members_with,
-        width=width,
-        seed=seed,
+        **chosen,
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
@@ -222,9 +230,11 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
         raise ParameterError(msg)
 
 
-def _width(variant: Variant, width: int | None) -> int:
-    from fedslim.federated.simulation import width_of
+def _width(variant: Variant, width: int | None, effort: int) -> int:
+    """Return the width of the run, after checking that the variant allows it and the effort."""
+    from fedslim.federated.simulation import check_effort, width_of
 
+    check_effort(variant.value, effort)
     return width_of(variant.value, width)
 
 
@@ -264,10 +274,12 @@ class _Run:
         engine: Engine,
         min_count: int,
         width: int,
+        effort: int,
+        seed: int,
     ) -> None:
         self._engine = engine
-        self._min_count = min_count
-        self._width = width
+        self._how = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
+        self._plain = (min_count, width, effort) == (1, 1, 1)
         self._name = name
         self._database = database
         self._report = report
@@ -279,10 +291,10 @@ class _Run:
         from fedslim.federated.dividing import SKEWED, divide
 
         check_member_count(self._database, how["members"])
-        # With min_count, the table numbers its items differently, and a partition does not depend on the width:
-        # `divide` then mines a plain table itself.
+        # With min_count, the table numbers its items differently, and a partition does not depend on the width and the
+        # effort: `divide` then mines a plain table itself.
         table = None
-        if scheme in SKEWED and (self._min_count, self._width) == (1, 1) and (table := self._centralised()) is None:
+        if scheme in SKEWED and self._plain and (table := self._centralised()) is None:
             raise KeyboardInterrupt
         return divide(self._database, scheme.value, **how, table=table)
 
@@ -290,8 +302,7 @@ class _Run:
         """Mine all data in one place; return None if interrupted."""
         if self._whole is None:
             doing = "mining in one place:"
-            how = {"effort": 1, "min_count": self._min_count, "width": self._width}
-            mined = mined_with_progress(self._database, self._name, self._report, doing=doing, **how)
+            mined = mined_with_progress(self._database, self._name, self._report, doing=doing, **self._how)
             self._whole = mined.table if mined.converged else None
         return self._whole
 

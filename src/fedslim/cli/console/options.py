@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
 
-WIDTH, MAX_WIDTH = 8, 64
+WIDTH, MAX_WIDTH, HIGHEST_EFFORT = 8, 64, 8
 """Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
 
 

@@ -180,10 +180,11 @@ def put_row(x: int, limit: int, row: np.ndarray, version: int, store: PairStore,
     store.slack[x] = 0
     store.complete[x] = 1
     for y in range(limit):
-        if y == x or facts.usage[y] == 0:
+        if y == x:
             continue
+        # What is stored about an unused element refers to the slack that is forgotten here, so it is replaced, too.
         known = store.cells[_place(_key(x, y, facts.birth), store), KEY] != 0
-        if known or row[y] != 0 or store.slack[y] != 0:
+        if known or (facts.usage[y] > 0 and (row[y] != 0 or store.slack[y] != 0)):
             new += _put(x, y, row[y], version, store, facts)
     return new
 

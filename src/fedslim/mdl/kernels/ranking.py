@@ -238,7 +238,7 @@ def _scan(
         if behind == np.inf:
             rows.known[x] = 0
         best, partner = rows.dropped[x], NEVER
-    rows.upper[x] = best
+    rows.upper[x] = max(best, rows.dropped[x])  # it may become the better one as the bounds drift
     rows.partner[x] = partner
     rows.together[x] = together
     rows.exact[x] = now.version
