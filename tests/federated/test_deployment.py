@@ -217,7 +217,7 @@ def small_disk(monkeypatch):
 FULL = "No space left on device; the run can be resumed"
 
 
-@pytest.mark.parametrize("room", [20_000, 60_000])
+@pytest.mark.parametrize("room", [10_000, 25_000])
 def test_a_server_whose_disk_is_full_ends_clearly_and_can_be_resumed(
     file, trial, databases, tmp_path, small_disk, room
 ):
