@@ -150,7 +150,7 @@ def test_a_count_above_its_bound_ends_the_search(seed):
         Inflating(database(rows, 24), Policy()).run()
 
 
-@pytest.mark.parametrize("seed", [78, 172, 1873])
+@pytest.mark.parametrize("seed", [78, 172, 2250, 2309])
 def test_the_counts_of_parents_are_not_derived_from_an_element_that_has_changed_since(seed):
     """Found by trying many seeds: in one step a candidate takes covers from the itemset that entered before it."""
     rng = random.Random(seed)
