@@ -33,7 +33,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.safeguards.audit import AuditLog
 from fedslim.safeguards.audit_summary import summarise
 from fedslim.secagg import AgreementKey
-from fedslim.settings.federation_file import write_template
+from fedslim.settings.new_federation import write_template
 from fedslim.trust import install_list, make_demo_ca
 
 MEMBERS = ("north", "south", "west")

@@ -35,7 +35,8 @@ from fedslim.protocol import framing
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.settings.federation_file import FederationFile, write_template
+from fedslim.settings.federation_file import FederationFile
+from fedslim.settings.new_federation import write_template
 from fedslim.trust import Identity, client_context, peer_name, server_context
 from fedslim.trust.demo_ca import make_demo_ca
 

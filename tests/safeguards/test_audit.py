@@ -21,7 +21,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import audit
 from fedslim.safeguards.audit import AuditLog, statistics_in
 from fedslim.safeguards.audit_summary import summarise
-from fedslim.settings.federation_file import write_template
+from fedslim.settings.new_federation import write_template
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RUN = bytes(range(16))

@@ -13,7 +13,7 @@ from fedslim.mdl.mining import mine
 from fedslim.safeguards import backoff as room
 from fedslim.safeguards.backoff import Refusals
 from fedslim.safeguards.guard import Guard
-from fedslim.settings.federation_file import write_template
+from fedslim.settings.new_federation import write_template
 from fedslim.settings.policy import MemberPolicy, write_policy
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedslim.settings.federation_file import write_template
+from fedslim.settings.new_federation import write_template
 from fedslim.settings.weaknesses import weaknesses
 
 STRONG = {"items.vocabulary_digest": "0" * 64}

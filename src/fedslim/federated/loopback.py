@@ -25,7 +25,7 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.settings.federation_file import write_template
+from fedslim.settings.new_federation import write_template
 from fedslim.settings.policy import FILE as POLICY
 from fedslim.settings.policy import write_policy
 from fedslim.trust import make_demo_ca

@@ -49,7 +49,7 @@ class Fetched(NamedTuple):
     word: NDArray[np.int64]
 
 
-class Plan(NamedTuple):
+class RowPlan(NamedTuple):
     """Pairs of a row, their counts or the bounds of these, and the largest bound and gain of pairs left out."""
 
     others: NDArray[np.int32]
@@ -150,7 +150,7 @@ class BoundedRanking(CandidateRanking):
         asked = plan.kinds == bounds.ASKED
         return SlotCounts(plan.others[asked], plan.counts[asked])
 
-    def _plan(self, slot: int, above: float, *, known_only: bool = False) -> Plan | None:
+    def _plan(self, slot: int, above: float, *, known_only: bool = False) -> RowPlan | None:
         """Return what is known about the pairs of a row; with `known_only` None if something must be asked for.
 
         The arrays are valid until the next call.
@@ -162,7 +162,7 @@ class BoundedRanking(CandidateRanking):
         n, most, dropped = bounds.plan_row(
             slot, self._limit, above, known_only, *room, self._store, self._rows, self._facts, self._now
         )
-        return None if n < 0 else Plan(others[:n], counts[:n], kinds[:n], most, dropped)
+        return None if n < 0 else RowPlan(others[:n], counts[:n], kinds[:n], most, dropped)
 
     def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> dict[int, SlotCounts]:
         """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
@@ -197,12 +197,12 @@ class BoundedRanking(CandidateRanking):
         known = (others, counts, self._store, self._facts, then, now)
         for k, slot in enumerate(new.tolist()):
             note(slot, bounds.foresee(new, parents, k, self._limit, 0.0, *known))
-        before = np.zeros(self._limit, np.uint8)
-        before[parents] = 2
+        turn = np.zeros(self._limit, np.uint8)
+        turn[parents] = 2
         for move in moves:
             for x, y in (move.parents, move.parents[::-1]):
-                note(x, bounds.foresee_parent(x, y, before, self._limit, 0.0, *known))
-                before[x] = 1
+                note(x, bounds.foresee_parent(x, y, turn, self._limit, 0.0, *known))
+                turn[x] = 1
         return found
 
     # -- what is known ------------------------------------------------------------------------------------------

@@ -6,20 +6,17 @@
 
 Everybody has a copy. It contains no secrets. Everything in it is checked, and an unknown key is an error: otherwise a
 misspelt limit would silently not apply. Each key is declared once, below, with its check and its help text;
-`write_template` generates new files from these declarations.
+`new_federation.py` generates new files from these declarations.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.errors import ConfigurationError
@@ -28,12 +25,10 @@ from fedslim.protocol.messages import Settings
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS, MAX_SEED
 from fedslim.settings import toml_values as values
-from fedslim.settings.toml_schema import key, parse, read, template, unknown
-from fedslim.settings.toml_schema import value as value_of
+from fedslim.settings.toml_schema import key, parse, read, unknown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
 
     from fedslim.data import ItemSecret, Vocabulary
 
@@ -406,55 +401,3 @@ class FederationFile:
                 "all members and this file must use the same vocabulary, or none"
             )
             raise ConfigurationError(msg)
-
-
-def write_template(  # noqa: PLR0913  # every setting that has no default
-    path: str | os.PathLike[str],
-    name: str,
-    members: Sequence[str],
-    variant: str = "x",
-    *,
-    host: str = "localhost",
-    port: int = DEFAULT_PORT,
-    identity: str | None = None,
-    chosen: Mapping[str, Any] = MappingProxyType({}),
-) -> FederationFile:
-    """Write a new, valid federation file with every key and its help text.
-
-    Args:
-        path: The file to write; it must not exist yet.
-        name: The name of the federation.
-        members: The names of its members.
-        variant: `x`, `sa` or `so`.
-        host: The server's host name or address.
-        port: The server's port.
-        identity: The federation's id; random by default.
-        chosen: Values of other keys, by dotted name. `items.secret_fingerprint` or `items.vocabulary_digest` is
-            required.
-
-    Raises:
-        ConfigurationError: A value is not allowed; the message names its key.
-        DataError: The file exists. It is kept, because signatures may be bound to its id.
-    """
-    path = real_path(path)
-    free = {} if variant == "x" else {f"limits.{limit}": ONLY_X[limit] for limit in ON_BY_DEFAULT}
-    given: dict[str, Any] = {
-        "federation.name": name,
-        "federation.id": secrets.token_hex(ID_BYTES) if identity is None else identity,
-        "federation.variant": variant,
-        "federation.members": list(members),
-        "server.host": host,
-        "server.port": port,
-        **free,
-        **chosen,
-    }
-    for dotted, value in given.items():
-        section, _, key_name = dotted.partition(".")
-        declared = next(field for field in fields(SECTIONS[section]) if field.name == key_name)
-        value_of(path, dotted, declared, {key_name: value})
-    text = template(SECTIONS, given, ABOUT)
-    made = FederationFile.parse(text.encode(), path)
-    make_folder_for(path)
-    with creating(path, private=False) as stream:
-        stream.write(text.encode())
-    return made

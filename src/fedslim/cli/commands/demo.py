@@ -8,13 +8,14 @@ import typer
 
 from fedslim.cli.commands.demo_network import networked_demo
 from fedslim.cli.commands.report import REPORT
-from fedslim.cli.commands.simulate import CENTRALISED, RUN, Variant
+from fedslim.cli.commands.simulate import RUN, Variant
 from fedslim.cli.console import options
 from fedslim.cli.console.output import format_itemset, grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.saving import check_place
 from fedslim.cli.console.stream import print_rich
+from fedslim.cli.console.summary import CENTRALISED
 from fedslim.cli.console.text import count, duration, size
 from fedslim.errors import ParameterError
 

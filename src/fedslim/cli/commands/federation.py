@@ -69,7 +69,7 @@ def init(
     It needs --vocabulary, --secret or --fingerprint: members with different secrets would have no item in common. The
     file is valid as written. Review it, check it, and give a copy to the server and every member.
     """
-    from fedslim.settings.federation_file import write_template
+    from fedslim.settings.new_federation import write_template
 
     names = [name.strip() for name in members.split(",")]
     if len(names) == TWO and not allow_two_members:

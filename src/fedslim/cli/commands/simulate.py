@@ -5,25 +5,23 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, whole
-from fedslim.cli.console.output import format_itemset, grid, print_code_table, table_record
+from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
 from fedslim.cli.console.repeating import typed_command
-from fedslim.cli.console.running import ENDINGS, compile_with_progress, mined_with_progress, read_and_prepare
+from fedslim.cli.console.running import compile_with_progress, mined_with_progress, read_and_prepare
 from fedslim.cli.console.saving import check_place, save
 from fedslim.cli.console.stream import print_json, say
-from fedslim.cli.console.text import count, duration, number, shown_label, size
+from fedslim.cli.console.summary import CENTRALISED, simulation_facts, simulation_tables
+from fedslim.cli.console.text import count, shown_label, size
 from fedslim.errors import FedslimError, ParameterError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Comparison, Simulation
     from fedslim.mdl.codetable import CodeTable
@@ -34,12 +32,6 @@ MAX_MEMBERS = 4096
 
 CODE_TABLE, RUN = "codetable.json", "run.json"
 """The files in the folder given as --out."""
-
-CENTRALISED = "centralised"
-"""The name of the default reference, mined from all data in one place."""
-
-EXAMPLES = 5
-"""Number of itemsets of the gap to show."""
 
 NO_MASKS = "the server sees every member's counts; for measurements only"
 
@@ -209,11 +201,11 @@ def simulate(
     if json:
         print_json(kept.record(compared))
     else:
-        lines = _facts(
+        lines = simulation_facts(
             simulation, compared, told["reference"], skipped=no_compare or early is not None, unmasked=no_masking
         )
         place = [] if out is None or kept.failure else [("saved", str(out))]
-        between = _tables(simulation, compared)
+        between = simulation_tables(simulation, compared)
         print_code_table(simulation.table, top, shown_label(data), [*lines, *place], between=between)
     if kept.failure is not None:
         raise kept.failure
@@ -382,79 +374,3 @@ class _Kept:
             save_run(simulation_record(self.simulation, compared, **names, reference=reference), self.out / RUN)
         except FedslimError as error:
             self.failure = error
-
-
-def _tables(simulation: "Simulation", compared: "Comparison | None") -> "list[Table]":
-    """Return tables of the messages by kind, and of itemsets that no member finds alone."""
-    rows = [
-        (row["direction"], f"{row['messages']:,}", size(row["bytes"]), size(row["bytes_uncompressed"]), row["kind"])
-        for row in sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
-    ]
-    shown = [grid(("direction", "messages", "sent", "before compression", "message"), rows, left=1, right=4)]
-    if compared is not None and compared.recovered:
-        shown.append(_gap_grid(simulation, compared))
-    return shown
-
-
-def _gap_grid(simulation: "Simulation", compared: "Comparison") -> "Table":
-    rows = []
-    for itemset in compared.recovered[:EXAMPLES]:
-        spread = itemset.spread
-        assert spread is not None  # noqa: S101  # known, as the comparison had the members' data
-        middle = number(spread.support_median, 0 if spread.support_median.is_integer() else 1)
-        rows.append(
-            (
-                f"{itemset.usage:,}",
-                f"{spread.members_with_support:,}",
-                f"{spread.support_min:,} – {middle} – {spread.support_max:,}",
-                format_itemset(simulation.table, itemset.labels),
-            )
-        )
-    return grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
-
-
-def _facts(
-    simulation: "Simulation", compared: "Comparison | None", reference: str | None, *, skipped: bool, unmasked: bool
-) -> list[tuple[str, str]]:
-    """Return the lines of the summary."""
-    traffic = simulation.communication
-    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(traffic.rounds, 'round')}"
-    end = f"{duration(simulation.seconds)}; {ENDINGS[simulation.ending]}"
-    lines = [
-        ("members", _members(simulation)),
-        ("search", f"{simulation.variant}: {work} in {end}"),
-        ("sent", f"{size(traffic.bytes_total)}: {size(traffic.bytes_up)} up, {size(traffic.bytes_down)} down"),
-    ]
-    if unmasked:
-        lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
-    if compared is not None:
-        f = compared.fidelity
-        beside = "all data in one place" if reference in {None, CENTRALISED} else reference
-        lines += [
-            ("agreement", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
-            ("", f"WR@50 {f.wr50:.3f}, WR@100 {f.wr100:.3f}, ρ {f.rho:.3f}"),
-            ("gap", _gap(compared)),
-        ]
-    elif not skipped:
-        lines.append(("agreement", "not compared: stopped by Ctrl-C"))
-    return lines
-
-
-def _members(simulation: "Simulation") -> str:
-    """Describe the members: how many there are, how the data were divided, and their sizes."""
-    sizes, partition = simulation.sizes, simulation.partition
-    divided = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
-    least, most = min(sizes), max(sizes)
-    if least == most:
-        each = f"{count(most, 'transaction')} each" if len(sizes) > 1 else count(most, "transaction")
-    else:
-        each = f"{least:,} to {most:,} transactions, median {number(median(sizes))}"
-    return f"{len(sizes):,}{divided}: {each}"
-
-
-def _gap(compared: "Comparison") -> str:
-    """Describe the discovery gap, and how much of it was recovered."""
-    if not len(compared.gap):
-        return "none: some member finds each itemset of the reference alone"
-    r = compared.recovery
-    return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"

@@ -362,7 +362,7 @@ def foresee(
 def foresee_parent(
     x: int,
     y: int,
-    before: np.ndarray,
+    turn: np.ndarray,
     limit: int,
     threshold: float,
     others: np.ndarray,
@@ -372,19 +372,19 @@ def foresee_parent(
     then: TableFacts,
     now: Totals,
 ) -> int:
-    """Return how many pairs of x are worth asking for, a parent as y is, which do not follow from the new element's.
+    """Return how many pairs of x are worth asking for that do not follow from the counts of the union of x and y.
 
-    That are pairs whose counts are not known now, and those with parents of other new elements. `before` tells for each
-    slot whether it is such a parent: 1 if its pairs have been looked at, 2 if they will be.
+    These are pairs whose counts are not known now, and pairs with parents of other new elements. `turn` is 1 for such a
+    parent that has had its turn, 2 for one whose turn is to come (the pair is left to it), and 0 for other slots.
     """
     n = np.int64(0)
     if then.usage[x] == 0:
         return n
     for f in range(limit):
-        if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0 or before[f] == 2:
+        if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0 or turn[f] == 2:
             continue
         most, exact = bound(x, f, store, facts)
-        if most == 0 or (exact and before[f] == 0):
+        if most == 0 or (exact and turn[f] == 0):
             continue
         if _matters(x, f, most, threshold, then, now):
             others[n], counts[n] = f, most
