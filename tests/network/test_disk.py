@@ -136,7 +136,8 @@ def test_a_disk_that_is_full_at_the_end(federate, calm, who, leave):
         federation.until_round(rounds - 4)
         federation.relay.delay = CRAWLING
         fill(leave)
-        federation.until_round(rounds - 3)
+        if leave:  # without room, the next record may already be too much
+            federation.until_round(rounds - 3)
         federation.relay.delay = SLOWLY
         process = federation.running.pop(who)
         assert process.wait(PATIENCE) == 1
