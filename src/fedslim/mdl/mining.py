@@ -23,6 +23,7 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import CHAINS, WIDTHS, best_of, parts, plan
+from fedslim.mdl.effort_search import EffortSearch
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
@@ -36,6 +37,9 @@ from fedslim.mdl.tasks import carry_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.crew import Watch
@@ -56,6 +60,16 @@ PAYS_TO_KEEP_PAIRS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class RowsElsewhere:
+    """Data whose rows are on other machines: what is known about them, and the source that has them."""
+
+    source: Source
+    vocabulary: tuple[str, ...]
+    transactions: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Mined:
     """The result of mining: the table, and how the search went."""
 
@@ -71,7 +85,7 @@ class Mined:
 
 
 def mine(
-    database: TransactionDatabase,
+    database: TransactionDatabase | RowsElsewhere,
     *,
     pruning: bool = True,
     order: Order = "usage",
@@ -108,6 +122,8 @@ def mine(
     stop = (stop or Stop()).within(max_time)
     todo = plan(effort, limited=stop.deadline < math.inf)
     prepare()
+    if isinstance(database, RowsElsewhere):
+        return _mine_elsewhere(database, policy, todo, seed, stop, on_progress)
     log = _Log(todo, stop, on_progress)
     best: SearchResult | None = None
     with _Workers(database, stop, threads, several=todo.several) as workers, suppress(StopIteration):
@@ -119,9 +135,33 @@ def mine(
             tasks = work.send(outcomes)
         log.cut_short = True
     assert best is not None  # noqa: S101  # the first task is carried out in any case
-    stopped: Ending = "interrupted" if stop.asked else "out of time"
-    ending: Ending = stopped if log.cut_short else "converged"
-    return Mined(code_table(database, best, order, min_count), log.tally, stop.seconds, ending)
+    table = code_table(SupportIndex(database), database.supports, database, best, policy)
+    return Mined(table, log.tally, stop.seconds, _ending(stop, converged=not log.cut_short))
+
+
+def _mine_elsewhere(
+    rows: RowsElsewhere,
+    policy: Policy,
+    todo: Plan,
+    seed: int,
+    stop: Stop,
+    on_progress: Callable[[Progress], None] | None,
+) -> Mined:
+    """Do the same with rows that only a source has: one search after the other, with few questions."""
+    source, n_items = rows.source, len(rows.vocabulary)
+    supports = source.supports()  # before rare items are dropped
+    search: SlimSearch | EffortSearch
+    search = EffortSearch(n_items, policy, todo, seed) if todo.several else SlimSearch(n_items, policy)
+    report = None if on_progress is None else reporter(search, 1, 1, stop, on_progress)
+    result = drive(search, source, stop=stop, report=report)
+    table = code_table(source, supports, rows, result, policy)
+    return Mined(table, result.tally, stop.seconds, _ending(stop, converged=search.converged))
+
+
+def _ending(stop: Stop, *, converged: bool) -> Ending:
+    if converged:
+        return "converged"
+    return "interrupted" if stop.asked else "out of time"
 
 
 class _Workers:
@@ -186,17 +226,21 @@ class _Log:
         return reporter(search, self._begun, self._greedy, self._stop, tell)
 
 
-def code_table(database: TransactionDatabase, result: SearchResult, order: Order, min_count: int = 1) -> CodeTable:
-    """Return the table that a search found, with supports counted in the database."""
-    index = SupportIndex(database)
+def code_table(
+    index: SupportIndex | Source,
+    supports: NDArray[np.int64],
+    data: TransactionDatabase | RowsElsewhere,
+    result: SearchResult,
+    policy: Policy,
+) -> CodeTable:
+    """Return the table that a search found, with the supports of its itemsets from the index."""
     found = [
-        (e.items, e.usage, shown_support(e.usage, index.support(e.items), min_count), e.entry)
+        (e.items, e.usage, shown_support(e.usage, index.support(e.items), policy.min_count), e.entry)
         for e in result.entries
         if len(e.items) > 1
     ]
-    singletons = spelled_out(database.supports, found)
-    counts = merge_rare(database.supports, singletons, min_count)
-    return release(database.vocabulary, database.transactions, counts, found, order=order, min_count=min_count)
+    counts = merge_rare(supports, spelled_out(supports, found), policy.min_count)
+    return release(data.vocabulary, data.transactions, counts, found, order=policy.order, min_count=policy.min_count)
 
 
 @cache
