@@ -38,6 +38,7 @@ class Intervals:
 
     cuts: tuple[float, ...]
     labels: tuple[str, ...]
+    mark: str = "."  # the decimal mark of numbers in text
 
     def label(self, value: float) -> str:
         """Return the interval of a value; values outside the outermost bounds go to the outermost interval."""
