@@ -86,7 +86,8 @@ class TextColumn:
 
     def is_flag(self) -> bool:
         """Return whether the strings are those of flags, as a DataFrame of flags is written to a file."""
-        return self.cut and self.flags() is not None and bool((self.coded(None).codes != MISSING).any())
+        known = {text.strip().lower() for text in self.texts if text.strip() not in MISSING_TEXTS}
+        return self.cut and bool(known) and known <= set(FLAG_TEXTS)
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
