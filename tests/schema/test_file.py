@@ -94,7 +94,7 @@ def test_the_digest_is_that_of_the_meaning():
         ("[columns.a]\nkind = 'numeric'\ncuts = [2, 1]", "ascending"),
         ("[columns.a]\nkind = 'numeric'\nresolution = 0", "above 0"),
         ("[columns.a]\nkind = 'numeric'\nresolution = nan", "above 0"),
-        ("[columns.a]\nkind = 'numeric'\nrange = [1]", "two numbers"),
+        ("[columns.a]\nkind = 'numeric'\nrange = [1]", "a list of 2 numbers"),
         ("[columns.a]\nkind = 'numeric'\nunits = { x = inf }", "columns.a.units"),
         ("[columns.a]\nkind = 'numeric'\nalias_units = { b = 'kg' }", "'kg'"),
         ("[columns.a]\nkind = 'categorical'\nbins = 3", "for numeric columns, not for categorical"),
