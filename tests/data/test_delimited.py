@@ -129,7 +129,7 @@ def test_a_field_may_be_as_long_as_a_line(write):
 def test_the_limit_of_the_csv_module_is_restored_by_the_last_reader_only(write):
     before = csv.field_size_limit()
     path = write("a.csv", "a\n1\n")
-    first, second = _records(path, ","), _records(path, ",")
+    first, second = _records(path, ",", None), _records(path, ",", None)
     next(first)
     next(second)
     first.close()
@@ -141,7 +141,7 @@ def test_the_limit_of_the_csv_module_is_restored_by_the_last_reader_only(write):
 def test_a_limit_that_somebody_sets_meanwhile_stays(write):
     before = csv.field_size_limit()
     try:
-        reading = _records(write("a.csv", "a\n1\n"), ",")
+        reading = _records(write("a.csv", "a\n1\n"), ",", None)
         next(reading)
         csv.field_size_limit(5000)
         reading.close()

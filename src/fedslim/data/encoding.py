@@ -23,7 +23,7 @@ from fedslim.data.parsing import decimal_mark, parse_number
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fedslim.data.columns import Column
 
@@ -40,6 +40,7 @@ class EncodedTable:
     columns: Sequence[Column]
     name: str
     source: str
+    place: Callable[[int], str] | None = None  # the position of a row (from 0) in the file, for messages
 
 
 class Choices(TypedDict, total=False):
