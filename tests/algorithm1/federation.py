@@ -10,14 +10,13 @@ from itertools import combinations
 import numpy as np
 from hypothesis import strategies as st
 from twin import Twin, cover
+from union_gain import Joined, estimated_gain_of_union
 
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.pairs import PairCounts
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.objective import (
-    Joined,
     data_terms,
-    estimated_gain_of_union,
     model_terms,
     standard_length,
     standard_lengths,

@@ -8,6 +8,7 @@ import pytest
 from federation import Algorithm1Twin, Federation, database, dense, rows, skewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from union_gain import Joined, estimated_gain_of_union
 
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, drift
 from fedslim.algorithm1.pairs import PairCounts
@@ -19,10 +20,8 @@ from fedslim.errors import RunError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
 from fedslim.mdl.objective import (
-    Joined,
     description_length,
     estimated_gain,
-    estimated_gain_of_union,
     log2,
     log2_table,
     standard_length,

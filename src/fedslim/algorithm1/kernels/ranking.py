@@ -85,7 +85,7 @@ def _is_true(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, log
 
 @inner
 def _gain(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs, now: UnionTotals) -> float:
-    """The twin of objective.estimated_gain_of_union."""
+    """The gain of a union of several pairs; `tests/algorithm1/union_gain.py` is its twin."""
     c = unions.together[g]
     if logs.version[c] != now.version:
         logs.data_part[c], logs.log_left[c] = total_parts(now.total, now.total_log, c)
