@@ -22,6 +22,7 @@ from fedslim.federated.environment import machine, versions
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
 from fedslim.mdl.effort import parts, plan
+from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
@@ -210,6 +211,48 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
     }
 
 
+def improve(data: str, marks: Sequence[float]) -> Values:
+    """Search locally in this process alone, and return the best L% after so many CPU seconds of both chains."""
+    database, before = _ready(data)
+    waiting = list(marks)
+    points: list[Values] = []
+    best, iterations, standard = float("inf"), 0, 1.0
+    tell = Teller()
+
+    def look(bits: float, more: int) -> None:
+        nonlocal best
+        best = min(best, bits)
+        now = {**clock.read(), "L_percent": 100 * best / standard, "iterations": iterations + more}
+        tell(f"{now['L_percent']:.3f} %, {now['cpu']:.0f} CPU s")
+        while waiting and now["cpu"] >= waiting[0]:
+            waiting.pop(0)
+            points.append(now)
+
+    def watch(search: SlimSearch) -> Callable[[], None]:
+        local = search if isinstance(search, LocalSearch) else None
+
+        def report() -> None:
+            nonlocal standard
+            standard = search.bits_standard.total
+            look(search.bits_now if local is None else local.best_bits, 0 if local is None else local.iterations)
+
+        return report
+
+    with compilations() as compiled:
+        clock = Clock()
+        work = parts(Policy(), plan(None, limited=True), 0)
+        tasks = next(work)
+        while waiting:
+            outcomes = []
+            for task in tasks:
+                outcome = carry_out(task, database, _until(lambda: not waiting), watch=watch)
+                look(outcome.bits, outcome.iterations)
+                iterations += outcome.iterations
+                outcomes.append(outcome)
+            tasks = work.send(outcomes)
+    return {**before, **clock.read(), "points": points, "compiled": compiled}
+
+
 # -- help ----------------------------------------------------------------------------------------------------------
 
 
@@ -255,5 +298,6 @@ if __name__ == "__main__":
             "accept": accept,
             "score": score,
             "reach": reach,
+            "improve": improve,
         }
     )

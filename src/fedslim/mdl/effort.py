@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.steps import SearchResult
     from fedslim.mdl.tasks import Task, TaskOutcome
 
-HALF = Charge(0.5, 0.5)
-CHEAPER = Charge(1.0, 0.0)
 FREE = Charge(0.0, 0.0)
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
