@@ -27,7 +27,7 @@ from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.tasks import carry_out
+from fedslim.mdl.tasks import TaskOutcome, carry_out
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
 
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.tasks import Task, TaskOutcome
+    from fedslim.mdl.tasks import Task
+
+
+TURN = 0.1
+"""CPU seconds after which it is the other chain's turn."""
 
 
 def look(names: Sequence[str]) -> Values:
@@ -212,44 +216,43 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
 
 
 def improve(data: str, marks: Sequence[float]) -> Values:
-    """Search locally in this process alone, and return the best L% after so many CPU seconds of both chains."""
+    """Search locally, and return the best L% after so many CPU seconds of both chains, which take turns."""
     database, before = _ready(data)
-    waiting = list(marks)
+    waiting, best, iterations = list(marks), float("inf"), 0
     points: list[Values] = []
-    best, iterations, standard = float("inf"), 0, 1.0
     tell = Teller()
 
-    def look(bits: float, more: int) -> None:
+    def look(searches: Sequence[SlimSearch]) -> None:
         nonlocal best
-        best = min(best, bits)
-        now = {**clock.read(), "L_percent": 100 * best / standard, "iterations": iterations + more}
+        local = [search for search in searches if isinstance(search, LocalSearch)]
+        best = min([best, *[s.best_bits for s in local], *[s.bits_now for s in searches if s.bits_now and not local]])
+        now = {**clock.read(), "L_percent": 100 * best / searches[0].bits_standard.total}
+        now["iterations"] = iterations + sum(search.iterations for search in local)
         tell(f"{now['L_percent']:.3f} %, {now['cpu']:.0f} CPU s")
         while waiting and now["cpu"] >= waiting[0]:
             waiting.pop(0)
             points.append(now)
 
-    def watch(search: SlimSearch) -> Callable[[], None]:
-        local = search if isinstance(search, LocalSearch) else None
-
-        def report() -> None:
-            nonlocal standard
-            standard = search.bits_standard.total
-            look(search.bits_now if local is None else local.best_bits, 0 if local is None else local.iterations)
-
-        return report
+    def take_turns(searches: Sequence[SlimSearch]) -> None:
+        going = [_steps(search, database) for search in searches]
+        while going and waiting:
+            for one in list(going):
+                until = clock.read()["cpu"] + TURN
+                while clock.read()["cpu"] < until:
+                    if next(one, going) is going:
+                        going.remove(one)
+                        break
+            look(searches)
 
     with compilations() as compiled:
         clock = Clock()
         work = parts(Policy(), plan(None, limited=True), 0)
         tasks = next(work)
         while waiting:
-            outcomes = []
-            for task in tasks:
-                outcome = carry_out(task, database, _until(lambda: not waiting), watch=watch)
-                look(outcome.bits, outcome.iterations)
-                iterations += outcome.iterations
-                outcomes.append(outcome)
-            tasks = work.send(outcomes)
+            searches = [task.search(database.n_items) for task in tasks]
+            take_turns(searches)
+            iterations += sum(search.iterations for search in searches if isinstance(search, LocalSearch))
+            tasks = work.send([TaskOutcome.of(search) for search in searches])
     return {**before, **clock.read(), "points": points, "compiled": compiled}
 
 
@@ -268,6 +271,16 @@ def _ready(data: str) -> tuple[TransactionDatabase, Values]:
     every_kernel()
     database, before = loaded(data)
     return database, {**before, "peak_mb_loaded": peak_mb(), "load_average": os.getloadavg()[0]}
+
+
+def _steps(search: SlimSearch, database: TransactionDatabase) -> Iterator[None]:
+    """Answer the questions of a search, one for each step."""
+    run, source = search.run(), CoverState(database)
+    question = next(run)
+    with suppress(StopIteration):
+        while True:
+            question = run.send(question.put_to(source))
+            yield
 
 
 def _until(reached: Callable[[], bool]) -> Stop:
