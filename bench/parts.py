@@ -58,7 +58,7 @@ class Settings:
     peer_seconds: float
     missing: dict[str, str]  # data sets that were not found, with the reason
     sets: tuple[str, ...] = ()  # for the federation and the local search, instead of the default ones
-    most: float = 1_200.0  # CPU seconds of each local search
+    most: float = 120.0  # CPU seconds of each local search
 
     @property
     def marks(self) -> list[float]:

@@ -95,7 +95,7 @@ def _options() -> argparse.Namespace:
         help="data sets of the federation and of the local search (default: seven)",
     )
     parser.add_argument(
-        "--most", type=float, default=1_200.0, metavar="S", help="CPU seconds of each local search (1200)"
+        "--most", type=float, default=120.0, metavar="S", help="CPU seconds of each local search, up to 1200 (120)"
     )
     parser.add_argument("--markdown", action="store_true", help="put the last results into the page of benchmarks")
     options = parser.parse_args()
