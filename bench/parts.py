@@ -148,9 +148,12 @@ def convergence(runner: Runner, settings: Settings) -> Values:
 
 
 def local(runner: Runner, settings: Settings) -> Values:
-    """Search locally, and note the best table after so many CPU seconds of both chains."""
+    """Search locally, and note the best table after so many CPU seconds of both chains.
+
+    Results of the same sources for other sets are kept, so that the sets may be run one at a time.
+    """
+    results: Values = {"marks": LOCAL_MARKS, "sets": runner.saved("local").get("sets", {})}
     marks = LOCAL_MARKS[:2] if settings.quick else [mark for mark in LOCAL_MARKS if mark <= settings.most]
-    results: Values = {"marks": marks, "sets": {}}
     for name in settings.sets or (QUICK_SETS if settings.quick else PUBLIC[:-1]):
         if name not in settings.missing:
             results["sets"][name] = runner.fedslim(f"{name}: local search", "improve", data=name, marks=marks)

@@ -157,7 +157,8 @@ def _local(results: Values) -> list[Table]:
     table = Table("L% of the local search, over CPU seconds", ["CPU s", *sets])
     for place, mark in enumerate(results["marks"]):
         reached = [one["points"][place : place + 1] for one in sets.values()]
-        table.rows.append([f"{mark:,}", *[f"{p[0]['L_percent']:.3f}" if p else "-" for p in reached]])
+        if any(reached):
+            table.rows.append([f"{mark:,}", *[f"{p[0]['L_percent']:.3f}" if p else "-" for p in reached]])
     done = ", ".join(f"{one['points'][-1]['iterations']:,} ({name})" for name, one in sets.items() if one["points"])
     table.remarks.append(f"CPU time of both chains, seed 0. Iterations in all: {done}.")
     for name, one in sets.items():
