@@ -5,10 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from federation import Algorithm1Twin, Federation, database, dense, rows, skewed
+from federation import Algorithm1Twin, Federation, Joined, database, dense, estimated_gain_of_union, rows, skewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from union_gain import Joined, estimated_gain_of_union
 
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, drift
 from fedslim.algorithm1.pairs import PairCounts
