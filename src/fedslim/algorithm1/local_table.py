@@ -20,8 +20,7 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
-from fedslim.algorithm1.pairs import PairCounts, no_pairs, with_elements, with_room
-from fedslim.mdl.arrays import lengthen
+from fedslim.algorithm1.pairs import PairCounts, lengthened, no_pairs, with_elements, with_room
 from fedslim.mdl.cover_state import NOTHING, CoverState
 
 if TYPE_CHECKING:
@@ -61,10 +60,10 @@ class LocalTable:
     """
 
     def __init__(self, database: TransactionDatabase) -> None:
-        self._state = CoverState(database, reuse_slots=False)
+        self.state = CoverState(database, reuse_slots=False)
         self._trial: LocalTrial | None = None
-        self._next_slot = database.n_items
-        self._pairs = no_pairs(self._state.table.capacity)
+        self.next_slot = database.n_items  # of the next itemset, on trial or permanently
+        self._pairs = no_pairs(self.state.table.capacity)
         size = len(self._pairs.count)
         self._reports = Reports(
             np.zeros(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.int32), np.zeros(1, np.int64)
@@ -74,44 +73,9 @@ class LocalTable:
     # -- state --------------------------------------------------------------------------------------------------
 
     @property
-    def n_items(self) -> int:
-        """The number of items: singletons have the slots below it."""
-        return self._state.table.n_items
-
-    @property
     def slots(self) -> tuple[int, ...]:
         """The slots of the itemsets, without singletons, in the member's cover order."""
-        return tuple(self._state.table)
-
-    @property
-    def usages(self) -> NDArray[np.int64]:
-        """The usage of each slot; 0 for empty ones."""
-        return self._state.usages
-
-    @property
-    def next_slot(self) -> int:
-        """The slot that the next itemset will get, on trial or permanently."""
-        return self._next_slot
-
-    def items_of(self, slot: int) -> Itemset:
-        """Return the items in a slot, singletons included."""
-        return self._state.table.items_of(slot)
-
-    def entry_of(self, slot: int) -> int:
-        """Return the usage with which an itemset entered the table."""
-        return self._state.table.entries[slot]
-
-    def supports(self) -> NDArray[np.int64]:
-        """Return the support of each item: the usages of the standard code table."""
-        return self._state.supports()
-
-    def support(self, itemset: Itemset) -> int:
-        """Return the support of an itemset."""
-        return self._state.support(itemset)
-
-    def cover(self, t: int) -> list[int]:
-        """Return the slots in the cover of transaction `t`, in cover order."""
-        return self._state.cover(t)
+        return tuple(self.state.table)
 
     def together(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Return the co-usage of each pair; 0 also if one of the two is not an element (such as slot -1)."""
@@ -147,12 +111,12 @@ class LocalTable:
         if trial is None:
             return None
         self._trial = None
-        self._next_slot += 1
-        state = self._state
+        self.next_slot += 1
+        state = self.state
         state.insert(trial.slot, trial.itemset, trial.entry)
         changed = trial.change.slots
         self._recount(changed)
-        unused = changed[(state.usages[changed] == 0) & (changed >= self.n_items)].tolist()
+        unused = changed[(state.usages[changed] == 0) & (changed >= state.table.n_items)].tolist()
         for slot in sorted(unused):
             state.remove(slot)
         return Accepted(trial.slot, tuple(sorted(unused)))
@@ -167,18 +131,19 @@ class LocalTable:
         entry = sum(own) if entry is None else entry
         last, slot = self._trial, self.next_slot
         if last is None or (last.slot, last.itemset, last.entry) != (slot, itemset, entry):
-            last = self._trial = LocalTrial(slot, itemset, entry, self._state.try_insert(slot, itemset, entry))
+            last = self._trial = LocalTrial(slot, itemset, entry, self.state.try_insert(slot, itemset, entry))
         return last
 
     def _union(self, pairs: Sequence[Pair]) -> Itemset:
-        itemset, *others = {tuple(sorted(self.items_of(x) + self.items_of(y))) for x, y in pairs}
+        items_of = self.state.table.items_of
+        itemset, *others = {tuple(sorted(items_of(x) + items_of(y))) for x, y in pairs}
         if others:
             msg = f"these pairs have different unions: {pairs}"
             raise ValueError(msg)
         return itemset
 
     def _recount(self, slots: NDArray[np.int32]) -> None:
-        state = self._state
+        state = self.state
         if len(self._pairs.first) < state.table.capacity:
             self._pairs = with_elements(self._pairs, state.table.capacity)
         done = 0
@@ -186,9 +151,5 @@ class LocalTable:
             slots
         ):
             self._pairs = with_room(self._pairs, state.table.capacity)
-            size, reports = len(self._pairs.count), self._reports
-            self._reports = reports._replace(
-                told=lengthen(reports.told, size),
-                waiting=lengthen(reports.waiting, size),
-                queue=lengthen(reports.queue, size),
-            )
+            factor = len(self._pairs.count) // len(self._reports.told)
+            self._reports = lengthened(self._reports, factor, but=("n_queue",))

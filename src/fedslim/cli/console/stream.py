@@ -62,6 +62,11 @@ def print_text(text: str) -> None:
             sys.stdout.flush()
 
 
+def print_line(text: str) -> None:
+    """Write a line to stdout, escaped."""
+    print_text(printable(text) + "\n")
+
+
 def json_text(record: dict[str, Any]) -> str:
     """Return JSON in ASCII: it is right in every encoding, and free of terminal control characters."""
     return json.dumps(record, indent=2, allow_nan=False) + "\n"
