@@ -102,8 +102,8 @@ def run(
     Finished cells are kept: to continue an interrupted experiment, run the same command again. Failed cells are
     retried. Ctrl-C loses only the cells that are running.
     """
-    from fedslim.experiments.references import reference_tables
     from fedslim.experiments.running import Runner
+    from fedslim.experiments.store import reference_tables
 
     if references is not None and not references.is_dir():
         msg = f"--references {references}: the folder does not exist; name the folder with the tables, or leave it out"
