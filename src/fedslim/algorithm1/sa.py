@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.algorithm1.local_table import LocalTable
-from fedslim.algorithm1.numbering import Numbering
+from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.algorithm1.so import check_itemset, proposed

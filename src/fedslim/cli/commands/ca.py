@@ -280,7 +280,7 @@ def moment() -> datetime:
 
 def day(when: datetime) -> str:
     """Format a time for people."""
-    from fedslim.trust.times import format_time
+    from fedslim.trust.names import format_time
 
     return format_time(when)
 

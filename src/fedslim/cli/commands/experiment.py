@@ -162,7 +162,7 @@ def document(
     """Write a document of all results from the saved records."""
     from fedslim.data.atomic import write_whole
     from fedslim.experiments import Store
-    from fedslim.experiments.document import document as written
+    from fedslim.experiments.tables import document as written
 
     check_place(out)
     text = written(Store(results), prose, folder=from_, seeds=seeds)

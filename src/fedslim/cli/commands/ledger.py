@@ -91,7 +91,7 @@ def _record(entries: "Entries") -> dict[str, Any]:
 
 
 def _answers(entries: "Entries") -> Any:
-    from fedslim.trust.times import format_time
+    from fedslim.trust.names import format_time
 
     rows = (
         (
@@ -109,7 +109,7 @@ def _answers(entries: "Entries") -> Any:
 
 
 def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
-    from fedslim.trust.times import format_time
+    from fedslim.trust.names import format_time
 
     versions = len({each.snapshot for each in entries.answers})
     answered = f"{count(len(entries.answers), 'set')} of members, on {count(versions, 'version')} of the data"
