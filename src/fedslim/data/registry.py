@@ -229,17 +229,20 @@ def verify(record: PublicSet, path: Path) -> None:
     Raises:
         DataError: It differs, or cannot be read.
     """
-    for kind, wanted in (("sha256", record.sha256), ("git blob id", record.git_blob)):
-        if wanted is None:
-            continue
-        found = _sha256(path) if kind == "sha256" else _git_blob(path)
-        if found != wanted:
-            msg = (
-                f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
-                f"remove it, then {record.how_to_get}"
-            )
-            raise DataError(msg)
-        return  # one checksum is enough
+    if record.sha256 is not None:  # one checksum is enough
+        kind, wanted, digest = "sha256", record.sha256, hashlib.sha256()
+    else:
+        kind, wanted = "git blob id", record.git_blob or ""
+        # Git hashes the size first, so the content is read twice.
+        digest = hashlib.sha1(b"blob %d\0" % sum(map(len, _unpack(path))), usedforsecurity=False)
+    for chunk in _unpack(path):
+        digest.update(chunk)
+    if (found := digest.hexdigest()) != wanted:
+        msg = (
+            f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
+            f"remove it, then {record.how_to_get}"
+        )
+        raise DataError(msg)
 
 
 def _unpack(path: Path) -> Iterator[bytes]:
@@ -255,19 +258,3 @@ def _unpack(path: Path) -> Iterator[bytes]:
                 msg = f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file"
                 raise DataError(msg)
             yield chunk
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    for chunk in _unpack(path):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _git_blob(path: Path) -> str:
-    """Return the git blob id. Git hashes the size first, so the content is read twice."""
-    size = sum(map(len, _unpack(path)))
-    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    for chunk in _unpack(path):
-        digest.update(chunk)
-    return digest.hexdigest()

@@ -9,6 +9,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedslim.errors import ParameterError
 from fedslim.metrics.labelled import by_usage, ratio, usages
 
@@ -119,14 +121,6 @@ def spearman(x: Sequence[int], y: Sequence[int]) -> float:
 
 def _double_ranks(values: Sequence[int]) -> list[int]:
     """Return twice the mean rank of each value: an integer, so that all steps before the last division are exact."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            ranks[place] = start + 1 + end
-        start = end
+    _, place, ties = np.unique(np.array(values, np.int64), return_inverse=True, return_counts=True)
+    ranks: list[int] = (2 * np.cumsum(ties) - ties + 1)[place].tolist()
     return ranks
