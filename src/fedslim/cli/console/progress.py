@@ -56,11 +56,11 @@ def reporter(*, quiet: bool) -> Reporter:
 class Reporter:
     """Shows nothing; the others show progress."""
 
-    def stage(self, _doing: str) -> AbstractContextManager[None]:
+    def stage(self, _doing: str) -> AbstractContextManager[object]:
         """Show what the block does while it runs."""
         return nullcontext()
 
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
         """Show what the block does from its start; in a log, only if it is worth a line."""
         del worth_a_line
         return self.stage(doing)
@@ -84,7 +84,7 @@ class Plain(Reporter):
         finally:
             timer.cancel()
 
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
         """Write a line if it is worth one."""
         if worth_a_line:
             say(f"fedslim: {doing}")
@@ -113,11 +113,11 @@ class Lively(Reporter):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def stage(self, doing: str) -> AbstractContextManager[None]:
+    def stage(self, doing: str) -> AbstractContextManager[object]:
         """Show a spinner while the block runs."""
         from rich.text import Text
 
-        return _describe_entry(self._console.status(Text(doing)))
+        return self._console.status(Text(doing))
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
@@ -136,12 +136,6 @@ class Lively(Reporter):
             yield view.facts.learn
 
 
-@contextmanager
-def _describe_entry(shown: AbstractContextManager[object]) -> Iterator[None]:
-    with shown:
-        yield
-
-
 class ProgressView:
     """The lines that a terminal shows while mining. The search updates them, and a thread of rich draws them."""
 
@@ -156,21 +150,16 @@ class ProgressView:
     def __rich__(self) -> RenderableType:
         """Return the current lines: the clock advances between two reports of the search."""
         from rich.console import Group
+        from rich.padding import Padding
         from rich.text import Text
 
         head = [self._doing, duration(self._stop.seconds), *self.facts.policy()]
         self._spinner.update(text=Text(" · ".join(head)))
         hint = Text(STOPPING, style="yellow") if self._stop.asked else Text(HINT, style="dim")
         lines = [Text(" · ".join(part)) for part in self.facts.lines()]
-        return Group(self._spinner, *(_indent(line) for line in (*lines, hint)))
-
-
-def _indent(line: RenderableType) -> RenderableType:
-    from rich.padding import Padding
-
-    # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich would
-    # remove one line too few.
-    return Padding(line, (0, 0, 0, 2), expand=False)
+        # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich would
+        # remove one line too few.
+        return Group(self._spinner, *(Padding(line, (0, 0, 0, 2), expand=False) for line in (*lines, hint)))
 
 
 class ProgressFacts:
