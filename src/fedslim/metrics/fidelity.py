@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedslim.data.generators import check_whole
 from fedslim.errors import ParameterError
 from fedslim.metrics.labelled import by_usage, ratio, usages
 
@@ -82,10 +83,7 @@ def weighted_recall(reference: LabelledTable, found: LabelledTable, k: int) -> f
     Ties in usage go to the larger itemset, then to the sorted labels in lexicographic order. So exactly k itemsets
     count (or all, if there are fewer), and the choice does not depend on the order of either table.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        msg = f"k is {k!r}; give a whole number of at least 1"
-        raise ParameterError(msg)
-    return _weighted_recall(usages(reference), usages(found), k)
+    return _weighted_recall(usages(reference), usages(found), check_whole("k", k, 1))
 
 
 def _weighted_recall(a: dict[Labels, int], b: Iterable[Labels], k: int) -> float:

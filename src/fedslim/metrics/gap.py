@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from fedslim.data.generators import check_whole
 from fedslim.errors import ParameterError
 from fedslim.metrics.labelled import by_usage, ratio, usages
 
@@ -146,9 +147,7 @@ def local_gain_estimate(gain: float, code_length: float, members: int) -> float:
         code_length: L(c_X), its code length in bits.
         members: n, the number of members.
     """
-    if isinstance(members, bool) or not isinstance(members, int) or members < 1:
-        msg = f"the number of members is {members!r}; give a whole number of at least 1"
-        raise ParameterError(msg)
+    check_whole("the number of members", members, 1)
     if not math.isfinite(gain):
         msg = f"the gain is {gain!r}; give a finite number of bits"
         raise ParameterError(msg)
