@@ -20,7 +20,7 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
-from fedslim.algorithm1.pairs import PairCounts, lengthened, no_pairs, with_elements, with_room
+from fedslim.algorithm1.pairs import PairCounts, lengthened, look_up, no_pairs, with_elements, with_room
 from fedslim.errors import ProtocolError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.cover_state import NOTHING, CoverState
@@ -81,10 +81,7 @@ class LocalTable:
 
     def together(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Return the co-usage of each pair; 0 also if one of the two is not an element (such as slot -1)."""
-        xs, ys = np.asarray(x, np.int32), np.asarray(y, np.int32)
-        counts = np.empty(len(xs), np.int64)
-        pair_kernels.look_up(xs, ys, self._pairs, counts)
-        return counts
+        return look_up(np.asarray(x, np.int32), np.asarray(y, np.int32), self._pairs)
 
     def news(self) -> PairCounts:
         """Return the pairs whose co-usage has changed since the last call, with the new co-usages; at first, all."""

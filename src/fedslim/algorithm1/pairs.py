@@ -89,6 +89,19 @@ def with_room(pairs: Pairs, extra: int) -> Pairs:
     )
 
 
+def locate(x: NDArray[np.int32], y: NDArray[np.int32], pairs: Pairs) -> NDArray[np.int64]:
+    """Return the numbers of pairs, in either order; NOBODY for unknown ones."""
+    places = np.empty(len(x), np.int64)
+    pair_kernels.locate(x, y, pairs, places)
+    return places
+
+
+def look_up(x: NDArray[np.int32], y: NDArray[np.int32], pairs: Pairs) -> NDArray[np.int64]:
+    """Return the counts of pairs, in either order; 0 for unknown ones."""
+    places = locate(x, y, pairs)
+    return np.where(places >= 0, pairs.count[places], 0)
+
+
 class PairLedger:
     """The counts of many pairs of numbered elements, updated by their changes.
 
@@ -112,9 +125,7 @@ class PairLedger:
 
     def look_up(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the counts of pairs, in either order; 0 for unknown ones."""
-        counts = np.empty(len(x), np.int64)
-        pair_kernels.look_up(x, y, self._pairs, counts)
-        return counts
+        return look_up(x, y, self._pairs)
 
     def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the places of all pairs with one of these elements, each once, in the same order in equal ledgers."""
@@ -128,10 +139,8 @@ class PairLedger:
         return self._pairs.element[2 * places], self._pairs.element[2 * places + 1]
 
     def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the places of pairs x < y; -1 for unknown ones."""
-        places = np.empty(len(x), np.int64)
-        pair_kernels.locate(x, y, self._pairs, places)
-        return places
+        """Return the places of pairs, in either order; -1 for unknown ones."""
+        return locate(x, y, self._pairs)
 
     def is_place(self, places: NDArray[np.int64]) -> bool:
         """Return whether there is a pair at each of these places, and no place is named twice."""
@@ -140,4 +149,5 @@ class PairLedger:
 
     def discard(self, places: NDArray[np.int64]) -> None:
         """Remove the pairs at these places."""
-        pair_kernels.discard_all(places, self._pairs)
+        x, y = self.at(places)
+        self.replace(PairCounts(x, y, np.zeros(len(places), np.int64)))

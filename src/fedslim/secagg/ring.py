@@ -61,10 +61,7 @@ class Ring:
 
     def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64], *, length: int) -> None:
         """Add counts, modulo 2^bits, to a vector at their places (each place once)."""
-        bad = kernels.put_lanes(words, self.bits, length, places, counts)
-        if bad >= 0:
-            msg = f"place {int(places[bad])} is out of range; the vector has {length} places"
-            raise RingError(msg)
+        put_rows(words, np.array([self.bits], np.uint8), np.array([len(places)]), places, counts, length=length)
 
     def read(self, words: Words, *, length: int) -> NDArray[np.int64]:
         """Return the sums in a vector; raise `RingError` if one exceeds the bound."""
