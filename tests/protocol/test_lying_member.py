@@ -478,7 +478,7 @@ def test_whoever_comes_first_does_not_say_what_was_agreed():
     ],
 )
 def test_labels_come_with_an_id_each_or_not_at_all(change):
-    server, first, _ = joins(share=True)
+    server, first, _ = joins(share="server")
     with pytest.raises(ProtocolError, match=r"member 'c1' (announced|sent) "):
         server.receive("c1", msgspec.structs.replace(first, **change), 0.0)
 

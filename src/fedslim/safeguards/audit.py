@@ -98,7 +98,7 @@ def statistics_in(message: m.FromMember) -> int:
             return message.lost.length + message.won.length
         case m.Structure():
             return message.x.length
-        case m.Confirm() | m.Heard() | m.Abort():
+        case m.Confirm() | m.Labels() | m.Heard() | m.Abort():
             return 0
 
 

@@ -24,6 +24,11 @@ FILE = Path("federation.toml")
 DEFAULT_PORT = 7443
 """Copied from the settings, so that `--help` need not import them; a test checks that they agree."""
 MAX_SHOWN = 10
+LABELS = {
+    "none": "stay with each member",
+    "members": "members learn those in the code table",
+    "server": "sent to the server",
+}
 TWO = 2
 
 
@@ -164,7 +169,7 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
             "secret",
             f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "the one of the vocabulary",
         ),
-        ("labels", "sent to the server" if items.share_vocabulary else "stay with the members"),
+        ("labels", LABELS[items.share_labels]),
         ("transactions", f"up to {limits.max_transactions:,}"),
         ("budgets", _budgets(limits)),
         *([("itemsets", _itemsets(limits)), ("published", _describe_limits(limits))] if agreed.variant == "x" else []),
