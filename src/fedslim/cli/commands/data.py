@@ -259,7 +259,7 @@ def _describe_columns(reading: Reading) -> list[dict[str, str]]:
     from fedslim.data.guessing import guess_column
 
     long = reading.transaction_column is not None or reading.item_column is not None
-    table = None if long or reading.schema is not None else reading.table()
+    table = None if long or reading.schema is not None else reading.read_columns()
     if table is None:
         return []
     guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}

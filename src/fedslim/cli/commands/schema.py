@@ -119,7 +119,7 @@ def show(schema: SchemaArgument, json: options.Json = False) -> None:
 
 def _table(data: str, format: str | None, *, quiet: bool) -> "EncodedTable":  # noqa: A002  # the option's name
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
-        table = Reading(data, format, None, None, None, None, None).table()
+        table = Reading(data, format, None, None, None, None, None).read_columns()
     if table is None:
         msg = f"{data}: a schema is for tables with columns; name a file such as CSV or Parquet"
         raise ParameterError(msg)

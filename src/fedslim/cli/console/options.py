@@ -155,12 +155,11 @@ class Reading:
     schema: Path | None = None
     choices: dict[str, Any] = field(default_factory=dict)
 
-    def table(self) -> "EncodedTable | None":
+    def read_columns(self) -> "EncodedTable | None":
         """Return the columns of a file with a table, or None."""
-        from fedslim.data.readers import read_table
-        from fedslim.data.textstream import is_file
+        from fedslim.data.readers import is_source, read_table
 
-        return read_table(self.source, format=self.format) if is_file(Path(self.source)) else None
+        return read_table(self.source, format=self.format) if is_source(self.source) else None
 
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
