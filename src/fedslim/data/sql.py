@@ -133,8 +133,11 @@ def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None,
 def _duckdb(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
     library = needed("duckdb", shown, "sql")
     pyarrow(shown, "sql")
-    with library.connect(str(_path(url, shown)), read_only=True) as connection:
-        return arrow_table(connection.execute(query).to_arrow_reader(ROWS_IN_BATCH), name=name, source=shown, pair=pair)
+    with (
+        closing(library.connect(str(_path(url, shown)), read_only=True)) as connection,
+        connection.sql(query).to_arrow_reader(ROWS_IN_BATCH) as reader,  # closed first: else the connection blocks
+    ):
+        return arrow_table(reader, name=name, source=shown, pair=pair)
 
 
 def _postgresql(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -122,6 +123,10 @@ class Guard:
             return None
         if self.policy.results.table == "labels":
             return table
-        own = set(database.vocabulary)  # items of other members have ids instead of labels already
-        labels = (f"#{secret.id_of(label).hex()}" if label in own else label for label in table.vocabulary)
+        own, an_id = set(database.vocabulary), re.compile(r"#[0-9a-f]{32}")
+        keep = (label not in own and an_id.fullmatch(label) for label in table.vocabulary)  # an item without a name
+        labels = (
+            label if is_id else f"#{secret.id_of(label).hex()}"
+            for label, is_id in zip(table.vocabulary, keep, strict=True)
+        )
         return replace(table, vocabulary=tuple(labels))

@@ -2,13 +2,14 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, chosen
+from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
@@ -50,6 +51,7 @@ def secret(
 
 
 @app.command(short_help="Write the vocabulary of a data set or file.")
+@reads_data
 def make(
     data: options.Data,
     *,
@@ -58,31 +60,19 @@ def make(
         typer.Option(metavar="FILE", show_default=False, help="The members' secret, from `fedslim vocabulary secret`."),
     ],
     out: Out,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    schema: options.Schema = None,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
-    categorical: options.Categorical = None,
-    numeric: options.Numeric = None,
-    one_hot: options.OneHot = None,
-    missing: options.Missing = None,
-    from_: options.From = None,
+    reading: Reading,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write the vocabulary of DATA: the ids of its items, in an order that reveals nothing, without their labels."""
     check_place(out, besides=data)
     check_place(out, besides=secret, what="the secret")
-    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         from fedslim.data import ItemSecret, Vocabulary
 
         shared = ItemSecret.read(secret)  # before the data, which may take long
-        merged = Vocabulary.merge(Vocabulary.of(reading.load().vocabulary, shared))  # hides the order of the data
+        database = replace(reading, seed=seed).load()
+        merged = Vocabulary.merge(Vocabulary.of(database.vocabulary, shared))  # hides the order of the data
         merged.write(out)
     _print_written(out, merged)
 
