@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
@@ -18,20 +19,11 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     from fedslim.data.encoding import EncodedTable
 
-app = typer.Typer(
-    help="Agree with the other members on what the columns mean.", rich_markup_mode=None, add_completion=False
-)
+app = command_group("Agree with the other members on what the columns mean.")
 
 UNFIT = 1
 
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", show_default=False, help="The schema file.")]
-
-
-@app.callback(invoke_without_command=True)
-def schema(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Propose a schema for a file.")
