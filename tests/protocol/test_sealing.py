@@ -37,10 +37,8 @@ def federation_of(rows=ROWS, *, variant="x", share="members", **settled):
 
 def run(rows=ROWS, **chosen):
     hooks = {name: chosen.pop(name) for name in ("up", "down") if name in chosen}
-    catalogue = chosen.pop("catalogue", ())
     named, inputs = federation_of(rows, **chosen)
     chosen.setdefault("share", "members")
-    inputs["c3"] = replace(inputs["c3"], catalogue=catalogue)
     line = Line(named, chosen.pop("variant", "x"), inputs=inputs, **chosen).begin()
     line.run(**hooks)
     return line
@@ -129,12 +127,6 @@ def test_a_server_that_changes_sealed_labels_only_keeps_items_unnamed(change):
     line = run(down=down)
     assert "nivolumab" not in names_at(line, "c3")
     assert names_at(line, "c3") >= {"ward-4711"}
-
-
-def test_a_catalogue_names_items_without_help():
-    line = run(share="none", catalogue=("nivolumab", "aspirin", "rash"))
-    assert names_at(line, "c3") >= {"nivolumab", "rash", "ward-4711"}
-    assert "aspirin" not in line.members["c3"].received.table.vocabulary
 
 
 def test_labels_are_given_once_for_one_table_and_only_if_agreed():

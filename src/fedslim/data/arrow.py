@@ -115,7 +115,8 @@ def arrow_table(  # noqa: PLR0913  # all but one by keyword
     rows = 0
     for batch in reader:
         for builder, position in zip(builders, chosen, strict=True):
-            builder.add(batch.column(position), rows)
+            array = batch.column(position)
+            builder.add(getattr(array, "storage", array), rows)
         rows += batch.num_rows
     if not rows and not empty:
         msg = f"{source}: the table has no rows; check that it is complete"
@@ -131,6 +132,7 @@ class _Builder(Protocol):
 
 def _builder(name: str, kind: Any, categories: Mapping[str, bool]) -> _Builder:
     types = import_module("pyarrow").types
+    kind = getattr(kind, "storage_type", kind)  # of an extension, such as numeric of PostgreSQL
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return _Numbers(name, bool if types.is_boolean(kind) else np.float64 if types.is_floating(kind) else None)
     return _Texts(name, cut=not categories.get(name, types.is_dictionary(kind)))

@@ -83,7 +83,7 @@ class _LongFields:
 _LONG_FIELDS = _LongFields()
 
 
-def _records(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+def records(path: Path, separator: str, encoding: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a file with the line on which each starts; blank lines are skipped."""
     with _LONG_FIELDS:
         yield from _parse(path, separator, encoding)
@@ -117,13 +117,13 @@ def delimited_table(
     pair: tuple[str | None, str | None] = (None, None),
 ) -> EncodedTable:
     """Read a table with a header; of a long table only its two columns."""
-    records = _records(path, separator, encoding)
-    names = _header(path, records)
+    rows = records(path, separator, encoding)
+    names = _header(path, rows)
     chosen = None if pair == (None, None) else long_columns(names, *pair, str(path))
-    columns = columns_of_rows(names, _check(path, len(names), records), chosen)
+    columns = columns_of_rows(names, _check(path, len(names), rows), chosen)
 
     def place(row: int) -> str:
-        again = islice(_records(path, separator, encoding), row + 1, None)  # after the header; only for an error
+        again = islice(records(path, separator, encoding), row + 1, None)  # after the header; only for an error
         return f"{path}:{next(again)[0]}"
 
     return EncodedTable(with_rows(columns, str(path)), name, str(path), None if is_stdin(path) else place)

@@ -109,9 +109,9 @@ def read_table(  # noqa: PLR0913  # as above
 
     With a `pair`, the transaction and item columns of a long table, only these two; else all columns.
     """
-    if is_url(path):
+    if isinstance(path, str) and is_url(path):
         _refuse({"--format": format, "--separator": separator, "--encoding": encoding}, "a database")
-        return sql_table(str(path), query=query, table=table, name=name, pair=pair)
+        return sql_table(path, query=query, table=table, name=name, pair=pair)
     path = Path(path)
     files = parquet_files(path)
     kind = "parquet" if files is not None and format is None else _format_of(path, format)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -122,8 +121,7 @@ def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None,
         names = [column[0] for column in cursor.description or ()]
         check_names(names, shown)
         chosen = None if pair == (None, None) else long_columns(names, *pair, shown)
-        rows = chain.from_iterable(iter(lambda: cursor.fetchmany(ROWS_IN_BATCH >> 4), []))
-        columns: list[Column] = columns_of_rows(names, rows, chosen)
+        columns: list[Column] = columns_of_rows(names, cursor, chosen)
     if not columns:
         msg = f"{shown}: the query has no rows; check the query"
         raise DataError(msg)
@@ -133,8 +131,11 @@ def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None,
 def _duckdb(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
     library = needed("duckdb", shown, "sql")
     pyarrow(shown, "sql")
-    with library.connect(str(_path(url, shown)), read_only=True) as connection:
-        return arrow_table(connection.execute(query).to_arrow_reader(ROWS_IN_BATCH), name=name, source=shown, pair=pair)
+    with (
+        closing(library.connect(str(_path(url, shown)), read_only=True)) as connection,
+        connection.sql(query).to_arrow_reader(ROWS_IN_BATCH) as reader,  # closed first: else the connection blocks
+    ):
+        return arrow_table(reader, name=name, source=shown, pair=pair)
 
 
 def _postgresql(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:

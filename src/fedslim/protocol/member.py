@@ -66,7 +66,6 @@ class MemberInput:
     secret: ItemSecret
     vocabulary: Vocabulary | None = None  # agreed among the members; without one, the server forms the union
     trust: RosterSigner = field(default_factory=Unsigned)
-    catalogue: tuple[str, ...] = ()  # labels that may name items of other members
 
     def __post_init__(self) -> None:
         """Check the member's own data before anything is sent."""
@@ -216,15 +215,14 @@ class MemberSession:
         self.received = Received(message.ending, code_table(table, self._names(message)))
 
     def _names(self, message: m.Finish) -> tuple[str, ...]:
-        """Return the label of each item as far as it is known: our own, the catalogue's, and those of other members."""
+        """Return the label of each item as far as it is known: our own, and those of other members."""
         assert self._roster is not None  # noqa: S101  # a run that ends had one
         assert self._numbered is not None  # noqa: S101  # since the roster
-        own, known = self._own, list(self._own.catalogue)
-        if self._last is not None and isinstance(question := self._last.question, m.AskLabels):
-            known += unsealed(message, question, self._roster.members, own.secret, self._digest)
-        if not known:
+        if self._last is None or not isinstance(question := self._last.question, m.AskLabels):
             return self._numbered.vocabulary
-        return labels_for(self._vocabulary(self._roster), own.secret, [*known, *own.database.vocabulary])
+        secret, vocabulary = self._own.secret, self._vocabulary(self._roster)
+        received = unsealed(message, question, self._roster.members, secret, self._digest)
+        return labels_for(vocabulary, secret, [*received, *self._own.database.vocabulary])
 
     def _check_attempt(self, message: Any) -> None:
         """Check the attempt number: masks are made only for the epoch of the roster."""
