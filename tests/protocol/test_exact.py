@@ -437,7 +437,7 @@ def check_published(variant, named):
     question = next(run)
     try:
         while True:
-            question = run.send(question.put_to(federation))
+            question = run.send(federation.answer(question))
     except StopIteration as end:
         result = end.value
     table = outcome.table
@@ -470,9 +470,9 @@ def test_also_where_members_differ(variant, seed):
         owners = [
             member.local
             for member in federation.members
-            if variant == "sa" or items in map(member.local.items_of, member.local.slots)
+            if variant == "sa" or items in map(member.local.state.table.items_of, member.local.slots)
         ]
-        assert element.support == sum(local.support(items) for local in owners)
+        assert element.support == sum(local.state.support(items) for local in owners)
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])

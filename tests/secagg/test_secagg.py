@@ -17,8 +17,7 @@ from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, R
 from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch, aes
 from fedslim.secagg.masking import counters
 from fedslim.secagg.masking import place as place_of
-from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
-from fedslim.secagg.sparse import NARROW
+from fedslim.secagg.ring import MAX_BITS, NARROW, put_rows, words_of_rows
 
 RUN = b"run 1"
 

@@ -143,7 +143,7 @@ class BoundedRanking(CandidateRanking):
             return False
         plan = self._plan(slot, above, known_only=True)
         if plan is not None:
-            self._learn(slot, SlotCounts(plan.others, plan.counts), plan.most, plan.dropped)
+            self._learn((slot,), (SlotCounts(plan.others, plan.counts),), plan.most, plan.dropped)
         return plan is not None
 
     def is_complete(self, slot: int) -> bool:
@@ -279,7 +279,7 @@ class BoundedRanking(CandidateRanking):
             exact, most, dropped = plan.kinds == bounds.EXACT, plan.most, plan.dropped
             if not exact.all():
                 most, dropped = max(most, int(plan.counts[~exact].max())), np.inf
-            self._learn(slot, SlotCounts(plan.others[exact], plan.counts[exact]), most, dropped)
+            self._learn((slot,), (SlotCounts(plan.others[exact], plan.counts[exact]),), most, dropped)
 
     def put_row(self, slot: int, row: SlotCounts) -> None:
         """Store the counts of all pairs of an element."""

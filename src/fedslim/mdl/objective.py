@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ SERIES = tuple(2.0 / ((2 * k + 1) * LN2) for k in range(12))
 """log2((1 + s) / (1 - s)) = Σ SERIES[k] · s^(2k+1); with |s| < 0.1716 twelve terms are below the last bit."""
 
 
+@lru_cache(maxsize=1024)  # U is asked for again and again
 def log2(count: int) -> float:
     """Return the binary logarithm of a count, exactly as in `log2_table`; 0 for 0 by convention."""
     if count == 0:
@@ -143,36 +145,3 @@ def estimated_gain(
     spelled_y = standard_y if y_left else 0.0
     spelling = charge.cheaper * min(spelled_x, spelled_y) + charge.dearer * max(spelled_x, spelled_y)
     return (data + codes) - spelling
-
-
-def bits_after(
-    before: NDArray[np.int64],
-    net: NDArray[np.int64],
-    standard: NDArray[np.float64],
-    total: int,
-    in_use: int,
-    log2_of: NDArray[np.float64],
-) -> float:
-    """Return the change of L(D, CT) in bits when usages change by `net`, rounded once.
-
-    `before` has the usages of the elements that change and `standard` their lengths L(X | ST); `total` is U and
-    `in_use` the number of itemsets with a usage, both before the change.
-    """
-    after = before + net
-    total_then = total + int(net.sum())
-    born, gone = before == 0, after == 0
-    in_use_then = in_use + int(np.count_nonzero(born)) - int(np.count_nonzero(gone))
-    log_before, log_after = log2_of[before], log2_of[after]
-    log_total, log_total_then = log2(total), log2(total_then)
-    # Equal terms cancel out exactly: the sum is rounded only once.
-    terms = np.concatenate((before * log_before, -(after * log_after), log_before, -log_after)).tolist()
-    if born.any() or gone.any():
-        terms += standard[born].tolist()
-        terms += (-standard[gone]).tolist()
-    terms += [
-        total_then * log_total_then,
-        -(total * log_total),
-        in_use_then * log_total_then,
-        -(in_use * log_total),
-    ]
-    return math.fsum(terms)

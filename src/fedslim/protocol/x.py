@@ -28,7 +28,7 @@ from fedslim.protocol.variant import Replies, Round, search_in_rounds
 from fedslim.protocol.x_member import XMember
 from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read, read_changes, want_entries, words_of
 from fedslim.protocol.x_sizes import Asked, Sizes, enlarge
-from fedslim.secagg.sparse import NARROW
+from fedslim.secagg.ring import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -19,22 +19,7 @@ NARROW_BITS = np.uint64(20)
 unknown, so the value has no more bits than the hash."""
 CHECK_WORDS = 2
 ONE, ZERO = np.uint64(1), np.uint64(0)
-WORD_BITS = np.int64(64)
 LARGEST_VALUE = np.uint64(1 << 40)
-
-
-@njit
-def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
-    """Add counts modulo 2^bits at their places; return the index of the first invalid place, or -1."""
-    per_word = WORD // bits
-    mask = (ONE << np.uint64(bits)) - ONE
-    for k in range(len(places)):
-        place = np.int64(places[k])
-        if place < 0 or place >= length:
-            return np.int64(k)
-        word = place // per_word
-        out[word] += (np.uint64(counts[k]) & mask) << np.uint64(bits * (place - word * per_word))
-    return np.int64(-1)
 
 
 @njit
@@ -58,9 +43,10 @@ def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
 def put_rows(
     out: np.ndarray, bits: np.ndarray, length: int, ends: np.ndarray, places: np.ndarray, counts: np.ndarray
 ) -> int:
-    """Add several vectors one after another, as `put_lanes`, each with its own number of bits.
+    """Add counts at their places to several vectors one after another, each modulo 2^bits with its own number of bits.
 
-    The entries of row r end before ends[r]; each row starts at a new word.
+    The entries of row r end before ends[r]; each row starts at a new word. Return the index of the first invalid place,
+    or -1.
     """
     base = np.int64(0)
     k = np.int64(0)
@@ -103,7 +89,7 @@ def _value(words: np.ndarray, cell: int, size: int) -> np.uint64:
     """Return the sum of the values in a cell; a negative one is modulo 2^64."""
     if size > 1:
         return words[size * cell + 1]
-    unused = np.int64(WORD_BITS - np.int64(NARROW_BITS))
+    unused = np.int64(WORD - np.int64(NARROW_BITS))
     return np.uint64((np.int64(words[cell]) << unused) >> unused)
 
 
@@ -220,7 +206,7 @@ def read_sketch(
 @inlined
 def _field(word: int, end: int, width: int) -> tuple[int, int]:
     """Return the word and the first bit of a field, where the one before it ends at bit `end` of its word."""
-    if end + width > WORD_BITS:
+    if end + width > WORD:
         return word + 1, np.int64(0)
     return word, end
 
@@ -250,7 +236,7 @@ def read_fields(words: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> No
 @njit
 def place_fields(widths: np.ndarray, words: np.ndarray) -> int:
     """Write the word of each field; return how many words there are."""
-    word, end = np.int64(-1), WORD_BITS
+    word, end = np.int64(-1), WORD
     for k in range(len(widths)):
         width = np.int64(widths[k])
         word, first = _field(word, end, width)

@@ -85,7 +85,7 @@ def _is_true(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, log
 
 @inner
 def _gain(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: Logs, now: UnionTotals) -> float:
-    """The gain of a union of several pairs; `tests/algorithm1/union_gain.py` is its twin."""
+    """Return the bits saved if a union replaced all joint uses of its pairs; its twin is in the tests."""
     c = unions.together[g]
     if logs.version[c] != now.version:
         logs.data_part[c], logs.log_left[c] = total_parts(now.total, now.total_log, c)
