@@ -269,10 +269,6 @@ class BoundedRanking(CandidateRanking):
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
                 self.put_row(slot, row)
-        self._learn_known(slots)
-
-    def _learn_known(self, slots: tuple[int, ...]) -> None:
-        """Put the rows of these slots together from what is known about their pairs."""
         for slot in slots:
             plan = self._plan(slot, np.inf)
             assert plan is not None  # noqa: S101

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Insert, Question, Tried
     from fedslim.mdl.ranking import Candidate, CandidateRanking
 
+    Best = tuple[Candidate, ...] | UnknownRows
 
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -94,9 +95,7 @@ class EagerSearch(SlimSearch):
                 yield from self._try_all(set(slots))
         return tuple([self._tried[s] for s in takewhile(self._tried.__contains__, queue)])
 
-    def _ask_with_rows(
-        self, trials: TryRemovals, best: tuple[Candidate, ...] | UnknownRows
-    ) -> Generator[Question, Any, tuple[Change, ...]]:
+    def _ask_with_rows(self, trials: TryRemovals, best: Best) -> Generator[Question, Any, tuple[Change, ...]]:
         """Ask what removals would change, together with the rows that the next candidates need if there are none."""
         answer: tuple[Change, ...]
         if isinstance(best, UnknownRows):
@@ -185,9 +184,7 @@ class EagerSearch(SlimSearch):
 
     # -- the next candidates ------------------------------------------------------------------------------------
 
-    def _go_ahead(
-        self, removals: tuple[int, ...], best: tuple[Candidate, ...] | UnknownRows
-    ) -> Generator[Question, Any, bool]:
+    def _go_ahead(self, removals: tuple[int, ...], best: Best) -> Generator[Question, Any, bool]:
         """Ask about the next candidates together with removals that come before them, and are expected to fail.
 
         Return False, and ask nothing, if it is not known which candidates are next.
