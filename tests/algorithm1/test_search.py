@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from federation import Algorithm1Twin, Federation, database, dense, rows, skewed
+from federation import Algorithm1Twin, Federation, Joined, database, dense, estimated_gain_of_union, rows, skewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +19,8 @@ from fedslim.errors import RunError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
 from fedslim.mdl.objective import (
-    Joined,
     description_length,
     estimated_gain,
-    estimated_gain_of_union,
     log2,
     log2_table,
     standard_length,

@@ -25,9 +25,9 @@ import numpy as np
 from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, NumberedElements, Union, UnionRanking
 from fedslim.errors import RunError
 from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import (
     Bits,
-    bits_after,
     description_length,
     log2_table,
     standard_length,

@@ -40,7 +40,7 @@ from fedslim.protocol.wire_types import (
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
-PROTOCOL = 6
+PROTOCOL = 7
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16

@@ -125,12 +125,13 @@ class Fields:
 # -- sketches of sparse sums ------------------------------------------------------------------------------------------
 
 MAX_PLACES = 1 << int(kernels.ID_BITS)
-SPARE_CELLS = 5
+NARROW = (1 << (int(kernels.NARROW_BITS) - 1)) - 1
+"""The largest sum, or difference of sums, in a cell of one word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Three tables of cells with two words each, and two check words for the whole.
+    """Three tables of cells, and two check words for the whole.
 
     For long vectors whose sum has few entries: it takes few words, and reveals the entries of the sum and nothing else,
     not even their positions at a member. A sketch is a linear function of the vector, so the sum of sketches is the
@@ -141,6 +142,7 @@ class Sketch:
     per_table: int
     universe: int  # places are 0 … universe - 1
     seed: int = 0
+    wide: bool = False  # whether sums may be above `NARROW`: then a cell has two words instead of one
 
     def __post_init__(self) -> None:
         if not 1 <= self.universe <= MAX_PLACES:
@@ -151,14 +153,18 @@ class Sketch:
             raise RingError(msg)
 
     @classmethod
-    def for_entries(cls, entries: int, universe: int, *, seed: int = 0) -> Sketch:
+    def for_entries(cls, entries: int, universe: int, *, seed: int = 0, wide: bool = False) -> Sketch:
         """Return a sketch that can almost always decode this many entries."""
-        return cls(-(-entries * 11 // 20) + SPARE_CELLS, universe, seed)
+        return cls(min(11 * entries // 20 + 6, 9 * entries // 20 + 30), universe, seed, wide)
 
     @property
     def words(self) -> int:
         """The number of words of the sketch."""
-        return int(2 * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
+        return int(self._size * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
+
+    @property
+    def _size(self) -> int:
+        return 2 if self.wide else 1
 
     def put(
         self,
@@ -170,7 +176,8 @@ class Sketch:
         offset: int = 0,
     ) -> None:
         """Add a member's entries, each at `offset + stride · place`."""
-        if kernels.put_sketch(words, self.per_table, self.seed, self.universe, stride, offset, places, counts) >= 0:
+        form = (self.per_table, self._size, self.seed, self.universe)
+        if kernels.put_sketch(words, *form, stride, offset, places, counts) >= 0:
             msg = f"entries must be nonnegative counts at places below {self.universe}"
             raise RingError(msg)
 
@@ -184,7 +191,8 @@ class Sketch:
             raise RingError(msg)
         most = int(kernels.TABLES) * self.per_table
         places, counts = np.empty(most, np.int32), np.empty(most, np.int64)
-        found = kernels.read_sketch(words.copy(), self.per_table, self.seed, self.universe, places, counts)
+        form = (self.per_table, self._size, self.seed, self.universe)
+        found = kernels.read_sketch(words.copy(), *form, places, counts)
         if found < 0:
             return None
         order = np.argsort(places[:found])
