@@ -26,15 +26,16 @@ class Workers(SummedSource):
         if self.dice.random() < self.replaced:
             k = self.dice.randrange(len(self.parts))
             self.states[k] = CoverState(self.parts[k], reuse_slots=False)
-            for move, arguments in self.log.moves():
-                getattr(self.states[k], move)(*arguments)
+            for move in self.log.moves():
+                move.put_to(self.states[k])
             self.replacements += 1
-        self.log.note(question, *about)
+        self.log.put(question, *about)
         return add_up([getattr(state, question)(*about) for state in self.states])
 
 
 def elsewhere(database, *args, **kwargs):
-    return RowsElsewhere(Workers(database, *args, **kwargs), database.vocabulary, database.transactions)
+    workers = Workers(database, *args, **kwargs)
+    return workers, RowsElsewhere(lambda q: q.put_to(workers), database.vocabulary, database.transactions)
 
 
 rows = st.lists(st.sets(st.integers(0, 9), max_size=7).map(sorted), min_size=1, max_size=40)
@@ -44,7 +45,7 @@ rows = st.lists(st.sets(st.integers(0, 9), max_size=7).map(sorted), min_size=1, 
 def test_rows_elsewhere_give_the_same_table(transactions, n, min_count, width):
     database = TransactionDatabase.from_transactions(transactions, vocabulary=list(range(10)))
     here = mine(database, min_count=min_count, width=width)
-    there = mine(elsewhere(database, n), min_count=min_count, width=width)
+    there = mine(elsewhere(database, n)[1], min_count=min_count, width=width)
     assert there.table == here.table
     assert there.tally == here.tally
 
@@ -55,6 +56,6 @@ def test_a_worker_that_is_replaced_changes_nothing(effort):
     habits = [dice.sample(range(24), 5) for _ in range(6)]
     transactions = [sorted({*dice.choice(habits), *dice.sample(range(24), 2)}) for _ in range(150)]
     database = TransactionDatabase.from_transactions(transactions)
-    there = elsewhere(database, 3, replaced=0.1)
+    workers, there = elsewhere(database, 3, replaced=0.1)
     assert mine(there, effort=effort, seed=4).table == mine(database, effort=effort, seed=4).table
-    assert there.source.replacements > 10
+    assert workers.replacements > 10

@@ -174,7 +174,10 @@ def run_search(
 def drive(
     search: DrivenSearch, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
 ) -> SearchResult:
-    """Run a search on a source until it ends or `stop`; in both cases return the best table so far."""
+    """Run a search until it ends or `stop`; in both cases return the best table so far.
+
+    Questions are put to the source, or passed to it if it is a function.
+    """
     moved, next_report = False, 0.0
 
     def answer(question: Any) -> Generator[None, None, Any]:
@@ -184,7 +187,7 @@ def drive(
             next_report = time.monotonic() + REPORT_EVERY
         moved = isinstance(question, MOVES)
         yield from ()  # a source answers at once
-        return question.put_to(source)
+        return source(question) if callable(source) else question.put_to(source)
 
     for _ in run_search(search, answer, (stop or Stop()).now):
         pass

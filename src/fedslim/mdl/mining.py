@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import TransactionDatabase
@@ -27,6 +27,7 @@ from fedslim.mdl.effort_search import EffortSearch
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
+from fedslim.mdl.questions import Support, Supports, Together
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.crew import Watch
     from fedslim.mdl.driver import WatchedSearch
     from fedslim.mdl.effort import Plan
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Order
-    from fedslim.mdl.questions import Source
+    from fedslim.mdl.questions import Question, Source
     from fedslim.mdl.steps import SearchResult
     from fedslim.mdl.tasks import Task, TaskOutcome
 
@@ -61,9 +63,9 @@ PAYS_TO_KEEP_PAIRS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class RowsElsewhere:
-    """Data whose rows are on other machines: what is known about them, and the source that has them."""
+    """Data whose rows are on other machines: what is known about them, and what puts questions to them."""
 
-    source: Source
+    ask: Callable[[Question], Any]
     vocabulary: tuple[str, ...]
     transactions: int
     name: str = ""
@@ -135,7 +137,8 @@ def mine(
             tasks = work.send(outcomes)
         log.cut_short = True
     assert best is not None  # noqa: S101  # the first task is carried out in any case
-    table = code_table(SupportIndex(database), database.supports, database, best, policy)
+    index = SupportIndex(database)
+    table = code_table(lambda found: list(map(index.support, found)), database.supports, database, best, policy)
     return Mined(table, log.tally, stop.seconds, _ending(stop, converged=not log.cut_short))
 
 
@@ -148,13 +151,18 @@ def _mine_elsewhere(
     on_progress: Callable[[Progress], None] | None,
 ) -> Mined:
     """Do the same with rows that only a source has: one search after the other, with few questions."""
-    source, n_items = rows.source, len(rows.vocabulary)
-    supports = source.supports()  # before rare items are dropped
+    n_items = len(rows.vocabulary)
+    supports = rows.ask(Supports())  # before rare items are dropped
     search: SlimSearch | EffortSearch
     search = EffortSearch(n_items, policy, todo, seed) if todo.several else SlimSearch(n_items, policy)
     report = None if on_progress is None else reporter(search, 1, 1, stop, on_progress)
-    result = drive(search, source, stop=stop, report=report)
-    table = code_table(source, supports, rows, result, policy)
+    result = drive(search, rows.ask, stop=stop, report=report)
+
+    def count(itemsets: Sequence[Itemset]) -> Sequence[int]:
+        found: Sequence[int] = rows.ask(Together(tuple([Support(items, (0, 0)) for items in itemsets])))
+        return found
+
+    table = code_table(count, supports, rows, result, policy)
     return Mined(table, result.tally, stop.seconds, _ending(stop, converged=search.converged))
 
 
@@ -227,17 +235,17 @@ class _Log:
 
 
 def code_table(
-    index: SupportIndex | Source,
+    count: Callable[[Sequence[Itemset]], Sequence[int]],
     supports: NDArray[np.int64],
     data: TransactionDatabase | RowsElsewhere,
     result: SearchResult,
     policy: Policy,
 ) -> CodeTable:
-    """Return the table that a search found, with the supports of its itemsets from the index."""
+    """Return the table that a search found; `count` returns the supports of its itemsets."""
+    entries = [entry for entry in result.entries if len(entry.items) > 1]
     found = [
-        (e.items, e.usage, shown_support(e.usage, index.support(e.items), policy.min_count), e.entry)
-        for e in result.entries
-        if len(e.items) > 1
+        (e.items, e.usage, shown_support(e.usage, support, policy.min_count), e.entry)
+        for e, support in zip(entries, count([entry.items for entry in entries]), strict=True)
     ]
     counts = merge_rare(supports, spelled_out(supports, found), policy.min_count)
     return release(data.vocabulary, data.transactions, counts, found, order=policy.order, min_count=policy.min_count)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.questions import Change, SlotCounts, add_changes, add_counts
+from fedslim.mdl.questions import Change, Drop, Insert, Mark, Remove, SlotCounts, Tried, add_changes, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.mdl.itemsets import Itemset
-
-    Call = tuple[str, tuple[Any, ...]]  # a method of `questions.Source`, and its arguments
+    from fedslim.mdl.questions import Move
 
 
 def add_up(answers: Sequence[Any]) -> Any:
@@ -34,7 +33,8 @@ def add_up(answers: Sequence[Any]) -> Any:
     if isinstance(first, Change):
         return add_changes(answers)
     if isinstance(first, tuple):
-        return tuple([add_up(parts) for parts in zip(*answers, strict=True)])
+        parts = [add_up(parts) for parts in zip(*answers, strict=True)]
+        return Tried(*parts) if isinstance(first, Tried) else tuple(parts)
     return np.sum(answers, axis=0, dtype=np.int64) if isinstance(first, np.ndarray) else sum(answers)
 
 
@@ -94,23 +94,21 @@ class SummedSource(ABC):
         self.put("restart")
 
 
-class TableLog:
-    """The table that sources have after the moves so far, for sources that come later.
+class TableLog(SummedSource):
+    """The table that sources have after the moves so far, for sources that come later: `question.put_to(log)`.
 
     Covers depend on the table alone, so a source that is given the same table gives the same answers. It must not reuse
     slots by itself (`CoverState(…, reuse_slots=False)`).
     """
-
-    MOVES = frozenset({"drop", "insert", "remove", "mark", "go_back", "restart"})
 
     def __init__(self) -> None:
         self._dropped: tuple[int, ...] = ()
         self._table: dict[int, tuple[Itemset, int]] = {}
         self._marked: dict[int, tuple[Itemset, int]] | None = None
 
-    def note(self, move: str, *about: Any) -> None:
-        """Note a move; other questions change nothing."""
-        match move, about:
+    def put(self, question: str, *about: Any) -> Any:
+        """Note a move; other questions change nothing, and have no answer here."""
+        match question, about:
             case "drop", (items,):
                 self._dropped = items
             case "insert", (slot, itemset, entry):
@@ -124,16 +122,17 @@ class TableLog:
                 self._table = self._marked.copy()
             case "restart", _:
                 self._table, self._marked = {}, None
+        return 0 if question == "support" else ()
 
-    def moves(self) -> list[Call]:
+    def moves(self) -> list[Move]:
         """Return the moves that bring a new source to this table."""
-        moves: list[Call] = [("drop", (self._dropped,))] if self._dropped else []
+        moves: list[Move] = [Drop(self._dropped)] if self._dropped else []
         before = self._marked or {}
         if self._marked is not None:
-            moves += [*_insertions(before), ("mark", ())]
-        moves += [("remove", (slot,)) for slot, one in before.items() if self._table.get(slot) != one]
+            moves += [*_insertions(before), Mark()]
+        moves += [Remove(slot) for slot, one in before.items() if self._table.get(slot) != one]
         return moves + _insertions({s: one for s, one in self._table.items() if before.get(s) != one})
 
 
-def _insertions(table: dict[int, tuple[Itemset, int]]) -> list[Call]:
-    return [("insert", (slot, *one)) for slot, one in table.items()]
+def _insertions(table: dict[int, tuple[Itemset, int]]) -> list[Move]:
+    return [Insert.again(slot, *one) for slot, one in table.items()]
