@@ -31,7 +31,6 @@ if sys.platform != "win32":
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from fedslim.protocol.framing import Frame
     from fedslim.settings.federation_file import FederationFile
@@ -256,9 +255,7 @@ class AuditLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -8,16 +8,17 @@ import typer
 
 from fedslim.cli.commands.simulate import Variant
 from fedslim.cli.console import options
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.options import whole
 from fedslim.cli.console.output import summary
-from fedslim.cli.console.stream import print_json, print_rich, print_text, say
-from fedslim.cli.console.text import count, duration, printable
+from fedslim.cli.console.stream import print_json, print_line, print_rich, say
+from fedslim.cli.console.text import count, duration
 from fedslim.errors import ConfigurationError, ParameterError
 
 if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
-app = typer.Typer(help="Write and check a federation file.", rich_markup_mode=None, add_completion=False)
+app = command_group("Write and check a federation file.")
 
 FILE = Path("federation.toml")
 DEFAULT_PORT = 7443
@@ -29,13 +30,6 @@ LABELS = {
     "server": "sent to the server",
 }
 TWO = 2
-
-
-@app.callback(invoke_without_command=True)
-def federation(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Write a new federation file, with comments.")
@@ -85,8 +79,7 @@ def init(
         raise ParameterError(msg)
     chosen = _items(vocabulary, secret, fingerprint)
     made = write_template(file, name, names, variant.value, host=host, port=port, chosen=chosen)
-    line = f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}"
-    print_text(printable(line) + "\n")
+    print_line(f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}")
 
 
 def _items(vocabulary: Path | None, secret: Path | None, fingerprint: str | None) -> dict[str, str]:
