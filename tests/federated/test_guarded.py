@@ -277,7 +277,9 @@ def test_members_name_items_of_others_and_the_server_names_none(tmp_path):
         finally:
             federation.close()
         tables = {name: CodeTable.load(federation.out(name) / "codetable.json") for name in ("server", *MEMBERS)}
-        named = {name: {one for one in tables[name].vocabulary if not one.startswith(("#", "item "))} for name in tables}
+        named = {
+            name: {one for one in tables[name].vocabulary if not one.startswith(("#", "item "))} for name in tables
+        }
         everything = {"rash", "fever", "north only", "west only"}
         assert named["server"] == named["south"] == set()
         assert named["north"] == (everything if shared == "members" else {"rash", "north only", "west only"})
