@@ -14,7 +14,9 @@ from twin import Twin, cover
 
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.pairs import PairCounts
+from fedslim.algorithm1.search import Acceptance, Evaluation, NextCandidates
 from fedslim.data import TransactionDatabase
+from fedslim.mdl.driver import run_search
 from fedslim.mdl.objective import (
     data_terms,
     estimated_gain,
@@ -23,7 +25,7 @@ from fedslim.mdl.objective import (
     standard_length,
     standard_lengths,
 )
-from fedslim.mdl.questions import Change, add_changes
+from fedslim.mdl.questions import Change, Supports, add_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +161,33 @@ class Member:
 
 
 class Federation:
-    """Implements `algorithm1.search.Members`."""
+    """All members together: answers the questions of `Algorithm1Search` with sums, by global numbers."""
 
     def __init__(self, databases, entry="own"):
         self.members = [Member(database) for database in databases]
         self.entry = entry
 
+    def answer(self, question):
+        match question:
+            case Supports():
+                return self.supports()
+            case NextCandidates():
+                return self.candidates()
+            case Evaluation(number, itemset, pairs, entry):
+                return self.evaluate(number, itemset, pairs, entry)
+            case Acceptance(trial):
+                return self.accept(trial.number, trial.itemset, trial.pairs, trial.entry)
+
+    def searched(self, search, should_stop=lambda: False):
+        def answer(question):
+            yield from ()  # members in memory answer at once
+            return self.answer(question)
+
+        assert list(run_search(search, answer, should_stop)) == []
+        return search.result()
+
     def supports(self):
-        return np.sum([m.local.supports() for m in self.members], axis=0, dtype=np.int64)
+        return np.sum([m.local.state.supports() for m in self.members], axis=0, dtype=np.int64)
 
     def candidates(self):
         keys = []
@@ -181,7 +202,7 @@ class Federation:
 
     def _entry(self, member, itemset, entry):
         if self.entry == "support":
-            return member.local.support(itemset)
+            return member.local.state.support(itemset)
         return entry if self.entry == "sum" else None
 
     def evaluate(self, number, itemset, pairs, entry):

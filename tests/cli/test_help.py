@@ -10,20 +10,25 @@ from fedslim.cli.app import app
 from fedslim.cli.console import options
 from fedslim.mdl import policy
 
-READING = "--format --bins --transaction-column --item-column"
+TABLE = "--format --separator --encoding --query --table"
+READING = (
+    f"{TABLE} --bins --transaction-column --item-column "
+    "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
+)
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
-    f"--no-pruning --threads {READING} --from --seed --quiet -q",
+    f"--no-pruning --threads {READING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
     "--from --data-seed --quiet -q",
-    "show": "--top --json",
-    "report": "--out --title --results",
+    "show": "--top --json --labels --secret",
+    "report": "--out --title --results --labels --secret",
     "demo": "--network --variant --out --quiet -q",
     "server": f"{CONNECTING} --out --resume --passphrase-file",
-    "member": f"{CONNECTING} {READING} --name --data --out --policy --secret --vocabulary --passphrase-file",
+    "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
+    "--passphrase-file",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",
@@ -31,6 +36,10 @@ COMMANDS = {
     "data get": "--from --quiet -q",
     "data describe": f"{READING} --from --seed --top --json --quiet -q",
     "data make": "--out --transactions --seed --quiet -q",
+    "schema": "",
+    "schema make": f"--out --with-values {TABLE} --quiet -q",
+    "schema check": f"{TABLE} --json --quiet -q",
+    "schema show": "--json",
     "vocabulary": "",
     "vocabulary secret": "",
     "vocabulary make": f"--secret --out {READING} --from --seed --quiet -q",

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedslim.data.database import TransactionDatabase
+from fedslim.data.generators import check_whole
 from fedslim.data.registry import did_you_mean
-from fedslim.errors import DataError, ParameterError
+from fedslim.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -254,9 +255,7 @@ def _check(name: str, seed: int) -> None:
     if name not in BUILTIN_NAMES:
         msg = f"there is no built-in data set {name!r}{did_you_mean(name, list(BUILTIN_NAMES))}"
         raise DataError(msg)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        msg = f"seed is {seed!r}; give a whole number of at least 0"
-        raise ParameterError(msg)
+    check_whole("seed", seed, 0)
 
 
 def _encounters(hospital: Hospital, seed: int, number: int) -> TransactionDatabase:

@@ -65,7 +65,6 @@ class KeptRanking:
     places: int = 0
     arrays: KeptArrays = field(default_factory=KeptArrays)
     rejected: KeptArrays = field(default_factory=KeptArrays)
-    pairs: tuple[int, int] = (0, 0)  # how many pairs are known, and the places of their hash table
     store: KeptArrays = field(default_factory=KeptArrays)
 
 

@@ -19,10 +19,10 @@ from fedslim.data.textstream import real_path
 from fedslim.errors import PolicyError
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS
-from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
-from fedslim.settings.toml_schema import key, parse, template
 from fedslim.settings.weaknesses import SAFE_MEMBERS
+from fedslim.toml import values
+from fedslim.toml.keys import key, parse, template
 from fedslim.trust.keys import read_trusted
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ ABOUT = (
     "alone. Test it with `fedslim policy check FEDERATION`. A key that is left out has its strict default, the value "
     "that `fedslim policy init` writes. Relative paths start at the folder of this file."
 )
+
+
+SHARED = ("none", "members", "server")
+"""Who may learn labels, from the fewest to the most."""
 
 
 def _variants(value: Any) -> tuple[str, ...]:
@@ -71,8 +75,11 @@ class Allowed:
         "The federation's limits.min_members_with must be at least this. Write 1 to allow sa or so.",
         default=MIN_MEMBERS_WITH,
     )
-    share_labels: bool = key(
-        values.switch, "Whether the server may learn the labels of items (items.share_vocabulary).", default=False
+    share_labels: Literal["none", "members", "server"] = key(
+        values.one_of(*SHARED),
+        "Who may learn the labels of this member's items, at most (items.share_labels): nobody, the other members, or "
+        "the server as well.",
+        default="none",
     )
     union: bool = key(
         values.switch,
@@ -161,8 +168,10 @@ class MemberPolicy:
             own, theirs = getattr(mine, name), getattr(limits, name)
             if theirs < own:
                 found.append(f"policy.{name} is {own}, but limits.{name} is {theirs}")
-        if file.items.share_vocabulary and not mine.share_labels:
-            found.append("policy.share_labels is false, but items.share_vocabulary is true")
+        if SHARED.index(file.items.share_labels) > SHARED.index(mine.share_labels):
+            found.append(
+                f"policy.share_labels is {mine.share_labels}, but items.share_labels is {file.items.share_labels}"
+            )
         if file.items.vocabulary_digest is None and not mine.union:
             found.append("policy.union is false, but items.vocabulary_digest is missing")
         return found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.options import Reading
+from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import compile_with_progress, read_and_prepare
@@ -100,11 +100,15 @@ def server(
             raise served.lost
 
 
+@reads_data
 def member(
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[str, typer.Option(metavar="DATA", help="The data of this member, as for `fedslim mine`.")],
+    data: Annotated[  # noqa: ARG001  # it is part of `reading`
+        str,
+        typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
+    ],
     secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
@@ -118,10 +122,8 @@ def member(
         typer.Option(metavar="FILE", help="The policy of this member; by default policy.toml beside its key."),
     ] = None,
     passphrase_file: passphrases.File = None,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
+    labels: options.Labels = None,
+    reading: Reading,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
 ) -> None:
@@ -132,6 +134,7 @@ def member(
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
+    from fedslim.data.vocabulary import names_for, read_labels
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
@@ -149,6 +152,7 @@ def member(
         msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
         raise ParameterError(msg)
     shared = ItemSecret.read(secret)
+    catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
     agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
     with _folder(out, f"fedslim member --name {name}") as place:
         finished = place.finished(who=name, federation=federation.digest().hex())
@@ -156,7 +160,6 @@ def member(
             (out / MEMBER_JOURNAL).unlink(missing_ok=True)
             _show_finished(finished, out, federation.federation.name)
             return
-        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
         database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
             member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
@@ -164,7 +167,8 @@ def member(
         if received.table is None:
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
-        kept = guard.kept(received.table, database, shared)
+        named = received.table.renamed(names_for(catalogue, shared))
+        kept = guard.kept(named, database, shared)
         if kept is not None:
             kept.save(out / CODE_TABLE, private=True)
         # Only after everything is saved: until then, the same command needs the journal.

@@ -1,15 +1,24 @@
 """Arguments and options that several commands share, and their checks."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import csv
+import functools
+import inspect
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import printable
+
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
+    from fedslim.data.encoding import EncodedTable
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
@@ -39,19 +48,52 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     return check
 
 
+def listed(value: str | None) -> Any:
+    """Split a list at its commas; quotes keep a name with a comma together."""
+    return None if value is None else next(csv.reader([value], skipinitialspace=True), [])
+
+
+class Told(logging.Handler):
+    """Says what the readers of data guessed, on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        say(printable(f"fedslim: {record.getMessage()}"))
+
+
+def masked(value: str) -> str:
+    """Hide the password of a database's URL from all but its reader."""
+    if "://" not in value:
+        return value
+    from fedslim.data.sql import MaskedUrl
+
+    return MaskedUrl(value)
+
+
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        help="A file (FIMI .dat, .csv, .tsv, .parquet; .gz too), or a name from `fedslim data list`, "
-        "such as encounters, mushroom or wide-sparse:20000.",
+        callback=masked,
+        help="A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
+        "standard input, the URL of a database (postgresql://…, sqlite:///FILE, duckdb:///FILE), or a name from "
+        "`fedslim data list`, such as encounters, mushroom or wide-sparse:20000.",
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="F", help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet."),
+    typer.Option(
+        metavar="F",
+        help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet, jsonl, excel.",
+    ),
 ]
+Separator = Annotated[
+    str | None, typer.Option(metavar="C", help="Character between the fields of a CSV file, such as ';', or tab.")
+]
+Encoding = Annotated[str | None, typer.Option(metavar="E", help="Encoding of a text file, if not UTF-8: latin-1, …")]
+Query = Annotated[str | None, typer.Option(metavar="SQL", help="Query whose rows to read from a database.")]
+Table = Annotated[str | None, typer.Option(metavar="T", help="Table to read from a database, or sheet of a workbook.")]
 Bins = Annotated[
     int | None,
     typer.Option(
@@ -66,6 +108,28 @@ TransactionColumn = Annotated[
     typer.Option(metavar="C", help="The column of transactions, if each row has a transaction and one of its items."),
 ]
 ItemColumn = Annotated[str | None, typer.Option(metavar="C", help="The column of items, with --transaction-column.")]
+Schema = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What the columns mean, the same for all members; see `fedslim schema make`."),
+]
+Columns = Annotated[
+    str | None, typer.Option(metavar="C,C", callback=listed, help="Use these columns only, separated by commas.")
+]
+Exclude = Annotated[str | None, typer.Option(metavar="C,C", callback=listed, help="Leave out these columns.")]
+Categorical = Annotated[
+    str | None, typer.Option(metavar="C,C", callback=listed, help="Make an item of each value of these columns.")
+]
+Numeric = Annotated[
+    str | None,
+    typer.Option(metavar="C,C", callback=listed, help="Take these columns as numbers, even codes like 0123."),
+]
+OneHot = Annotated[
+    bool | None,
+    typer.Option("--one-hot/--no-one-hot", show_default=False, help="Whether the columns are items, of 0 and 1."),
+]
+Missing = Annotated[
+    str | None, typer.Option(metavar="V,V", callback=listed, help="More spellings of a missing value, such as -99.")
+]
 From = Annotated[
     str | None, typer.Option("--from", metavar="FOLDER", help="A folder with public data sets that you downloaded.")
 ]
@@ -93,29 +157,85 @@ Top = Annotated[
 ]
 
 
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="A catalogue: a CSV file of labels, each with an explaining text if you like, or a list."
+    ),
+]
+Secret = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The members' secret, to name items of which only the id is known.")
+]
+
+
+def names_from(labels: Path | None, secret: Path | None) -> dict[str, str]:
+    """Return how to name items, by label and by id."""
+    from fedslim.data.vocabulary import ItemSecret, names_for, read_labels
+
+    shared = None if secret is None else ItemSecret.read(secret)
+    return {} if labels is None else names_for(read_labels(labels), shared)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Where the data are, and how to read them."""
+    """Where the data are, and how to read them: the options that `reads_data` gives to a command."""
 
     source: str
-    format: str | None
-    bins: int | None
-    transaction_column: str | None
-    item_column: str | None
-    folder: str | None
-    seed: int | None
+    format: Format = None
+    bins: Bins = None
+    transaction_column: TransactionColumn = None
+    item_column: ItemColumn = None
+    separator: Separator = None
+    encoding: Encoding = None
+    query: Query = None
+    table: Table = None
+    schema: Schema = None
+    columns: Columns = None
+    exclude: Exclude = None
+    categorical: Categorical = None
+    numeric: Numeric = None
+    one_hot: OneHot = None
+    missing: Missing = None
+    folder: From = None
+    seed: int | None = None
+
+    def read_columns(self) -> "EncodedTable | None":
+        """Return the columns of a table, or None if the data have none."""
+        from fedslim.data.readers import is_source, read_table
+
+        names = ("format", "separator", "encoding", "query", "table")
+        return (
+            read_table(self.source, **{name: getattr(self, name) for name in names}) if is_source(self.source) else None
+        )
 
     def load(self) -> "TransactionDatabase":
-        """Load the data."""
+        """Load the data, and say what was guessed."""
+        from fedslim import schema as agreed
         from fedslim.data import load
 
-        chosen: dict[str, Any] = {} if self.bins is None else {"bins": self.bins}  # the default is that of `load`
-        return load(
-            self.source,
-            format=self.format,
-            transaction_column=self.transaction_column,
-            item_column=self.item_column,
-            folder=self.folder,
-            seed=self.seed,
-            **chosen,
-        )
+        logger, told = logging.getLogger("fedslim.data"), Told()
+        if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
+            logger.addHandler(told)
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
+        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
+        try:
+            return load(self.source, **{name: value for name, value in given.items() if value is not None})
+        finally:
+            logger.removeHandler(told)
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with the parameters `data` and `reading` all options of reading, in place of `reading`."""
+    own = inspect.signature(command)
+    added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
+    added = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in added]
+    parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
+
+    @functools.wraps(command)
+    def run(data: str, **given: Any) -> None:
+        chosen = {option.name: given.pop(option.name) for option in added}
+        command(data=str(data), reading=Reading(data, **chosen), **given)
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
