@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
+from fedslim.federated.folder import set_aside
 from fedslim.federated.records import save_run, served_record
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.in_process import FrameSent, RoundPassed
@@ -194,13 +195,14 @@ def save_served(
     *,
     command: str = SERVING,
 ) -> None:
-    """Save the result files, readable by their owner only.
+    """Save the result files, readable by their owner only; results of an earlier attempt are set aside.
 
     `more` is added to the figures of the run record; `command` is the command that runs it again.
 
     Raises:
         WriteError: A file cannot be written.
     """
+    set_aside(folder)
     served.table.save(folder / CODE_TABLE, private=True)
     save_run(served_record(served, file, more, command=command), folder / RECORD, private=True)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedslim.errors import InputError
+from fedslim.federated.folder import EARLIER
 from fedslim.federated.records import FAILED, FORMAT, RUN, load_run
 from fedslim.format import count
 
@@ -86,8 +87,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Return every file that may be a record, in natural order: 2 members before 10."""
-    return iter(sorted(folder.rglob("*.json"), key=_natural))
+    """Return every file that may be a record, without earlier runs, in natural order: 2 members before 10."""
+    files = (path for path in folder.rglob("*.json") if EARLIER not in path.relative_to(folder).parts)
+    return iter(sorted(files, key=_natural))
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

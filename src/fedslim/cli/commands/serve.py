@@ -17,14 +17,17 @@ from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress, read_and_prepare
+from fedslim.cli.console.repeating import typed_command
+from fedslim.cli.console.running import compile_with_progress, mined_with_progress, read_and_prepare
 from fedslim.cli.console.stream import print_json, print_text, say
 from fedslim.cli.console.text import count, printable, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
+    from fedslim.data import TransactionDatabase
     from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl import CodeTable
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
@@ -101,6 +104,7 @@ def server(
 
 
 def member(
+    context: typer.Context,
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
@@ -124,15 +128,19 @@ def member(
     item_column: options.ItemColumn = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
+    no_compare: Annotated[
+        bool, typer.Option("--no-compare", help="Do not mine this member's data alone after the run, to compare.")
+    ] = False,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
     Every message is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run
-    the same command again.
+    the same command again. After the run, `fedslim report` shows what this member has found and what is different here.
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
+    from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
@@ -164,9 +172,11 @@ def member(
         if received.table is None:
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
-        kept = guard.kept(received.table, database, shared)
+        kept, record = guard.kept(received.table, database, shared), None
         if kept is not None:
-            kept.save(out / CODE_TABLE, private=True)
+            how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
+            record = member_record(federation, name, received.table, kept, database, audit=out / AUDIT, **how)
+            _save(kept, record, out)
         # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
@@ -176,6 +186,8 @@ def member(
         whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
         where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
         say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+        if record is not None and not no_compare:
+            _compare(record, received.table, database, data, out)
 
 
 def status(
@@ -214,6 +226,32 @@ def status(
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
     print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+
+
+def _save(table: "CodeTable", record: "RunRecord", out: Path) -> None:
+    """Save the results of a member, readable by their owner only."""
+    from fedslim.federated.folder import set_aside
+    from fedslim.federated.records import RUN, save_run
+
+    set_aside(out)
+    table.save(out / CODE_TABLE, private=True)
+    save_run(record, out / RUN, private=True)
+
+
+def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
+    """Mine the member's data alone, after the run, and add what it finds to its record; Ctrl-C skips this."""
+    from fedslim.federated.own_record import with_table_alone
+    from fedslim.federated.records import RUN, save_run
+
+    how = {name: record.settings[name] for name in ("width", "effort", "seed")}
+    doing = "mining alone, to compare (nothing is sent):"
+    mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
+    if not mined.converged:
+        say("the comparison was skipped")
+        return
+    compared = with_table_alone(record, table, mined.table)
+    save_run(compared, out / RUN, private=True)
+    say(f"{compared.figures['not_found_alone']:,} of them this member does not find alone; see `fedslim report {out}`")
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":

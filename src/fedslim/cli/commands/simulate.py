@@ -360,12 +360,15 @@ class _Kept:
 
     def save(self, compared: "Comparison | None") -> None:
         """Save the results so far; keep a failure, to report it after the output."""
+        from fedslim.federated.folder import set_aside
         from fedslim.federated.records import save_run, simulation_record
 
         if self.out is None or self.failure is not None:
             return
         try:
             if compared is None:
+                if (place := set_aside(self.out)) is not None:
+                    say(f"fedslim: the results of the earlier run in {self.out} are now in {place}")
                 self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
                 if self.failure is not None:
                     return
