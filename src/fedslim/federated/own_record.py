@@ -2,12 +2,12 @@
 
 record = member_record(file, "north", received.table, kept, database, audit=audit, command=command, …)
 record = with_table_alone(record, received.table, mine(database).table)
-record = mined_record(table, data="visits.csv", command="fedslim mine visits.csv")
+record = mined_record(table, "visits.csv", "fedslim mine visits.csv")
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -97,14 +97,13 @@ def with_table_alone(record: RunRecord, table: CodeTable, alone: CodeTable) -> R
     return msgspec.structs.replace(record, own=own, members=members, figures={**record.figures, **more})
 
 
-def mined_record(  # noqa: PLR0913  # keyword-only
+def mined_record(
     table: CodeTable,
-    *,
     data: str,
-    command: str,
+    command: str = "",
+    *,
     history: Sequence[HistoryStep] = (),
     figures: Mapping[str, Figure] | None = None,
-    settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
     """Return a record of a table that was mined in one place."""
     return RunRecord(
@@ -112,7 +111,7 @@ def mined_record(  # noqa: PLR0913  # keyword-only
         data=data,
         variant="slim",
         command=command,
-        settings=dict(settings or {}),
+        settings={},
         figures={**_figures(table), **(figures or {})},
         history=list(history),
         traffic=[],

@@ -19,11 +19,12 @@ from fedslim.format import brief
 from fedslim.report import captions
 from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.report.naming import names, scheme_of, title_of
+from fedslim.report.rows import RowsView  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, HistoryStep, RunRecord
+    from fedslim.federated.records import Agreement, GapRow, HistoryStep, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
 
 MAX_POINTS = 400
@@ -52,8 +53,8 @@ class Curve(msgspec.Struct, frozen=True):
 class TableView(msgspec.Struct, frozen=True):
     """The code table, one list per quantity, sorted by bits saved. Items are indices into the run's labels.
 
-    `alone` tells which itemsets no member finds alone, if known. `members` has the usages at each member, if the
-    variant reveals them to the server.
+    `alone` tells which itemsets no member finds alone (at a member: which this one does not), if known. `members` has
+    the usages at each member, if the variant reveals them to the server.
     """
 
     total: int
@@ -64,6 +65,30 @@ class TableView(msgspec.Struct, frozen=True):
     bits_saved: list[float]
     alone: list[bool] | None
     members: list[list[int]] | None
+
+
+class SentView(msgspec.Struct, frozen=True):
+    """The messages of one kind that left a member."""
+
+    kind: str
+    meaning: str
+    messages: int
+    bytes: int
+    statistics: int
+    masked: int
+    labels: int
+
+
+class OwnView(msgspec.Struct, frozen=True):
+    """What a member knows about itself; the lists follow the rows of `TableView`."""
+
+    member: str
+    transactions: int
+    usage: list[int]
+    support: list[int]
+    ratio: list[float | None] | None
+    q: list[float] | None
+    sent: list[SentView]
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -114,8 +139,9 @@ class MemberView(msgspec.Struct, frozen=True):
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+    """One run. `unnamed` has the items without a label; the supports and usages of items follow the labels."""
 
+    kind: str
     name: str
     data: str
     variant: str
@@ -124,12 +150,18 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     headline: list[Fact]
     curve: Curve
     labels: list[str]
+    unnamed: list[int]
+    item_support: list[int]
+    item_usage: list[int]
     table: TableView
+    own: OwnView | None
+    rows: RowsView | None
     gap: GapView | None
     agreements: list[AgreementView]
     traffic: list[TrafficView]
     members: list[MemberView]
     usages_note: str
+    knowledge: list[Fact]
     configuration: list[Fact]
     command: str
 
@@ -142,6 +174,16 @@ class ViewRow(msgspec.Struct, frozen=True):
     values: list[float | None]  # the cells as numbers, for sorting
 
 
+class FiguresView(msgspec.Struct, frozen=True):
+    """A table of an experiment: ours, the paper's, the difference. The first `labels` columns identify a row."""
+
+    title: str
+    head: list[str]
+    labels: int
+    rows: list[list[str]]
+    remarks: list[str]
+
+
 class ReportView(msgspec.Struct, frozen=True):
     """A whole report."""
 
@@ -152,15 +194,28 @@ class ReportView(msgspec.Struct, frozen=True):
     columns: list[str]
     overview: list[ViewRow]
     runs: list[RunView]
+    failed: list[Fact]
+    figures: list[FiguresView]
 
 
-def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> ReportView:
+def view(  # noqa: PLR0913  # keyword-only
+    records: Sequence[RunRecord],
+    *,
+    title: str | None = None,
+    remarks: Sequence[str] = (),
+    failed: Sequence[Fact] = (),
+    figures: Sequence[FiguresView] = (),
+    rows: RowsView | None = None,
+) -> ReportView:
     """Build the view of one or more runs.
 
     Args:
         records: One run, or several: variants on the same data, or the cells of an experiment.
         title: Title of the report; defaults to the names of the data sets.
         remarks: Remarks about runs that were left out.
+        failed: Cells of an experiment that failed, with the reason.
+        figures: The paper's figures beside those of the runs.
+        rows: Rows of the data with their covers, for a single run.
 
     Raises:
         InputError: There is no run.
@@ -182,7 +237,12 @@ def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Seq
             ViewRow(name, captions.cells(record, table), captions.values(record, table))
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
-        runs=[_run(name, record, table, most) for name, record, table in zip(run_names, records, tables, strict=True)],
+        runs=[
+            _run(name, record, table, most, rows)
+            for name, record, table in zip(run_names, records, tables, strict=True)
+        ],
+        failed=list(failed),
+        figures=list(figures),
     )
 
 
@@ -197,12 +257,13 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     )
 
 
-def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
+def _run(name: str, record: RunRecord, table: CodeTable, most: int, rows: RowsView | None) -> RunView:
     labels = _Labels(table.vocabulary)
     place = {row.items: number for number, row in enumerate(table.itemsets)}
     shown = table.top(most)
     places = [place[row.items] for row in shown]  # positions in cover order, as in the record
     return RunView(
+        kind=record.kind,
         name=name,
         data=record.data,
         variant=record.variant,
@@ -210,7 +271,12 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
         lead=captions.lead(record, table),
         headline=captions.headline(record, table),
         curve=_curve(record.history),
+        unnamed=[number for number, label in enumerate(table.vocabulary) if captions.is_unnamed(label)],
+        item_support=list(table.supports),
+        item_usage=list(table.singleton_usages),
         table=_table(record, table, shown, places, labels),
+        own=None if record.own is None else _own(record.own, places),
+        rows=rows,
         gap=None if record.gap is None else _gap(record.gap, labels, most),
         agreements=[_agreement(agreement, table, places, labels, most) for agreement in record.agreements],
         traffic=[
@@ -219,6 +285,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
         ],
         members=_members(record),
         usages_note=captions.usages_note(record),
+        knowledge=captions.knowledge(record, table),
         configuration=captions.configuration(record),
         command=record.command,
         labels=list(brief(labels.all)),  # last: gap and agreements may have added labels
@@ -264,6 +331,8 @@ def _table(
     record: RunRecord, table: CodeTable, shown: Sequence[Element], places: Sequence[int], labels: _Labels
 ) -> TableView:
     gap = None if record.gap is None else {frozenset(row.items) for row in record.gap}
+    known = None if record.own is None else record.own.found_alone
+    alone = None if gap is None else [frozenset(row.labels) in gap for row in shown]
     usages = [member.usages for member in record.members if member.usages is not None]
     return TableView(
         total=len(table),
@@ -272,8 +341,26 @@ def _table(
         support=[row.support for row in shown],
         code_length=[round(row.code_length, 3) for row in shown],
         bits_saved=[round(row.bits_saved, 2) for row in shown],
-        alone=None if gap is None else [frozenset(row.labels) in gap for row in shown],
+        alone=alone if known is None else [not known[k] for k in places],
         members=[[at[k] for at in usages] for k in places] if usages and len(usages) == len(record.members) else None,
+    )
+
+
+def _own(own: OwnRecord, places: Sequence[int]) -> OwnView:
+    tests = None if own.differences is None else [own.differences[k] for k in places]
+    return OwnView(
+        own.member,
+        own.transactions,
+        [own.usages[k] for k in places],
+        [own.supports[k] for k in places],
+        None if tests is None else [each.ratio for each in tests],
+        None if tests is None else [each.q for each in tests],
+        [
+            SentView(
+                kind, captions.KINDS.get(kind, ""), a.messages, a.bytes, a.statistics, a.statistics_masked, a.labels
+            )
+            for kind, a in own.sent.items()
+        ],
     )
 
 

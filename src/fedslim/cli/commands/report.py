@@ -1,16 +1,23 @@
-"""`fedslim report`: write an HTML report about runs, which opens in any browser without a network."""
+"""`fedslim report`: write an HTML report about runs or a code table; it opens in any browser without a network."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedslim.cli.commands.experiment import RESULTS
+from fedslim.cli.console import options
+from fedslim.cli.console.options import Reading
+from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.running import read_and_prepare
 from fedslim.cli.console.saving import check_place
 from fedslim.cli.console.stream import print_text, say
 from fedslim.cli.console.text import printable
-from fedslim.errors import InputError
+from fedslim.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from fedslim.report.view import FiguresView
 
 REPORT = "report.html"
 """The default name of the report."""
@@ -22,8 +29,8 @@ def report(
         typer.Argument(
             metavar="RUN...",
             show_default=False,
-            help="A run folder (of `fedslim simulate --out` or a server), a folder that contains run records, or the "
-            "name of an experiment. Several make one report.",
+            help="A run folder (of `fedslim simulate --out`, a server or a member), a code table, a folder that "
+            "contains run records, or the name of an experiment. Several make one report.",
         ),
     ],
     *,
@@ -31,18 +38,29 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help=f"The report.  [default: {REPORT} beside the run]", show_default=False),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Also show the most unusual rows of these data, and how they are covered."),
+    ] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the records of experiments.")] = RESULTS,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title of the report.  [default: the name of the data]")
     ] = None,
+    format: options.Format = None,  # noqa: A002  # the option's name
+    bins: options.Bins = None,
+    transaction_column: options.TransactionColumn = None,
+    item_column: options.ItemColumn = None,
 ) -> None:
     """Write an HTML report about runs: what they found, what no member finds alone, how they went and what they cost.
+
+    With --data, the report contains rows of the data.
 
     The file needs no network and no other files. Several runs are shown side by side, with their curves in one chart.
     """
     from fedslim.experiments import EXPERIMENTS, Store
     from fedslim.report.finding import find_records
     from fedslim.report.page import write_page
+    from fedslim.report.rows import unusual_rows
     from fedslim.report.view import view
 
     experiments = [run for run in runs if _is_experiment(run, results)]
@@ -52,8 +70,23 @@ def report(
     place = out or _beside(runs, experiments)
     for file in found.files:
         check_place(place, besides=file, what="the record of a run")
+    rows = None
+    if data is not None:
+        if len(found.records) != 1:
+            msg = f"--data goes with one run or code table, and there are {len(found.records)}; name one of them"
+            raise ParameterError(msg)
+        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
+        rows = unusual_rows(found.records[0].code_table, read_and_prepare(reading, reporter(quiet=False)))
     of_one = EXPERIMENTS[str(experiments[0])].title if len(runs) == len(experiments) == 1 else None
-    write_page(view(found.records, title=title or of_one, remarks=found.remarks), place)
+    shown = view(
+        found.records,
+        title=title or of_one,
+        remarks=found.remarks,
+        failed=found.failed,
+        figures=_beside_paper(experiments, results),
+        rows=rows,
+    )
+    write_page(shown, place, private=rows is not None)
     for remark in found.remarks:
         say(f"fedslim: warning: {remark}")
     print_text(printable(str(place)) + "\n")
@@ -74,6 +107,22 @@ def _of_experiment(run: Path, results: Path) -> list[Path]:
         msg = f"{results}: this folder has no records of {run}; run the experiment with `fedslim experiment run {run}`"
         raise InputError(msg)
     return files
+
+
+def _beside_paper(experiments: list[Path], results: Path) -> list["FiguresView"]:
+    """Return the figures of experiments beside those of the paper."""
+    from fedslim.experiments import EXPERIMENTS, Store
+    from fedslim.experiments.tables import tabulate
+    from fedslim.report.view import FiguresView
+
+    made, store = [], Store(results)
+    for name in map(str, experiments):
+        experiment = EXPERIMENTS[name]
+        found = store.datasets(experiment)
+        known = [data for data in experiment.datasets if data in found]
+        table = tabulate(experiment, experiment.cells([*known, *sorted(found - {*known})]), store)
+        made.append(FiguresView(experiment.title, table.head, table.labels, table.rows, table.remarks))
+    return made
 
 
 def _beside(runs: list[Path], experiments: list[Path]) -> Path:

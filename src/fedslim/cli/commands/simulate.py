@@ -270,7 +270,7 @@ class _Run:
         seed: int,
     ) -> None:
         self._engine = engine
-        self._how = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
+        self._how: dict[str, Any] = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
         self._plain = (min_count, width, effort) == (1, 1, 1)
         self._name = name
         self._database = database
