@@ -42,7 +42,7 @@ SUBTITLES = {
 KNOWN = {
     "x": (
         "the code table, and sums over all members of how often itemsets occur and are used; how many members use each",
-        "any member's own counts or number of transactions, and which items a member has",
+        "any member's own counts or number of transactions",
     ),
     "sa": (
         "the code table and sums over all members; who proposed which pairs; counts of pairs that one member proposed",
@@ -89,6 +89,8 @@ def subtitle(records: Sequence[RunRecord]) -> str:
     """Return the subtitle: what was run, and when."""
     kinds = {record.kind for record in records}
     what = SUBTITLES[kinds.pop()] if len(kinds) == 1 else "federations"
+    if len(records) == 1 and (own := records[0].own) is not None:
+        what = f"a federation, by its member {own.member}"
     if len(records) > 1:
         what = count(len(records), "run")
     days = sorted({record.made[:10] for record in records})
@@ -162,7 +164,7 @@ def _own(own: OwnRecord, members: Sequence[MemberRecord], itemsets: int) -> Iter
 def different_here(own: OwnRecord) -> str:
     """Say how many itemsets differ, with the verb."""
     found = sum(each.significant for each in own.differences or ())
-    return "None is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
+    return "No itemset is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
 
 
 def named(table: CodeTable) -> bool:
@@ -182,7 +184,9 @@ def knowledge(record: RunRecord, table: CodeTable) -> list[Fact]:
     known, unknown = KNOWN[record.variant]
     sizes = f"{count(table.transactions, 'transaction')} and {count(len(table.vocabulary), 'item')} in all"
     where = "" if named(table) else "; the members' reports have the names of the items"
-    labels = "" if named(table) else ", and what the items are called"
+    labels = "" if named(table) else ", what the items are called"
+    if all(not label.startswith("#") for label in table.vocabulary):  # otherwise members sent the ids that they have
+        labels += ", which items a member has"
     return [
         Fact("knows", f"{known}; {sizes}; who took part, and how many bytes each kind of message took"),
         Fact("does not know", f"{unknown}{labels}; no row of data{where}"),

@@ -24,7 +24,7 @@ from fedslim.format import as_html
 if TYPE_CHECKING:
     from fedslim.report.view import ReportView
 
-SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "course.js", "page.js")
+SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
 """In load order: each uses those before it."""
 
 

@@ -149,6 +149,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     lead: str
     headline: list[Fact]
     curve: Curve
+    transactions: int
     labels: list[str]
     unnamed: list[int]
     item_support: list[int]
@@ -271,6 +272,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int, rows: RowsVi
         lead=captions.lead(record, table),
         headline=captions.headline(record, table),
         curve=_curve(record.history),
+        transactions=table.transactions,
         unnamed=[number for number, label in enumerate(table.vocabulary) if captions.is_unnamed(label)],
         item_support=list(table.supports),
         item_usage=list(table.singleton_usages),

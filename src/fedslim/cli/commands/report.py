@@ -86,7 +86,8 @@ def report(
         figures=_beside_paper(experiments, results),
         rows=rows,
     )
-    write_page(shown, place, private=rows is not None)
+    private = rows is not None or any(record.own is not None for record in found.records)
+    write_page(shown, place, private=private)
     for remark in found.remarks:
         say(f"fedslim: warning: {remark}")
     print_text(printable(str(place)) + "\n")
