@@ -172,9 +172,9 @@ def named(table: CodeTable) -> bool:
     return not all(is_unnamed(label) for label in table.vocabulary)
 
 
-def is_unnamed(label: str) -> bool:
-    """Return whether a server or member has only a number or an id in place of a label."""
-    return _UNNAMED.fullmatch(label) is not None
+def is_unnamed(label: str, kind: str = "server") -> bool:
+    """Return whether a server has only a number or an id in place of a label, or a member an id."""
+    return _UNNAMED.fullmatch(label) is not None and (kind == "server" or label.startswith("#"))
 
 
 def knowledge(record: RunRecord, table: CodeTable) -> list[Fact]:

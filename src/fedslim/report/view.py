@@ -273,7 +273,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int, rows: RowsVi
         headline=captions.headline(record, table),
         curve=_curve(record.history),
         transactions=table.transactions,
-        unnamed=[number for number, label in enumerate(table.vocabulary) if captions.is_unnamed(label)],
+        unnamed=[number for number, label in enumerate(table.vocabulary) if captions.is_unnamed(label, record.kind)],
         item_support=list(table.supports),
         item_usage=list(table.singleton_usages),
         table=_table(record, table, shown, places, labels),

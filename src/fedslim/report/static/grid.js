@@ -218,7 +218,7 @@ function cells(counts, names, digits) {
         make(
           "span",
           { title: `${names[k]}: ${n}` },
-          ...(many ? [] : [make("b", {}, whole(n)), make("i", {}, names[k])]),
+          ...(many ? [] : [make("strong", {}, whole(n)), make("i", {}, names[k])]),
         ),
         "--share",
         (n / most).toFixed(3),
