@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.errors import RunError
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
     from fedslim.network.in_process import Trace
@@ -195,16 +196,21 @@ def save_served(
     *,
     command: str = SERVING,
 ) -> None:
-    """Save the result files, readable by their owner only; results of an earlier attempt are set aside.
+    """Save the result files, readable by their owner only.
 
     `more` is added to the figures of the run record; `command` is the command that runs it again.
 
     Raises:
         WriteError: A file cannot be written.
     """
+    save_results(served.table, served_record(served, file, more, command=command), folder)
+
+
+def save_results(table: CodeTable, record: RunRecord, folder: Path) -> None:
+    """Save the results of a server or member in its run folder; those of an earlier run are set aside."""
     set_aside(folder)
-    served.table.save(folder / CODE_TABLE, private=True)
-    save_run(served_record(served, file, more, command=command), folder / RECORD, private=True)
+    table.save(folder / CODE_TABLE, private=True)
+    save_run(record, folder / RECORD, private=True)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

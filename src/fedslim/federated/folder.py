@@ -120,14 +120,7 @@ class RunFolder:
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Move results that are in a folder to a new one below it, so that no record and no report is of another run.
-
-    Returns:
-        The new folder, or None if there were no results.
-
-    Raises:
-        WriteError: The results cannot be moved.
-    """
+    """Move results to a new folder below theirs, so that a report is never beside a later record; return it, if any."""
     results = [folder / name for name in RESULTS if (folder / name).is_file()]
     if not results:
         return None

@@ -41,16 +41,7 @@ def member_record(  # noqa: PLR0913  # keyword-only
 ) -> RunRecord:
     """Return the record of a member, without what it finds alone.
 
-    Args:
-        file: The federation file.
-        name: The member.
-        table: The code table that it received.
-        kept: The same table as the member's policy lets it be stored.
-        database: The member's own data.
-        ending: How the run ended.
-        rounds: The questions that it answered.
-        audit: Its audit log.
-        command: The command that runs it again.
+    `table` is the code table that it received, and `kept` the same as its policy lets it be stored.
     """
     sent = summarise(audit)
     federation = file.federation

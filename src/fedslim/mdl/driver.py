@@ -22,8 +22,6 @@ S = TypeVar("S")
 
 REPORT_EVERY = 0.1
 """Seconds between two progress reports: often enough for a person, rare enough to cost nothing."""
-EARLY = 50
-"""At first, a report when the time has grown by 1/50."""
 
 
 class Stop:
@@ -184,7 +182,7 @@ def drive(
         if report is not None and moved and time.monotonic() >= next_report:
             report()
             now = time.monotonic()
-            next_report = now + min(REPORT_EVERY, (now - began) / EARLY)  # more often at first, when most happens
+            next_report = now + min(REPORT_EVERY, (now - began) / 50)  # more often at first, when most happens
         moved = isinstance(question, MOVES)
         yield from ()  # a source answers at once
         return question.put_to(source)

@@ -158,13 +158,9 @@ def _own(own: OwnRecord, members: Sequence[MemberRecord], itemsets: int) -> Iter
         missed = own.found_alone.count(False)
         yield f"Alone, {own.member} finds {count(alone.itemsets, 'itemset')}; {missed:,} of the {itemsets:,} are new."
     if own.differences is not None:
-        yield f"{different_here(own)} clearly more or less frequent here than at the other members."
-
-
-def different_here(own: OwnRecord) -> str:
-    """Say how many itemsets differ, with the verb."""
-    found = sum(each.significant for each in own.differences or ())
-    return "No itemset is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
+        found = sum(each.significant for each in own.differences)
+        many = "No itemset is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
+        yield f"{many} clearly more or less frequent here than at the other members."
 
 
 def named(table: CodeTable) -> bool:

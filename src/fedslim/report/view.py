@@ -15,11 +15,13 @@ import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
+from fedslim.experiments.tables import ResultTable  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.format import brief
 from fedslim.report import captions
-from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field types at run time
+from fedslim.report.captions import Fact  # noqa: TC001
 from fedslim.report.naming import names, scheme_of, title_of
 from fedslim.report.rows import RowsView  # noqa: TC001
+from fedslim.safeguards.audit_summary import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,20 +69,11 @@ class TableView(msgspec.Struct, frozen=True):
     members: list[list[int]] | None
 
 
-class SentView(msgspec.Struct, frozen=True):
-    """The messages of one kind that left a member."""
-
-    kind: str
-    meaning: str
-    messages: int
-    bytes: int
-    statistics: int
-    masked: int
-    labels: int
-
-
 class OwnView(msgspec.Struct, frozen=True):
-    """What a member knows about itself; the lists follow the rows of `TableView`."""
+    """What a member knows about itself; the lists follow the rows of `TableView`.
+
+    `sent` has what left the member: kind and meaning of the messages, and their amount.
+    """
 
     member: str
     transactions: int
@@ -88,7 +81,7 @@ class OwnView(msgspec.Struct, frozen=True):
     support: list[int]
     ratio: list[float | None] | None
     q: list[float] | None
-    sent: list[SentView]
+    sent: list[tuple[str, str, Amount]]
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -175,16 +168,6 @@ class ViewRow(msgspec.Struct, frozen=True):
     values: list[float | None]  # the cells as numbers, for sorting
 
 
-class FiguresView(msgspec.Struct, frozen=True):
-    """A table of an experiment: ours, the paper's, the difference. The first `labels` columns identify a row."""
-
-    title: str
-    head: list[str]
-    labels: int
-    rows: list[list[str]]
-    remarks: list[str]
-
-
 class ReportView(msgspec.Struct, frozen=True):
     """A whole report."""
 
@@ -196,7 +179,7 @@ class ReportView(msgspec.Struct, frozen=True):
     overview: list[ViewRow]
     runs: list[RunView]
     failed: list[Fact]
-    figures: list[FiguresView]
+    figures: list[tuple[str, ResultTable]]  # by the titles of experiments
 
 
 def view(  # noqa: PLR0913  # keyword-only
@@ -205,7 +188,7 @@ def view(  # noqa: PLR0913  # keyword-only
     title: str | None = None,
     remarks: Sequence[str] = (),
     failed: Sequence[Fact] = (),
-    figures: Sequence[FiguresView] = (),
+    figures: Sequence[tuple[str, ResultTable]] = (),
     rows: RowsView | None = None,
 ) -> ReportView:
     """Build the view of one or more runs.
@@ -357,12 +340,7 @@ def _own(own: OwnRecord, places: Sequence[int]) -> OwnView:
         [own.supports[k] for k in places],
         None if tests is None else [each.ratio for each in tests],
         None if tests is None else [each.q for each in tests],
-        [
-            SentView(
-                kind, captions.KINDS.get(kind, ""), a.messages, a.bytes, a.statistics, a.statistics_masked, a.labels
-            )
-            for kind, a in own.sent.items()
-        ],
+        [(kind, captions.KINDS.get(kind, ""), amount) for kind, amount in own.sent.items()],
     )
 
 

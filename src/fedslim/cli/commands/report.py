@@ -17,7 +17,7 @@ from fedslim.cli.console.text import printable
 from fedslim.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from fedslim.report.view import FiguresView
+    from fedslim.experiments.tables import ResultTable
 
 REPORT = "report.html"
 """The default name of the report."""
@@ -110,19 +110,18 @@ def _of_experiment(run: Path, results: Path) -> list[Path]:
     return files
 
 
-def _beside_paper(experiments: list[Path], results: Path) -> list["FiguresView"]:
+def _beside_paper(experiments: list[Path], results: Path) -> list[tuple[str, "ResultTable"]]:
     """Return the figures of experiments beside those of the paper."""
     from fedslim.experiments import EXPERIMENTS, Store
     from fedslim.experiments.tables import tabulate
-    from fedslim.report.view import FiguresView
 
     made, store = [], Store(results)
     for name in map(str, experiments):
         experiment = EXPERIMENTS[name]
         found = store.datasets(experiment)
         known = [data for data in experiment.datasets if data in found]
-        table = tabulate(experiment, experiment.cells([*known, *sorted(found - {*known})]), store)
-        made.append(FiguresView(experiment.title, table.head, table.labels, table.rows, table.remarks))
+        cells = experiment.cells([*known, *sorted(found - {*known})])
+        made.append((experiment.title, tabulate(experiment, cells, store)))
     return made
 
 

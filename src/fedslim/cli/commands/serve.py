@@ -139,6 +139,7 @@ def member(
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
+    from fedslim.federated.accounting import save_results
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
@@ -176,7 +177,7 @@ def member(
         if kept is not None:
             how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
             record = member_record(federation, name, received.table, kept, database, audit=out / AUDIT, **how)
-            _save(kept, record, out)
+            save_results(kept, record, out)
         # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
@@ -226,16 +227,6 @@ def status(
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
     print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
-
-
-def _save(table: "CodeTable", record: "RunRecord", out: Path) -> None:
-    """Save the results of a member, readable by their owner only."""
-    from fedslim.federated.folder import set_aside
-    from fedslim.federated.records import RUN, save_run
-
-    set_aside(out)
-    table.save(out / CODE_TABLE, private=True)
-    save_run(record, out / RUN, private=True)
 
 
 def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:

@@ -189,7 +189,7 @@ function agreement(run) {
 
 // At a member: what left it, by the audit log.
 function left(run) {
-  const { sent } = run.own;
+  const sent = run.own.sent.map(([kind, meaning, amount]) => ({ kind, meaning, ...amount }));
   const sum = (name) => sent.reduce((total, row) => total + row[name], 0);
   const columns = [
     {
@@ -201,14 +201,14 @@ function left(run) {
     },
     counted("messages", (row) => row.messages),
     { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
-    counted("statistics, masked", (row) => row.masked),
-    counted("statistics, unmasked", (row) => row.statistics - row.masked),
+    counted("statistics, masked", (row) => row.statistics_masked),
+    counted("statistics, unmasked", (row) => row.statistics - row.statistics_masked),
     counted("labels", (row) => row.labels),
   ];
-  const open = sum("statistics") - sum("masked");
+  const open = sum("statistics") - sum("statistics_masked");
   return [
     note(
-      `By the audit log, ${plural(sum("messages"), "message")} with ${size(sum("bytes"))} left ${run.own.member}: ${whole(sum("masked"))} masked statistics, which mean something only in the sum over all members, ${whole(open)} unmasked ones, and ${plural(sum("labels"), "label")}. No transaction left it, and nothing of this report.`,
+      `By the audit log, ${plural(sum("messages"), "message")} with ${size(sum("bytes"))} left ${run.own.member}: ${whole(sum("statistics_masked"))} masked statistics, which mean something only in the sum over all members, ${whole(open)} unmasked ones, and ${plural(sum("labels"), "label")}. No transaction left it, and nothing of this report.`,
     ),
     grid({ columns, rows: sent, sort: 2, page: 50, called: "kind", file: "left" }).node,
   ];

@@ -51,15 +51,15 @@ function failures() {
 }
 
 function paper() {
-  return view.figures.flatMap((each, k) => {
-    const columns = each.head.map((title, at) => ({
-      title,
+  return view.figures.flatMap(([title, each], k) => {
+    const columns = each.head.map((head, at) => ({
+      title: head,
       main: at === 0,
       number: at >= each.labels,
       value: (row) => row[at],
     }));
     const shown = grid({ columns, rows: each.rows, page: 1000, called: "row", long: true, file: `figures-${k + 1}` });
-    return [make("h3", {}, each.title), shown.node, ...each.remarks.map((remark) => note(remark))];
+    return [make("h3", {}, title), shown.node, ...each.remarks.map((remark) => note(remark))];
   });
 }
 
