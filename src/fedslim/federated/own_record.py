@@ -1,7 +1,7 @@
 """A run record for one member, or for one table: what its owner may know. Nothing of it is sent.
 
 record = member_record(file, "north", received.table, kept, database, audit=audit, command=command, …)
-record = with_table_alone(record, received.table, mine(database).table)
+record = compared_record(record, received.table, mine(database).table)
 record = mined_record(table, "visits.csv", "fedslim mine visits.csv")
 """
 
@@ -39,13 +39,13 @@ def member_record(  # noqa: PLR0913  # keyword-only
     audit: Path,
     command: str,
 ) -> RunRecord:
-    """Return the record of a member, without what it finds alone.
+    """Return the record of a member, not compared with anything.
 
     `table` is the code table that it received, and `kept` the same as its policy lets it be stored.
     """
     sent = summarise(audit)
     federation = file.federation
-    own = _own(name, table, database, common=federation.variant != "so")
+    own = _own(name, table, database)
     return RunRecord(
         kind="member",
         data=federation.name,
@@ -61,31 +61,39 @@ def member_record(  # noqa: PLR0913  # keyword-only
     )
 
 
-def _own(name: str, table: CodeTable, database: TransactionDatabase, *, common: bool) -> OwnRecord:
-    """Count at the member; in so, its table has no counts of the others to compare with."""
+def _own(name: str, table: CodeTable, database: TransactionDatabase) -> OwnRecord:
+    """Count at the member."""
     from fedslim.mdl.covering import Covering  # noqa: PLC0415  # loads the kernels
 
     supports = supports_in(database, [frozenset(row.labels) for row in table.itemsets])
     covering = Covering(table)
     _, elements = covering.cover(covering.known(database)[0])
     used = np.bincount(elements, minlength=len(table))[: len(table)].tolist()
-    others = table.transactions - len(database)
-    there = [max(0, row.support - here) for row, here in zip(table.itemsets, supports, strict=True)]
-    # The supports in the table were rounded down, by less than its min_count.
-    tests = differences(supports, len(database), there, others, slack=table.min_count - 1) if common else None
-    return OwnRecord(name, len(database), supports, used, tests, {})
+    return OwnRecord(name, len(database), supports, used, {})
 
 
-def with_table_alone(record: RunRecord, table: CodeTable, alone: CodeTable) -> RunRecord:
-    """Return a member's record with what it finds alone; `table` is the table of the run, with the member's labels."""
-    assert record.own is not None  # noqa: S101  # it is a member's record
-    name, found = record.own.member, usages(alone)
-    known = [frozenset(row.labels) in found for row in table.itemsets]
-    beside = AloneRecord(len(alone), alone.compression.L_percent)
-    members = [msgspec.structs.replace(each, alone=beside if each.name == name else None) for each in record.members]
-    own = msgspec.structs.replace(record.own, found_alone=known)
-    more = {"not_found_alone": known.count(False), "alone_itemsets": len(alone)}
-    return msgspec.structs.replace(record, own=own, members=members, figures={**record.figures, **more})
+def compared_record(record: RunRecord, table: CodeTable, alone: CodeTable | None) -> RunRecord:
+    """Return a member's record with what is different at the other members, and what the member finds alone.
+
+    `table` is the table of the run, with the member's labels. In so it has no counts of the others to compare with.
+    """
+    own = record.own
+    assert own is not None  # noqa: S101  # it is a member's record
+    more: dict[str, Figure] = {}
+    if record.variant != "so":
+        # Within bounds even if the server lied about the sums. They were rounded down, by less than min_count.
+        others, sums = max(0, table.transactions - own.transactions), [row.support for row in table.itemsets]
+        there = [min(others, max(0, total - here)) for total, here in zip(sums, own.supports, strict=True)]
+        tests = differences(own.supports, own.transactions, there, others, slack=table.min_count - 1)
+        own = msgspec.structs.replace(own, differences=tests)
+        more["different_here"] = sum(each.significant for each in tests)
+    if alone is not None:
+        found = usages(alone)
+        known = [frozenset(row.labels) in found for row in table.itemsets]
+        beside = AloneRecord(len(alone), alone.compression.L_percent)
+        own = msgspec.structs.replace(own, found_alone=known, alone=beside)
+        more["not_found_alone"] = known.count(False)
+    return msgspec.structs.replace(record, own=own, figures={**record.figures, **more})
 
 
 def mined_record(

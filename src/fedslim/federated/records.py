@@ -129,9 +129,10 @@ class OwnRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transactions: Count
     supports: list[Count]
     usages: list[Count]
-    differences: list[Difference] | None  # from the other members together; None if their counts are unknown
     sent: dict[str, Amount]  # by kind of message, from the audit log
-    found_alone: list[bool] | None = None  # None if the member has not mined alone
+    differences: list[Difference] | None = None  # from the other members together
+    found_alone: list[bool] | None = None
+    alone: AloneRecord | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

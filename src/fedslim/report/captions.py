@@ -13,7 +13,7 @@ from fedslim.format import count, duration, number, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, MemberRecord, OwnRecord, RunRecord
+    from fedslim.federated.records import Agreement, GapRow, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable
 
 
@@ -138,7 +138,7 @@ def lead(record: RunRecord, table: CodeTable) -> str:
         f"compress the data to {table.compression.L_percent:.1f} % of the bits needed with single items only."
     )
     if record.own is not None:
-        return " ".join((result, *_own(record.own, record.members, len(table))))
+        return " ".join((result, *_own(record.own, len(table))))
     if record.kind == "server" and not named(table):
         return f"{result} This server does not know what the items are called: it knows them by numbers."
     if record.gap is None:
@@ -151,12 +151,11 @@ def lead(record: RunRecord, table: CodeTable) -> str:
     return f"{result} {found}; mining together found {which} of them."
 
 
-def _own(own: OwnRecord, members: Sequence[MemberRecord], itemsets: int) -> Iterator[str]:
+def _own(own: OwnRecord, itemsets: int) -> Iterator[str]:
     """Yield what is special at a member, in sentences."""
-    alone = next((member.alone for member in members if member.name == own.member), None)
-    if alone is not None and own.found_alone is not None:
-        missed = own.found_alone.count(False)
-        yield f"Alone, {own.member} finds {count(alone.itemsets, 'itemset')}; {missed:,} of the {itemsets:,} are new."
+    if own.alone is not None and own.found_alone is not None:
+        alone = f"Alone, {own.member} finds {count(own.alone.itemsets, 'itemset')}"
+        yield f"{alone}; {own.found_alone.count(False):,} of the {itemsets:,} are not among them."
     if own.differences is not None:
         found = sum(each.significant for each in own.differences)
         many = "No itemset is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
@@ -212,7 +211,7 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
             found = sum(each.significant for each in own.differences)
             facts.append(Fact("different here", f"{found:,}", "more or less frequent than elsewhere, q ≤ 0.05"))
         total = sum(amount.bytes for amount in own.sent.values())
-        facts.append(Fact("left this member", size(total), f"of {count(own.transactions, 'transaction')}: counts only"))
+        facts.append(Fact("left this member", size(total), "counts, and no transaction"))
     facts += [
         Fact("agreement, F1", _digits(first.figures.get("f1"), 3), f"with {reference(first.reference)}")
         for first in record.agreements[:1]

@@ -378,14 +378,16 @@ def _agreement(
 
 
 def _members(record: RunRecord) -> list[MemberView]:
+    own = record.own
     return [
         MemberView(
             member.name,
             member.transactions,
-            None if member.alone is None else member.alone.itemsets,
-            None if member.alone is None else member.alone.L_percent,
+            None if alone is None else alone.itemsets,
+            None if alone is None else alone.L_percent,
             None if member.usages is None else sum(usage > 0 for usage in member.usages),
             None if member.usages is None else sum(member.usages),
         )
         for member in record.members
+        for alone in [own.alone if own is not None and own.member == member.name else member.alone]
     ]

@@ -129,7 +129,10 @@ def member(
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
     no_compare: Annotated[
-        bool, typer.Option("--no-compare", help="Do not mine this member's data alone after the run, to compare.")
+        bool,
+        typer.Option(
+            "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
+        ),
     ] = False,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
@@ -230,19 +233,17 @@ def status(
 
 
 def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
-    """Mine the member's data alone, after the run, and add what it finds to its record; Ctrl-C skips this."""
-    from fedslim.federated.own_record import with_table_alone
+    """Compare a member's data with the others', and with what it finds alone, after the run; Ctrl-C skips the rest."""
+    from fedslim.federated.own_record import compared_record
     from fedslim.federated.records import RUN, save_run
 
     how = {name: record.settings[name] for name in ("width", "effort", "seed")}
     doing = "mining alone, to compare (nothing is sent):"
     mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
-    if not mined.converged:
-        say("the comparison was skipped")
-        return
-    compared = with_table_alone(record, table, mined.table)
+    compared = compared_record(record, table, mined.table if mined.converged else None)
     save_run(compared, out / RUN, private=True)
-    say(f"{compared.figures['not_found_alone']:,} of them this member does not find alone; see `fedslim report {out}`")
+    missed = compared.figures.get("not_found_alone", "an unknown number")
+    say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":

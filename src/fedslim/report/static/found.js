@@ -70,7 +70,7 @@ function knowledge(run) {
 // At a member: the itemsets that it does not find alone.
 function foundHere(run) {
   const { own, table } = run;
-  if (!table.alone) return note("Not known: this member did not mine its own data alone (--no-compare).");
+  if (!table.alone) return note("Not known: this member has not mined its own data alone (--no-compare).");
   const missed = table.items.map((items, k) => ({ items, k })).filter((row) => table.alone[row.k]);
   const columns = [
     itemsColumn(run, { show: (row) => chips(run, row.items) }),
@@ -91,7 +91,12 @@ function foundHere(run) {
 function different(run) {
   const { own, table } = run;
   if (!own) return null;
-  if (!own.q) return note("Not known: in variant so a member receives no counts of the others.");
+  if (!own.q)
+    return note(
+      run.variant === "so"
+        ? "Not known: in variant so a member receives no counts of the others."
+        : "Not known: this member has not compared itself with the others (--no-compare).",
+    );
   const others = run.transactions - own.transactions;
   const rows = table.items.map((items, k) => ({
     items,

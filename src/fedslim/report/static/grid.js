@@ -180,13 +180,14 @@ function grid({
   };
 }
 
-// Search over itemsets: every word, or text in quotes, must occur in one of the labels.
+// Search over itemsets: every word must occur in one of the labels; text in quotes must be a label.
 function searcher(labels) {
   const lowered = labels.map((label) => label.toLocaleLowerCase());
   return (text) => {
-    const words = [...text.toLocaleLowerCase().matchAll(/"([^"]+)"|[^\s"]+/g)].map((match) => match[1] ?? match[0]);
-    const hits = lowered.map((label) => words.some((word) => label.includes(word)));
-    const fits = (items) => words.every((word) => items.some((item) => lowered[item].includes(word)));
+    const words = [...text.toLocaleLowerCase().matchAll(/"([^"]+)"|[^\s"]+/g)];
+    const has = (label, [word, whole]) => (whole ? label === whole : label.includes(word));
+    const hits = lowered.map((label) => words.some((word) => has(label, word)));
+    const fits = (items) => words.every((word) => items.some((item) => has(lowered[item], word)));
     return { fits, hit: (item) => hits[item] };
   };
 }

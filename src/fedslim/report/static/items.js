@@ -92,7 +92,8 @@ function pairs(run) {
 
 // Show the itemsets with these items in the code table.
 function seek(run, items) {
-  refilter("all", items.map((item) => `"${run.labels[item].replaceAll('"', " ")}"`).join(" "));
+  const exact = (label) => (label.includes('"') ? label.replaceAll('"', " ") : `"${label}"`);
+  refilter("all", items.map((item) => exact(run.labels[item])).join(" "));
   document.getElementById("table").scrollIntoView();
 }
 

@@ -116,5 +116,5 @@ function render() {
 document.getElementById("choice").append(choice() ?? "");
 if (document.getElementById("run")) document.getElementById("run").value = String(chosen);
 render();
-document.getElementById(address.get("at") ?? location.hash.slice(1))?.scrollIntoView();
+document.getElementById(address.get("at") ?? location.hash.slice(1))?.scrollIntoView({ behavior: "instant" });
 addEventListener("hashchange", () => location.hash.includes("=") && location.reload()); // a link to another view of it
