@@ -103,26 +103,20 @@ def reference(name: str) -> str:
     return "all data in one place" if name == CENTRALISED else name
 
 
-def cells(record: RunRecord, table: CodeTable) -> list[str]:
-    """Return the cells of a run for `COLUMNS`; a dash where a figure is missing."""
-    figures = record.figures
-    return [
-        f"{table.compression.L_percent:.2f}",
-        f"{len(table):,}",
-        _digits(figures.get("f1"), 3),
-        "–" if record.gap is None else _of(sum(row.recovered for row in record.gap), len(record.gap)),
-        _whole(figures.get("rounds")),
-        _describe(figures.get("bytes_total"), size),
-        _describe(figures.get("seconds"), duration),
-    ]
-
-
-def values(record: RunRecord, table: CodeTable) -> list[float | None]:
-    """Return the values of `cells` as numbers, for sorting."""
+def cells(record: RunRecord, table: CodeTable) -> list[tuple[str, float | None]]:
+    """Return the cells of a run for `COLUMNS`, as text and as numbers for sorting; a dash where a figure is missing."""
     found = None if record.gap is None else sum(row.recovered for row in record.gap)
     figures = [record.figures.get(name) for name in ("f1", "rounds", "bytes_total", "seconds")]
     f1, rounds, sent, seconds = (value if isinstance(value, int | float) else None for value in figures)
-    return [table.compression.L_percent, len(table), f1, found, rounds, sent, seconds]
+    return [
+        (f"{table.compression.L_percent:.2f}", table.compression.L_percent),
+        (f"{len(table):,}", len(table)),
+        (_digits(f1, 3), f1),
+        ("–" if found is None else _of(found, len(record.gap or ())), found),
+        (_whole(rounds), rounds),
+        (_describe(sent, size), sent),
+        (_describe(seconds, duration), seconds),
+    ]
 
 
 def lead(record: RunRecord, table: CodeTable) -> str:

@@ -46,7 +46,9 @@ def unusual_rows(table: CodeTable, database: TransactionDatabase) -> RowsView:
     standard = np.array(table.standard_lengths)
     standard[~np.isfinite(standard)] = 0.0
     alone = np.add.reduceat(np.append(standard[known.items], 0.0), known.offsets[:-1]) * (known.lengths > 0)
-    excess = bits - np.polyval(np.polyfit(alone, bits, 1), alone) if np.ptp(alone) > 0 else bits - bits.mean()
+    excess = np.zeros_like(bits)
+    if len(bits) and np.ptp(alone) > 0:
+        excess = bits - np.polyval(np.polyfit(alone, bits, 1), alone)
     chosen = np.lexsort((np.arange(len(bits)), -excess))[:MAX_COVERED].tolist()
     covers = [elements[ends[t - 1] if t else 0 : ends[t]].tolist() for t in chosen]
     return RowsView(

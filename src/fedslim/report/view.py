@@ -218,7 +218,7 @@ def view(  # noqa: PLR0913  # keyword-only
         version=__version__,
         columns=list(captions.COLUMNS),
         overview=[
-            ViewRow(name, captions.cells(record, table), captions.values(record, table))
+            ViewRow(name, *map(list, zip(*captions.cells(record, table), strict=True)))
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
         runs=[

@@ -124,14 +124,14 @@ def mine(
         seed=seed or 0,
     )
     saved = save(mined.table, out)
-    if report is not None:
-        _write_report(mined, database, steps, (data, typed_command(context)), report)
     if json:
         used_up = effort is None and max_time is not None
         print_json(_record(mined, top, data, None if used_up else effort or 1, saved) | {"width": width})
     else:
         page = [] if report is None else [("report", str(report))]
         print_code_table(mined.table, top, shown_label(data), [*_facts(mined, saved), *page])
+    if report is not None:
+        _write_report(mined, database, steps, (data, typed_command(context)), report)
     if saved.failure is not None:
         raise saved.failure
 
@@ -146,16 +146,13 @@ def _write_report(
     from fedslim.report.view import view
 
     c, best = mined.table.compression, 100.0
-    points = [(0, 0.0, 0, 100.0)]
+    history = [HistoryStep(0, 0.0, 0, c.before.total, best, 0)]
     for at in steps:
         best = min(best, at.percent if at.best is None else at.best)
-        points.append((at.candidates, at.seconds, at.itemsets, best))
-    points.append((mined.tally.candidates, mined.seconds, len(mined.table), c.L_percent))
-    history = [
-        HistoryStep(tried, seconds, itemsets, percent / 100 * c.before.total, percent, 0)
-        for tried, seconds, itemsets, percent in points
-    ]
-    figures = {"candidates": mined.tally.candidates, "seconds": mined.seconds, "ending": mined.ending}
+        history.append(HistoryStep(at.candidates, at.seconds, at.itemsets, best / 100 * c.before.total, best, 0))
+    tried, seconds = mined.tally.candidates, mined.seconds
+    history.append(HistoryStep(tried, seconds, len(mined.table), c.after.total, c.L_percent, 0))
+    figures = {"candidates": tried, "seconds": seconds, "ending": mined.ending}
     record = mined_record(mined.table, *names, history=history, figures=figures)
     write_page(view([record], rows=unusual_rows(mined.table, database)), path, private=True)
 

@@ -115,14 +115,8 @@ def _beside_paper(experiments: list[Path], results: Path) -> list[tuple[str, "Re
     from fedslim.experiments import EXPERIMENTS, Store
     from fedslim.experiments.tables import tabulate
 
-    made, store = [], Store(results)
-    for name in map(str, experiments):
-        experiment = EXPERIMENTS[name]
-        found = store.datasets(experiment)
-        known = [data for data in experiment.datasets if data in found]
-        cells = experiment.cells([*known, *sorted(found - {*known})])
-        made.append((experiment.title, tabulate(experiment, cells, store)))
-    return made
+    store, chosen = Store(results), [EXPERIMENTS[str(name)] for name in experiments]
+    return [(each.title, tabulate(each, each.cells(sorted(store.datasets(each))), store)) for each in chosen]
 
 
 def _beside(runs: list[Path], experiments: list[Path]) -> Path:

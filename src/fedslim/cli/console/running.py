@@ -102,12 +102,10 @@ def mined_with_progress(
 
     stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
     with stopping_on_interrupt(stop), report.mining(name, stop, doing) as show:
+        watching = [each for each in (show, None if steps is None else steps.append) if each is not None]
 
         def on_progress(progress: Progress) -> None:
-            if steps is not None:
-                steps.append(progress)
-            if show is not None:
-                show(progress)
+            for watch in watching:
+                watch(progress)
 
-        watched = on_progress if steps is not None or show is not None else None
-        return mine(database, stop=stop, on_progress=watched, **how)
+        return mine(database, stop=stop, on_progress=on_progress if watching else None, **how)
