@@ -253,7 +253,11 @@ function themes(itemsets) {
     const alike = (n) => shared[n] >= 2 && items.length + itemsets[n].length - 2 * shared[n] <= 2;
     const first = smallest(touched.filter(alike), k);
     for (const other of touched) shared[other] = 0;
-    if (first === k) for (const item of items) having.set(item, [...(having.get(item) ?? []), k]);
+    if (first === k)
+      for (const item of items) {
+        if (!having.has(item)) having.set(item, []);
+        having.get(item).push(k);
+      }
     return first;
   });
 }
