@@ -10,7 +10,7 @@ from fedslim.cli.app import app
 from fedslim.cli.console import options
 from fedslim.mdl import policy
 
-READING = "--format --bins --transaction-column --item-column"
+READING = "--format --bins --transaction-column --item-column --separator --encoding --query --table"
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
@@ -19,12 +19,12 @@ COMMANDS = {
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
     "--from --data-seed --quiet -q",
-    "show": "--top --json",
-    "report": f"--out --data --title --results {READING}",
+    "show": "--top --json --labels --secret",
+    "report": f"--out --data --title --results --labels --secret {READING} --from",
     "demo": "--network --variant --out --quiet -q",
     "server": f"{CONNECTING} --out --resume --passphrase-file",
-    "member": f"{CONNECTING} {READING} --name --data --out --policy --secret --vocabulary --passphrase-file "
-    "--no-compare",
+    "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
+    "--passphrase-file --no-compare",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",

@@ -28,6 +28,7 @@ FROM_CLIENT = {
     m.Evaluated: m.Evaluated(0, EMPTY, EMPTY, EMPTY),
     m.SupportCounts: m.SupportCounts(0, EMPTY, EMPTY),
     m.Structure: m.Structure(0, EMPTY, EMPTY),
+    m.Labels: m.Labels(0, 0, b""),
     m.Heard: m.Heard(),
     m.Abort: m.Abort("I cannot go on"),
 }
@@ -45,7 +46,8 @@ FROM_SERVER = {
     m.AskIndexed: m.AskIndexed(0, 0, EMPTY, EMPTY, EMPTY, 4),
     m.AskEvaluation: m.AskEvaluation(0, 0, m.Entered(5, [(0, 1)], 1), 4),
     m.AskIndexedSupports: m.AskIndexedSupports(0, 0, None, EMPTY, 4),
-    m.Finish: m.Finish("converged", None),
+    m.AskLabels: m.AskLabels(0, 0, m.PackedTable([], EMPTY, EMPTY, 1, 1, 0)),
+    m.Finish: m.Finish("converged", None, ()),
     m.Abort: m.Abort("that was it"),
 }
 STATE_OF_VARIANT = {"x": SessionState.RUNNING_X, "sa": SessionState.RUNNING_SA, "so": SessionState.RUNNING_SO}
@@ -58,7 +60,7 @@ def test_there_is_an_instance_of_every_message():
 
 # -- the tables themselves -------------------------------------------------------------------------------------------
 
-ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure}
+ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure, m.Labels}
 LEGAL_AT_SERVER = {
     MemberState.EXPECTED: {m.Join},
     MemberState.SEATED: {m.Confirm, *ANSWERS},  # too late, in a run that is being resumed
@@ -70,6 +72,7 @@ LEGAL_AT_SERVER = {
     MemberState.ASKED_EVALUATED: {m.Evaluated},
     MemberState.ASKED_SUPPORTS: {m.SupportCounts},
     MemberState.ASKED_STRUCTURE: {m.Structure},
+    MemberState.ASKED_LABELS: {m.Labels},
     MemberState.AWAY: {m.Join},
     MemberState.FINISHED: {m.Confirm, *ANSWERS, m.Heard},  # Heard, or messages on their way when the run ended
 }
@@ -77,10 +80,10 @@ ROSTERS = {m.Roster, m.RosterUpdate}  # also later: a member has come back
 LEGAL_AT_CLIENT = {
     SessionState.JOINING: {m.Roster, m.Finish},
     SessionState.CONFIRMING: {m.Confirmed, *ROSTERS},
-    SessionState.RUNNING_X: {m.Ask, m.Finish, *ROSTERS},
+    SessionState.RUNNING_X: {m.Ask, m.AskLabels, m.Finish, *ROSTERS},
     SessionState.RUNNING_SA: {
         *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
-        *(m.Finish, *ROSTERS),
+        *(m.AskLabels, m.Finish, *ROSTERS),
     },
     SessionState.RUNNING_SO: {m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports, m.Finish, *ROSTERS},
     SessionState.FINISHED: None,

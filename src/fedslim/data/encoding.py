@@ -20,7 +20,7 @@ from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fedslim.data.columns import Column
 
@@ -35,6 +35,7 @@ class EncodedTable:
     columns: Sequence[Column]
     name: str
     source: str
+    place: Callable[[int], str] | None = None  # the position of a row (from 0) in the file, for messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
+from fedslim.protocol.sealing import UnsealedLabels, sealed_labels, unsealed, unsealed_labels
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
 from fedslim.protocol.variant import UnmaskedWords, member_side
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.variant import MemberSide
     from fedslim.secagg import PairSecret
 
+Answer = m.FromMember | UnmaskedWords | UnsealedLabels
 CANNOT = "it cannot go on; its own log says why"
 
 
@@ -88,7 +90,7 @@ class Answered(NamedTuple):
     """
 
     question: Any
-    answer: m.FromMember | UnmaskedWords
+    answer: Answer
     epoch: int
     transcript: bytes
 
@@ -136,8 +138,9 @@ class MemberSession:
 
     def is_closing(self, message: m.FromServer) -> bool:
         """Return whether a message is one of the last of the run: the final question, or `Finish`."""
-        final = self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
-        return final or isinstance(message, m.Finish)
+        if isinstance(message, (m.AskLabels, m.Finish)):
+            return True
+        return self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
 
     def join(self, entropy: bytes) -> m.Join:
         """Return the first message on a connection, also after a fault; `entropy` is 32 new random bytes."""
@@ -149,7 +152,7 @@ class MemberSession:
         self._key = AgreementKey.from_random(entropy)
         ids = agreed.ids if agreed is not None else own.secret.ids_of(own.database.vocabulary)
         labels: list[str] = []
-        if own.settings.share_vocabulary:
+        if own.settings.share_labels == "server":
             labels = list(own.database.vocabulary if agreed is None else self._own_labels(agreed))
         return m.Join(
             m.PROTOCOL,
@@ -209,7 +212,17 @@ class MemberSession:
         if message.table is not None:
             self._variant.check_end(message.table)
         assert self._numbered is not None  # noqa: S101  # since the roster
-        self.received = Received(message.ending, code_table(table, self._numbered.vocabulary))
+        self.received = Received(message.ending, code_table(table, self._names(message)))
+
+    def _names(self, message: m.Finish) -> tuple[str, ...]:
+        """Return the label of each item as far as it is known: our own, and those of other members."""
+        assert self._roster is not None  # noqa: S101  # a run that ends had one
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        if self._last is None or not isinstance(question := self._last.question, m.AskLabels):
+            return self._numbered.vocabulary
+        secret, vocabulary = self._own.secret, self._vocabulary(self._roster)
+        received = unsealed(message, question, self._roster.members, secret, self._digest)
+        return labels_for(vocabulary, secret, [*received, *self._own.database.vocabulary])
 
     def _check_attempt(self, message: Any) -> None:
         """Check the attempt number: masks are made only for the epoch of the roster."""
@@ -230,7 +243,7 @@ class MemberSession:
                 self._answered(message)
             self.state = after
 
-    def _answered(self, message: Any) -> m.FromMember | UnmaskedWords:
+    def _answered(self, message: Any) -> Answer:
         """Return the answer to a question; a question repeated after a fault gets the same answer."""
         assert self._variant is not None  # noqa: S101  # no question is legal before the roster
         assert self._roster is not None  # noqa: S101
@@ -247,14 +260,17 @@ class MemberSession:
             _check_same(question, _first_attempt(last.question))
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
+        if last is not None and isinstance(last.question, m.AskLabels):
+            msg = f"the server sent {type(message).__name__} after it had asked for labels; it is refused"
+            raise ProtocolError(msg)
         limit, answered = self._own.settings.max_rounds, len(self._asked)
         if self._again:
             _check_same(question, self._again[0])
-        elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self._variant.is_final(message):
+        elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self.is_closing(message):
             msg = f"the server asked another question after {answered} rounds; {limit} were agreed on, so it is refused"
             raise ProtocolError(msg)
         try:
-            answer = self._variant.answer(message)
+            answer = self._labels(message) if isinstance(message, m.AskLabels) else self._variant.answer(message)
         except FedslimError:
             self.state = SessionState.FINISHED
             raise
@@ -266,6 +282,15 @@ class MemberSession:
             self._again.popleft()
         return answer
 
+    def _labels(self, question: m.AskLabels) -> UnsealedLabels:
+        """Return the labels of our items in a table that may be published."""
+        assert self._variant is not None  # noqa: S101  # as in `_answered`
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        self._variant.check_end(question.table)
+        code_table(question.table, self._numbered.vocabulary)  # checks the counts and min_count
+        own = set(self._own.database.vocabulary)
+        return unsealed_labels(question, self._own.settings, len(self._own.members), self._numbered.vocabulary, own)
+
     def _go_back(self, number: int) -> None:
         """Go back to the state before this round, by answering the earlier questions again."""
         assert self._numbered is not None  # noqa: S101  # since the roster
@@ -274,8 +299,10 @@ class MemberSession:
         while self._again and self._again[0].round < number:
             self._answered(self._again[0])
 
-    def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
+    def _sent(self, question: Any, answer: Answer) -> m.FromMember:
         """Return the answer as it is sent: with masks where the server must not see the counts."""
+        if isinstance(answer, UnsealedLabels):
+            return sealed_labels(answer, question, self._own.secret, self._digest, self.name)
         if not isinstance(answer, UnmaskedWords):
             return answer
         if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:

@@ -7,7 +7,7 @@ buffers with their length and width. Every size is bounded in its type (`wire_ty
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -19,6 +19,7 @@ from fedslim.protocol.wire_types import (
     MAX_MEMBERS,
     MAX_MOVES,
     MAX_PARTS,
+    MAX_SEALED,
     MAX_SEED,
     MAX_SLOTS,
     Attempt,
@@ -40,11 +41,14 @@ from fedslim.protocol.wire_types import (
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
-PROTOCOL = 6
+PROTOCOL = 7
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
 """Questions that a server may ask beyond `max_rounds`, to finish the search."""
+
+
+Sealed = Annotated[bytes, Meta(max_length=MAX_SEALED)]
 
 
 # -- start and end of a run -----------------------------------------------------------------------------------------
@@ -57,7 +61,8 @@ class Settings(Piece, frozen=True):
     masked: bool
     max_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
     """The most that all members may have together: the bound of every sum until a better one is known."""
-    share_vocabulary: bool = False
+    share_labels: Literal["none", "members", "server"] = "none"
+    """Who may learn the labels of items that are published: the other members, or the server as well."""
     max_rounds: Limit | None = None
     pruning: bool = True
     order: Annotated[str, Meta(max_length=20)] = "usage"
@@ -88,7 +93,7 @@ class Join(Message, frozen=True):
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty if there is none
     ids: Ids  # empty with an agreed vocabulary, unless labels are sent
     items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # the number of items
-    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only if the vocabulary is shared with the server
+    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only if labels are shared with the server
     certificate: Certificate  # empty without a CA
     signature: Signature  # of the key
     run: Annotated[bytes, Meta(max_length=16)]  # empty for a member that joins for the first time
@@ -162,11 +167,28 @@ class PackedTable(Piece, frozen=True):
     other: Count  # occurrences of items that are too rare to be published
 
 
+class AskLabels(Message, frozen=True):
+    """Server: this table will be published; which of its items can you name? Sealed for the other members."""
+
+    round: RoundNumber
+    attempt: Attempt
+    table: PackedTable
+
+
+class Labels(Message, frozen=True):
+    """Member: the labels of those of its items that the table has, as `sealing.py` seals them."""
+
+    round: RoundNumber
+    attempt: Attempt
+    sealed: Sealed
+
+
 class Finish(Message, frozen=True):
     """Server: the run is over. It has the table if the variant lets members know it."""
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
+    labels: Annotated[tuple[Sealed, ...], Meta(max_length=MAX_MEMBERS)]  # in roster order, if members share them
 
 
 class Heard(Message, frozen=True):
@@ -332,7 +354,9 @@ class AskIndexedSupports(Message, frozen=True):
     bits: Bits
 
 
-FromMember = Join | Confirm | Masked | Usages | Candidates | Evaluated | SupportCounts | Structure | Heard | Abort
+FromMember = (
+    Join | Confirm | Masked | Usages | Candidates | Evaluated | SupportCounts | Structure | Labels | Heard | Abort
+)
 FromServer = (
     Roster
     | RosterUpdate
@@ -347,6 +371,7 @@ FromServer = (
     | AskIndexed
     | AskEvaluation
     | AskIndexedSupports
+    | AskLabels
     | Finish
     | Abort
 )

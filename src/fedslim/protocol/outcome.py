@@ -35,6 +35,7 @@ class Outcome:
     tally: Tally
     ending: Ending
     member_usages: Mapping[str, Sequence[int]] | None = None
+    labels: tuple[bytes, ...] = ()  # sealed by the members, in their order
 
     @property
     def converged(self) -> bool:

@@ -26,6 +26,7 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.outcome import Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions
+from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
@@ -117,7 +118,7 @@ class ServerSession:
         """
         most = framing.SMALL
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
-            if self.settings.share_vocabulary:
+            if self.settings.share_labels == "server":
                 return framing.MAX_PLAIN
             items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else MAX_ITEMS
             return most + ID_BYTES * items
@@ -324,7 +325,7 @@ class ServerSession:
         self._began = now
         self._situation = Situation(self.members, self.gathering.items, self.settings, self._policy)
         self.variant = server_side(self._situation)
-        self._rounds = self.variant.run()
+        self._rounds = rounds_of(self.variant, self._situation)
 
     def _check_round(self, member: str, reply: m.FromMember) -> None:
         number = getattr(reply, "round", None)
@@ -397,7 +398,7 @@ class ServerSession:
         self.outcome = outcome
         self._end()
         table = outcome.table if self.variant.members_know else None
-        self._farewell = m.Finish(outcome.ending, table)
+        self._farewell = m.Finish(outcome.ending, table, outcome.labels)
         return [Send(self.members, self._farewell), Ended(outcome)]
 
     def _fail(self, reason: str, member: str | None) -> list[ServerOutput]:

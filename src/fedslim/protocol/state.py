@@ -40,6 +40,7 @@ class MemberState(Enum):
     ASKED_EVALUATED = "waiting for an evaluation"
     ASKED_SUPPORTS = "waiting for supports"
     ASKED_STRUCTURE = "waiting for candidate structure"
+    ASKED_LABELS = "waiting for sealed labels"
     AWAY = "waiting for it to come back"
     FINISHED = "finished"
 
@@ -57,7 +58,7 @@ class SessionState(Enum):
 
 M, C = MemberState, SessionState
 
-_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
+_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure, m.Labels)
 
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
@@ -69,6 +70,7 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
     (M.ASKED_SUPPORTS, m.SupportCounts): M.IDLE,
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
+    (M.ASKED_LABELS, m.Labels): M.IDLE,
     **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
     (M.SEATED, m.Confirm): M.SEATED,
     **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Confirm, m.Abort, m.Heard)},
@@ -84,8 +86,11 @@ RUNNING: Mapping[str, SessionState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so
 """The state after a confirmed roster, by variant."""
 
 _ASKED_OF = {
-    C.RUNNING_X: (m.Ask,),
-    C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
+    C.RUNNING_X: (m.Ask, m.AskLabels),
+    C.RUNNING_SA: (
+        *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
+        m.AskLabels,
+    ),
     C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),
 }
 

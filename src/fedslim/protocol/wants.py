@@ -90,6 +90,7 @@ class WantSparseRow(Message, frozen=True):
     slot: Number
     cells: Number
     seed: Count
+    wide: bool = False  # whether counts may be too large for cells of one word
 
 
 class WantEntries(Message, frozen=True):
@@ -127,6 +128,7 @@ class WantInsertions(Message, frozen=True):
     gone: Annotated[list[Number], Meta(max_length=MAX_REMOVALS)]
     cells: Number
     seed: Count
+    wide: bool = False  # whether counts may be too large for cells of one word
 
 
 class WantRemovals(Message, frozen=True):
@@ -139,6 +141,7 @@ class WantRemovals(Message, frozen=True):
     cells: Number
     seed: Count
     gone: Annotated[tuple[bool, ...], Meta(max_length=MAX_REMOVALS)] = ()
+    wide: bool = False  # whether counts may be too large for cells of one word
 
 
 class WantFinal(Message, frozen=True):

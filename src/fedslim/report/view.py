@@ -24,7 +24,7 @@ from fedslim.report.rows import RowsView  # noqa: TC001
 from fedslim.safeguards.audit_summary import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fedslim.federated.records import Agreement, GapRow, HistoryStep, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
@@ -190,6 +190,7 @@ def view(  # noqa: PLR0913  # keyword-only
     failed: Sequence[Fact] = (),
     figures: Sequence[tuple[str, ResultTable]] = (),
     rows: RowsView | None = None,
+    named: Mapping[str, str] | None = None,
 ) -> ReportView:
     """Build the view of one or more runs.
 
@@ -200,6 +201,7 @@ def view(  # noqa: PLR0913  # keyword-only
         failed: Cells of an experiment that failed, with the reason.
         figures: The paper's figures beside those of the runs.
         rows: Rows of the data with their covers, for a single run.
+        named: What to call items instead of their labels or ids.
 
     Raises:
         InputError: There is no run.
@@ -211,6 +213,7 @@ def view(  # noqa: PLR0913  # keyword-only
     most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
     run_names = names(records)
     tables = [record.code_table for record in records]
+    named = named or {}
     return ReportView(
         title=title or title_of(records),
         subtitle=captions.subtitle(records),
@@ -222,7 +225,7 @@ def view(  # noqa: PLR0913  # keyword-only
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
         runs=[
-            _run(name, record, table, most, rows)
+            _run(name, record, table, most, named, rows=rows)
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
         failed=list(failed),
@@ -241,7 +244,9 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     )
 
 
-def _run(name: str, record: RunRecord, table: CodeTable, most: int, rows: RowsView | None) -> RunView:
+def _run(  # noqa: PLR0913  # keyword-only
+    name: str, record: RunRecord, table: CodeTable, most: int, named: Mapping[str, str], *, rows: RowsView | None
+) -> RunView:
     labels = _Labels(table.vocabulary)
     place = {row.items: number for number, row in enumerate(table.itemsets)}
     shown = table.top(most)
@@ -256,7 +261,11 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int, rows: RowsVi
         headline=captions.headline(record, table),
         curve=_curve(record.history),
         transactions=table.transactions,
-        unnamed=[number for number, label in enumerate(table.vocabulary) if captions.is_unnamed(label, record.kind)],
+        unnamed=[
+            number
+            for number, label in enumerate(table.vocabulary)
+            if captions.is_unnamed(named.get(label, label), record.kind)
+        ],
         item_support=list(table.supports),
         item_usage=list(table.singleton_usages),
         table=_table(record, table, shown, places, labels),
@@ -273,7 +282,9 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int, rows: RowsVi
         knowledge=captions.knowledge(record, table),
         configuration=captions.configuration(record),
         command=record.command,
-        labels=list(brief(labels.all)),  # last: gap and agreements may have added labels
+        labels=list(
+            brief([named.get(label, label) for label in labels.all])
+        ),  # last: gap and agreements may have added labels
     )
 
 

@@ -58,7 +58,7 @@ ONLY_X |= {"min_members_with": 1, "effort": 1, "seed": 0}
 ON_BY_DEFAULT = ("width", "min_count", "min_members_with")
 """Those whose default does not switch them off: files for sa and so have to write another value."""
 
-AGREEMENT = b"fedslim fed 5"
+AGREEMENT = b"fedslim fed 6"
 WHAT, BEGIN = "a federation file", "fedslim federation init"
 ABOUT = (
     "The settings of a federation. Every member and the server have a copy of this file; it contains no secrets. "
@@ -127,8 +127,12 @@ class ItemSettings:
         default=None,
         example="0" * (2 * FINGERPRINT_BYTES),
     )
-    share_vocabulary: bool = key(
-        values.switch, "Whether members send the labels of their items to the server.", default=False
+    share_labels: Literal["none", "members", "server"] = key(
+        values.one_of("none", "members", "server"),
+        "Who learns the labels of items. none: nobody; a member names the items that it has itself. members: at the "
+        "end, members send each other the labels of the items in the code table, sealed so that the server cannot read "
+        "them. server: the server too, and it gets the labels of all items.",
+        default="none",
     )
 
 
@@ -349,7 +353,7 @@ class FederationFile:
             self.federation.variant,
             masked=self.masked,
             max_transactions=limits.max_transactions,
-            share_vocabulary=self.items.share_vocabulary,
+            share_labels=self.items.share_labels,
             max_rounds=limits.max_rounds,
             pruning=limits.pruning,
             max_itemset_size=limits.max_itemset_size,

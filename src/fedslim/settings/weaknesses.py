@@ -58,8 +58,8 @@ def _find(file: FederationFile) -> Iterator[tuple[str, str]]:
             "items.vocabulary_digest",
             "not set: the server learns who has which ids, and the counts of ids that only one member has",
         )
-    if items.share_vocabulary:
-        yield "items.share_vocabulary", "members send the labels of their items to the server"
+    if items.share_labels == "server":
+        yield "items.share_labels", "members send the labels of their items to the server"
     if limits.max_rounds > MAX_ROUNDS:
         yield (
             "limits.max_rounds",

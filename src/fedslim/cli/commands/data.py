@@ -1,13 +1,14 @@
 """`fedslim data`: list, fetch, describe and generate data sets."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
@@ -64,14 +65,11 @@ def get(
 
 
 @app.command(short_help="Describe a data set or file.")
+@reads_data
 def describe(
     data: options.Data,
     *,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    from_: options.From = None,
+    reading: Reading,
     seed: options.Seed = None,
     top: Annotated[
         int, typer.Option(metavar="N", callback=whole(0), help="How many of the most frequent items to show.")
@@ -80,9 +78,8 @@ def describe(
     quiet: options.Quiet = False,
 ) -> None:
     """Describe DATA: the number of transactions and items, lengths, density, and the most frequent items."""
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
-        record = _describe_content(data, reading.load(), top)
+        record = _describe_content(data, replace(reading, seed=seed).load(), top)
     if json:
         print_json(record)
     else:

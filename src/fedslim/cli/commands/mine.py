@@ -1,6 +1,7 @@
 """`fedslim mine`: mine a code table from data."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.repeating import typed_command
@@ -32,6 +33,7 @@ class Order(StrEnum):
     support = "support"
 
 
+@reads_data
 def mine(
     context: typer.Context,
     data: options.Data,
@@ -84,11 +86,7 @@ def mine(
             metavar="N", callback=whole(1, MAX_THREADS), help="Number of threads; it does not change the result."
         ),
     ] = None,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    from_: options.From = None,
+    reading: Reading,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -103,9 +101,8 @@ def mine(
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
     shown = reporter(quiet=quiet)
-    database = read_and_prepare(reading, shown)
+    database = read_and_prepare(replace(reading, seed=seed), shown)
     steps: list[Progress] = []
     mined = mined_with_progress(
         database,

@@ -8,7 +8,7 @@ import typer
 
 from fedslim.cli.commands.experiment import RESULTS
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading
+from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import read_and_prepare
 from fedslim.cli.console.saving import check_place
@@ -23,6 +23,7 @@ REPORT = "report.html"
 """The default name of the report."""
 
 
+@reads_data
 def report(
     runs: Annotated[
         list[Path],
@@ -40,16 +41,19 @@ def report(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Also show the most unusual rows of these data, and how they are covered."),
+        typer.Option(
+            metavar="DATA",
+            callback=options.masked,
+            help="Also show the most unusual rows of these data, and how they are covered.",
+        ),
     ] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the records of experiments.")] = RESULTS,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title of the report.  [default: the name of the data]")
     ] = None,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
+    labels: options.Labels = None,
+    secret: options.Secret = None,
+    reading: Reading,
 ) -> None:
     """Write an HTML report about runs: what they found, what no member finds alone, how they went and what they cost.
 
@@ -75,13 +79,13 @@ def report(
         if len(found.records) != 1:
             msg = f"--data goes with one run or code table, and there are {len(found.records)}; name one of them"
             raise ParameterError(msg)
-        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
         rows = unusual_rows(found.records[0].code_table, read_and_prepare(reading, reporter(quiet=False)))
     of_one = EXPERIMENTS[str(experiments[0])].title if len(runs) == len(experiments) == 1 else None
     shown = view(
         found.records,
         title=title or of_one,
         remarks=found.remarks,
+        named=options.names_from(labels, secret),
         failed=found.failed,
         figures=_beside_paper(experiments, results),
         rows=rows,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.options import Reading
+from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.repeating import typed_command
@@ -103,12 +103,16 @@ def server(
             raise served.lost
 
 
+@reads_data
 def member(
     context: typer.Context,
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[str, typer.Option(metavar="DATA", help="The data of this member, as for `fedslim mine`.")],
+    data: Annotated[
+        str,
+        typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
+    ],
     secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
@@ -122,10 +126,8 @@ def member(
         typer.Option(metavar="FILE", help="The policy of this member; by default policy.toml beside its key."),
     ] = None,
     passphrase_file: passphrases.File = None,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
+    labels: options.Labels = None,
+    reading: Reading,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
     no_compare: Annotated[
@@ -142,6 +144,7 @@ def member(
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
+    from fedslim.data.vocabulary import names_for, read_labels
     from fedslim.federated.accounting import save_results
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.own_record import member_record
@@ -161,6 +164,7 @@ def member(
         msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
         raise ParameterError(msg)
     shared = ItemSecret.read(secret)
+    catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
     agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
     with _folder(out, f"fedslim member --name {name}") as place:
         finished = place.finished(who=name, federation=federation.digest().hex())
@@ -168,7 +172,6 @@ def member(
             (out / MEMBER_JOURNAL).unlink(missing_ok=True)
             _show_finished(finished, out, federation.federation.name)
             return
-        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
         database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
             member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
@@ -176,22 +179,20 @@ def member(
         if received.table is None:
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
-        kept, record = guard.kept(received.table, database, shared), None
+        named = received.table.renamed(names_for(catalogue, shared))
+        kept, record = guard.kept(named, database, shared), None
         if kept is not None:
             how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
-            record = member_record(federation, name, received.table, kept, database, audit=out / AUDIT, **how)
+            record = member_record(federation, name, named, kept, database, audit=out / AUDIT, **how)
             save_results(kept, record, out)
         # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
         if kept is not None:
             _show(kept, federation.federation.name, out)
-        own_only = federation.federation.variant == "so"
-        whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
-        where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-        say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+        say(f"{received.ending}: {_found(named, kept, federation, out)}")
         if record is not None and not no_compare:
-            _compare(record, received.table, database, data, out)
+            _compare(record, named, database, data, out)
 
 
 def status(
@@ -230,6 +231,14 @@ def status(
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
     print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+
+
+def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
+    """Say what a member found, and where it is."""
+    own_only = federation.federation.variant == "so"
+    whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
+    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
+    return f"{count(len(table), 'itemset')}{whose}; {where}"
 
 
 def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:

@@ -2,7 +2,7 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
 from fedslim.cli.console.repeating import typed_command
@@ -68,6 +68,7 @@ def _positive(value: float) -> float:
     return value
 
 
+@reads_data
 def simulate(
     context: typer.Context,
     data: options.Data,
@@ -156,11 +157,7 @@ def simulate(
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    from_: options.From = None,
+    reading: Reading,
     data_seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -176,8 +173,7 @@ def simulate(
     width = _width(variant, width, effort)
     report = reporter(quiet=quiet)
     given = None if reference is None else _load(reference)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
-    database = read_and_prepare(reading, report)
+    database = read_and_prepare(replace(reading, seed=data_seed), report)
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
     run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}

@@ -1,9 +1,12 @@
 """Arguments and options that several commands share, and their checks."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import functools
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,19 +42,39 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     return check
 
 
+def masked(value: str | None) -> str | None:
+    """Hide the password of a database's URL from all but its reader."""
+    if value is None or "://" not in value:
+        return value
+    from fedslim.data.sql import MaskedUrl
+
+    return MaskedUrl(value)
+
+
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        help="A file (FIMI .dat, .csv, .tsv, .parquet; .gz too), or a name from `fedslim data list`, "
-        "such as encounters, mushroom or wide-sparse:20000.",
+        callback=masked,
+        help="A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
+        "standard input, the URL of a database (postgresql://…, sqlite:///FILE, duckdb:///FILE), or a name from "
+        "`fedslim data list`, such as encounters, mushroom or wide-sparse:20000.",
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="F", help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet."),
+    typer.Option(
+        metavar="F",
+        help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet, jsonl, excel.",
+    ),
 ]
+Separator = Annotated[
+    str | None, typer.Option(metavar="C", help="Character between the fields of a CSV file, such as ';', or tab.")
+]
+Encoding = Annotated[str | None, typer.Option(metavar="E", help="Encoding of a text file, if not UTF-8: latin-1, …")]
+Query = Annotated[str | None, typer.Option(metavar="SQL", help="Query whose rows to read from a database.")]
+Table = Annotated[str | None, typer.Option(metavar="T", help="Table to read from a database, or sheet of a workbook.")]
 Bins = Annotated[
     int | None,
     typer.Option(
@@ -93,29 +116,61 @@ Top = Annotated[
 ]
 
 
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="A catalogue: a CSV file of labels, each with an explaining text if you like, or a list."
+    ),
+]
+Secret = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The members' secret, to name items of which only the id is known.")
+]
+
+
+def names_from(labels: Path | None, secret: Path | None) -> dict[str, str]:
+    """Return how to name items, by label and by id."""
+    from fedslim.data.vocabulary import ItemSecret, names_for, read_labels
+
+    shared = None if secret is None else ItemSecret.read(secret)
+    return {} if labels is None else names_for(read_labels(labels), shared)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Where the data are, and how to read them."""
+    """Where the data are, and how to read them: the options that `reads_data` gives to a command."""
 
     source: str
-    format: str | None
-    bins: int | None
-    transaction_column: str | None
-    item_column: str | None
-    folder: str | None
-    seed: int | None
+    format: Format = None
+    bins: Bins = None
+    transaction_column: TransactionColumn = None
+    item_column: ItemColumn = None
+    separator: Separator = None
+    encoding: Encoding = None
+    query: Query = None
+    table: Table = None
+    folder: From = None
+    seed: int | None = None
 
     def load(self) -> "TransactionDatabase":
         """Load the data."""
         from fedslim.data import load
 
-        chosen: dict[str, Any] = {} if self.bins is None else {"bins": self.bins}  # the default is that of `load`
-        return load(
-            self.source,
-            format=self.format,
-            transaction_column=self.transaction_column,
-            item_column=self.item_column,
-            folder=self.folder,
-            seed=self.seed,
-            **chosen,
-        )
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
+        return load(self.source, **{name: value for name, value in given.items() if value is not None})
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with the parameters `data` and `reading` all options of reading, in place of `reading`."""
+    own = inspect.signature(command)
+    added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
+    added = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in added]
+    parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
+
+    @functools.wraps(command)
+    def run(data: str | None, **given: Any) -> None:
+        chosen = {option.name: given.pop(option.name) for option in added}
+        command(data=data and str(data), reading=Reading(data or "", **chosen), **given)
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
