@@ -225,3 +225,12 @@ def test_data_of_another_shape_than_in_fitting_are_refused():
         with pytest.raises(DataError, match="the model was fitted on lists of items"):
             getattr(Slim().fit(ROWS), use.__name__)(PEOPLE)
     assert slim.score_samples([["age=[20, 24)", "city=Bonn"]]) == pytest.approx(slim.score_samples(PEOPLE)[:1])
+
+
+def test_a_notebook_shows_the_table_once_there_is_one():
+    slim = Slim(width=3)
+    assert "Slim(width=3)" in slim._repr_html_()
+    fitted = slim.fit([["<b>bread</b>", "milk"], ["jam"]] * 9)._repr_mimebundle_(include=None)["text/html"]
+    assert "&lt;b&gt;bread&lt;/b&gt;" in fitted
+    assert "1 itemsets, L% = " in fitted
+    assert "<style>" in slim.table_._repr_html_()

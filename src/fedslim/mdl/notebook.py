@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from fedslim.format import as_html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from fedslim.mdl.codetable import CodeTable
 
 SHOWN = 20
@@ -31,7 +29,8 @@ def table_html(table: CodeTable) -> str:
     """Return the itemsets of a table that save most, as HTML."""
     c = table.compression
     rows = "".join(
-        f"<tr><td>{_chips(e.labels)}</td><td>{e.bits_saved:,.0f}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
+        f"<tr><td>{' '.join(f'<span>{as_html(label)}</span>' for label in e.labels)}</td>"
+        f"<td>{e.bits_saved:,.0f}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
         f"<td>{e.code_length:.2f}</td></tr>"
         for e in table.top(SHOWN)
     )
@@ -40,7 +39,3 @@ def table_html(table: CodeTable) -> str:
         "<table><thead><tr><th>itemset</th><th>bits saved</th><th>usage</th><th>support</th><th>code length</th></tr>"
         f"</thead><tbody>{rows}</tbody></table>"
     )
-
-
-def _chips(labels: Iterable[str]) -> str:
-    return " ".join(f"<span>{as_html(label)}</span>" for label in labels)

@@ -32,12 +32,7 @@ MEANING = {
     "slim": "mined in one place",
 }
 
-SUBTITLES = {
-    "simulation": "a simulation",
-    "server": "a federation, by its server",
-    "member": "a federation, by one of its members",
-    "mined": "a code table",
-}
+SUBTITLES = {"simulation": "a simulation", "server": "a federation, by its server", "mined": "a code table"}
 
 KNOWN = {
     "x": (
@@ -90,7 +85,7 @@ COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent",
 def subtitle(records: Sequence[RunRecord]) -> str:
     """Return the subtitle: what was run, and when."""
     kinds = {record.kind for record in records}
-    what = SUBTITLES[kinds.pop()] if len(kinds) == 1 else "federations"
+    what = SUBTITLES.get(kinds.pop(), "") if len(kinds) == 1 else "runs"
     if len(records) == 1 and (own := records[0].own) is not None:
         what = f"a federation, by its member {own.member}"
     if len(records) > 1:

@@ -17,6 +17,7 @@ from fedslim import __version__
 from fedslim.errors import InputError
 from fedslim.experiments.tables import ResultTable  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.format import brief
+from fedslim.metrics.differences import Difference  # noqa: TC001
 from fedslim.report import captions
 from fedslim.report.captions import Fact  # noqa: TC001
 from fedslim.report.naming import names, scheme_of, title_of
@@ -79,8 +80,7 @@ class OwnView(msgspec.Struct, frozen=True):
     transactions: int
     usage: list[int]
     support: list[int]
-    ratio: list[float | None] | None
-    q: list[float] | None
+    differences: list[Difference] | None
     sent: list[tuple[str, str, Amount]]
 
 
@@ -343,14 +343,12 @@ def _table(
 
 
 def _own(own: OwnRecord, places: Sequence[int]) -> OwnView:
-    tests = None if own.differences is None else [own.differences[k] for k in places]
     return OwnView(
         own.member,
         own.transactions,
         [own.usages[k] for k in places],
         [own.supports[k] for k in places],
-        None if tests is None else [each.ratio for each in tests],
-        None if tests is None else [each.q for each in tests],
+        None if own.differences is None else [own.differences[k] for k in places],
         [(kind, captions.KINDS.get(kind, ""), amount) for kind, amount in own.sent.items()],
     )
 

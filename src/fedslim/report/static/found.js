@@ -91,7 +91,7 @@ function foundHere(run) {
 function different(run) {
   const { own, table } = run;
   if (!own) return null;
-  if (!own.q)
+  if (!own.differences)
     return note(
       run.variant === "so"
         ? "Not known: in variant so a member receives no counts of the others."
@@ -102,8 +102,8 @@ function different(run) {
     items,
     here: own.support[k] / Math.max(1, own.transactions),
     there: Math.max(0, table.support[k] - own.support[k]) / Math.max(1, others),
-    ratio: own.ratio[k],
-    q: own.q[k],
+    ratio: own.differences[k].ratio,
+    q: own.differences[k].q,
   }));
   const clear = rows.filter((row) => row.q <= 0.05);
   const percent = (title, value) => ({
