@@ -10,12 +10,16 @@ from fedslim.cli.app import app
 from fedslim.cli.console import options
 from fedslim.mdl import policy
 
-READING = "--format --bins --transaction-column --item-column --separator --encoding --query --table"
+TABLE = "--format --separator --encoding --query --table"
+READING = (
+    f"{TABLE} --bins --transaction-column --item-column "
+    "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
+)
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
-    f"--order --no-pruning --threads {READING} --from --seed --quiet -q",
+    f"--order --no-pruning --threads {READING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
     "--from --data-seed --quiet -q",
@@ -32,6 +36,10 @@ COMMANDS = {
     "data get": "--from --quiet -q",
     "data describe": f"{READING} --from --seed --top --json --quiet -q",
     "data make": "--out --transactions --seed --quiet -q",
+    "schema": "",
+    "schema make": f"--out --with-values {TABLE} --quiet -q",
+    "schema check": f"{TABLE} --json --quiet -q",
+    "schema show": "--json",
     "vocabulary": "",
     "vocabulary secret": "",
     "vocabulary make": f"--secret --out {READING} --from --seed --quiet -q",

@@ -7,8 +7,7 @@ intervals and order are handled in one place. `fedslim.data.encoding` turns colu
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,10 +15,11 @@ import numpy as np
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import Intervals, equal_frequency, number_label
 from fedslim.data.labels import unwritable
+from fedslim.data.parsing import decimal_mark, is_code, parse_date, parse_number
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,8 +29,7 @@ MISSING = -1
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
 """Common spellings of a missing value; compared after stripping white space."""
 
-_FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,20 @@ class Column(Protocol):
         """Return where the flag is set (missing counts as unset), or None if some values are not flags."""
         ...
 
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return the code of each row, or `MISSING`, and the value of each code, which need not occur."""
+        ...
+
     def coded(self, bins: int | None) -> Coded:
         """Code the values in order; cut numbers with more than `bins` distinct values, unless `bins` is None."""
         ...
 
     def placed(self, intervals: Intervals) -> Coded:
         """Code the values by the given intervals; values that are not numbers stay as they are."""
+        ...
+
+    def without(self, missing: Collection[str]) -> Column:
+        """Return the column with these values missing."""
         ...
 
 
@@ -75,16 +82,22 @@ class TextColumn:
     codes: NDArray[np.int32]
     texts: Sequence[str]
     cut: bool = True  # False for a DataFrame's categories, which are not cut even if they look like numbers
+    codes_too: bool = False  # whether 0123 is a number too
 
     def is_flag(self) -> bool:
-        """Return False: strings that look like flags are values of an attribute."""
-        return False
+        """Return whether the strings are those of flags, as a DataFrame of flags is written to a file."""
+        known = {text.strip().lower() for text in self.texts if text.strip() not in MISSING_TEXTS}
+        return self.cut and bool(known) and known <= set(FLAG_TEXTS)
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
         coded = self.coded(None)
-        known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
+        known = [FLAG_TEXTS.get(label.lower()) for label in coded.labels]
         return None if None in known else np.array([*known, False], bool)[coded.codes]
+
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return the strings without surrounding white space."""
+        return self.codes, [text.strip() for text in self.texts]
 
     def coded(self, bins: int | None) -> Coded:
         """Order by value if every string is a number, else as strings; surrounding white space is ignored."""
@@ -92,20 +105,34 @@ class TextColumn:
         present = np.zeros(len(stripped) + 1, bool)
         present[self.codes] = True  # MISSING sets the extra last cell
         distinct = {text for text, here in zip(stripped, present, strict=False) if here} - MISSING_TEXTS
-        numbers = _as_numbers(distinct)
-        ordered = sorted(distinct) if numbers is None else sorted(distinct, key=lambda text: (numbers[text], text))
+        mark = decimal_mark(distinct)
+        numbers = None if not self.codes_too and any(map(is_code, distinct)) else _as_numbers(distinct, mark)
+        ordered = _in_order(distinct, numbers)
         place = {text: code for code, text in enumerate(ordered)}
         recode = np.array([*(place.get(text, MISSING) for text in stripped), MISSING], np.int32)
         coded = Coded(recode[self.codes], ordered)
         if bins is None or numbers is None or not self.cut or len(set(numbers.values())) <= bins:
             return coded
-        return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins)
+        return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins, str(mark))
 
     def placed(self, intervals: Intervals) -> Coded:
         """Put each string that is a number into its interval, however the number is written."""
         whole = self.coded(None)
-        labels = [intervals.label(float(t)) if _NUMBER.fullmatch(t) else t for t in whole.labels]
+        numbers = [parse_number(text, intervals.mark) for text in whole.labels]
+        labels = [t if n is None else intervals.label(n) for t, n in zip(whole.labels, numbers, strict=True)]
         return _relabel(whole.codes, labels)
+
+    def dated(self, part: str) -> Coded:
+        """Code dates by `year` or `month`; other strings stay as they are."""
+        whole, length = self.coded(None), len("2026") if part == "year" else len("2026-03")
+        days = [parse_date(text) for text in whole.labels]
+        labels = [t if day is None else day.isoformat()[:length] for t, day in zip(whole.labels, days, strict=True)]
+        return _relabel(whole.codes, labels)
+
+    def without(self, missing: Collection[str]) -> TextColumn:
+        """Compare the strings without surrounding white space."""
+        gone = np.array([*(text.strip() in missing for text in self.texts), True], bool)
+        return replace(self, codes=np.where(gone[self.codes], MISSING, self.codes).astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +144,11 @@ class NumberColumn:
     missing: NDArray[np.bool_] | None = None
 
     def is_flag(self) -> bool:
-        """Return True for booleans and for integers that are all 0 or 1."""
+        """Return True for booleans and for numbers that are all 0 or 1."""
         if self.values.dtype == bool:
             return True
         known = self.values[~self._missing()]
-        return self.values.dtype.kind in "iu" and bool(np.isin(known, (0, 1)).all())
+        return bool(len(known)) and bool(np.isin(known, (0, 1)).all())
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Accept floats too: integers with missing values may have been converted to floats."""
@@ -143,6 +170,17 @@ class NumberColumn:
         """Put each number into its interval."""
         distinct, codes = self._distinct()
         return _relabel(codes, [intervals.label(value) for value in distinct.tolist()])
+
+    def without(self, missing: Collection[str]) -> NumberColumn:
+        """Compare the labels of the numbers."""
+        codes, values = self.distinct()
+        gone = np.array([*(number_label(value) in missing for value in values), True], bool)
+        return replace(self, missing=gone[codes])
+
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return Python's own numbers or booleans."""
+        distinct, codes = self._distinct()
+        return codes, distinct.tolist()
 
     def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Return the distinct values, ascending, and for each row the index of its value."""
@@ -170,19 +208,27 @@ def _ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.flatnonzero(present).astype(values.dtype) + base, rank[values - base]
 
 
-def _as_numbers(texts: set[str]) -> dict[str, float] | None:
-    """Return the values of the strings if all are plain decimal numbers, else None."""
-    if not texts or not all(map(_NUMBER.fullmatch, texts)):
-        return None
-    numbers = {text: float(text) for text in texts}
-    return numbers if all(map(math.isfinite, numbers.values())) else None
+def _as_numbers(texts: set[str], mark: str | None) -> dict[str, float] | None:
+    """Return the values of the strings if all are numbers, else None."""
+    numbers = {} if mark is None else {text: parse_number(text, mark) for text in texts}
+    known = {text: number for text, number in numbers.items() if number is not None and math.isfinite(number)}
+    return known if known and len(known) == len(texts) else None
 
 
-def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
+def in_order(texts: set[str]) -> list[str]:
+    """Return strings ordered by value if all are numbers, else as strings."""
+    return _in_order(texts, _as_numbers(texts, decimal_mark(texts)))
+
+
+def _in_order(texts: set[str], numbers: dict[str, float] | None) -> list[str]:
+    return sorted(texts) if numbers is None else sorted(texts, key=lambda text: (numbers[text], text))
+
+
+def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int, mark: str = ".") -> Coded:
     """Replace the codes of ascending values with those of intervals; equal values (1 and 1.0) stay together."""
     distinct, same = np.unique(values, return_inverse=True)
     counts = np.bincount(same[codes[codes != MISSING]], minlength=len(distinct))
-    intervals = equal_frequency(distinct, counts, bins)
+    intervals = replace(equal_frequency(distinct, counts, bins), mark=mark)
     coded = _relabel(codes, [intervals.label(value) for value in values.tolist()])
     return Coded(coded.codes, coded.labels, intervals)
 
@@ -203,6 +249,21 @@ def long_to_database(
     A row with a transaction but no item declares a transaction, possibly empty; a row without a transaction is an
     error. `place` returns the position of a row (counted from 0) in a file, for messages.
     """
+    number, transactions = number_transactions(transaction, source, place)
+    items = item.coded(None)
+    known = items.codes != MISSING
+    number, present = (number, items.codes) if known.all() else (number[known], items.codes[known])
+    return TransactionDatabase.from_pairs(number, present, items.labels, transactions=transactions, name=name)
+
+
+def number_transactions(
+    transaction: Column, source: str, place: Callable[[int], str] | None = None
+) -> tuple[NDArray[np.int32], int]:
+    """Return the number of each row's transaction, in order of first appearance, and how many there are.
+
+    Raises:
+        DataError: A row names no transaction.
+    """
     codes = transaction.coded(None).codes
     nameless = np.flatnonzero(codes == MISSING)
     if nameless.size:
@@ -210,16 +271,6 @@ def long_to_database(
         where = f"{source}: row {row + 1}" if place is None else f"{place(row)}: the row"
         msg = f"{where} has no value in {transaction.name!r}; every row must name its transaction"
         raise DataError(msg)
-    number, transactions = _by_appearance(codes)
-    del codes
-    items = item.coded(None)
-    known = items.codes != MISSING
-    number, present = (number, items.codes) if known.all() else (number[known], items.codes[known])
-    return TransactionDatabase.from_pairs(number, present, items.labels, transactions=transactions, name=name)
-
-
-def _by_appearance(codes: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
-    """Number the codes 0, 1, … of rows in the order in which they first appear; return the numbers, and how many."""
     first = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last to be written is the first to appear
     order = np.argsort(first)[np.count_nonzero(first < 0) :]

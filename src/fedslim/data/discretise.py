@@ -13,6 +13,8 @@ import numpy as np
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 DEFAULT_BINS = 10
@@ -36,6 +38,7 @@ class Intervals:
 
     cuts: tuple[float, ...]
     labels: tuple[str, ...]
+    mark: str = "."  # the decimal mark of numbers in text
 
     def label(self, value: float) -> str:
         """Return the interval of a value; values outside the outermost bounds go to the outermost interval."""
@@ -50,11 +53,9 @@ def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) 
     """
     starts = _interval_ends(np.cumsum(counts), bins)[:-1]
     cuts = [_shortest_between(values[s - 1], values[s]) for s in starts]
-    bounds = [number_label(values[0]), *map(number_label, cuts), number_label(values[-1])]
-    labels = [f"[{low}, {high})" for low, high in pairwise(bounds[:-1])]
-    labels.append(f"[{bounds[-2]}, {bounds[-1]}]")
     # Python's own numbers compare exactly; numpy would turn large integers into floats
-    return Intervals(tuple(np.asarray(cut).item() for cut in cuts), tuple(labels))
+    cuts = [np.asarray(cut).item() for cut in cuts]
+    return Intervals(tuple(cuts), tuple(interval_labels(cuts)))
 
 
 def _interval_ends(cumulative: NDArray[np.int64], bins: int) -> list[int]:
@@ -83,11 +84,29 @@ def _shortest_between(low: Any, high: Any) -> Any:
     return high
 
 
+def interval_labels(cuts: Sequence[float]) -> list[str]:
+    """Return the labels of the intervals around ascending cuts, which contain no smallest and no largest value.
+
+    Examples:
+        >>> interval_labels([35.0, 50.0])
+        ['<35', '[35, 50)', '≥50']
+    """
+    if not cuts:
+        return ["any"]
+    inner = [
+        number_label(low)
+        if isinstance(low, float) and high == math.nextafter(low, math.inf)
+        else f"[{number_label(low)}, {number_label(high)})"
+        for low, high in pairwise(cuts)
+    ]
+    return [f"<{number_label(cuts[0])}", *inner, f"≥{number_label(cuts[-1])}"]
+
+
 def number_label(value: Any) -> str:
     """Return the label of a number: whole floats without a fraction, everything else exactly."""
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     number = float(value)
-    if math.isfinite(number) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004  # all digits are exact
+    if math.isfinite(number) and number.is_integer() and abs(number) < 1e16:  # noqa: PLR2004  # from here on with exponent
         return str(int(number))
     return repr(number)

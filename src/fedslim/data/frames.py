@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -11,28 +11,31 @@ from fedslim.data.arrow import arrow_table, is_stream, stream_of
 from fedslim.data.building import text_of
 from fedslim.data.columns import MISSING, NumberColumn, TextColumn, check_names, long_columns, long_to_database
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import EncodedTable, encode_table
+from fedslim.data.encoding import Choices, EncodedTable, check_no_choices, encode_table
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
     from fedslim.data.columns import Column
     from fedslim.data.database import TransactionDatabase
+    from fedslim.data.encoding import TableSchema
 
 
-def from_dataframe(
+def from_dataframe(  # noqa: PLR0913  # the options of a table, all by keyword
     df: Any,
     *,
     bins: int = DEFAULT_BINS,
     transaction_column: str | None = None,
     item_column: str | None = None,
     name: str | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> TransactionDatabase:
     """Convert a table in memory to transactions, one per row.
 
     It may be a DataFrame of pandas or polars, a table or data set of pyarrow, a relation of DuckDB, or any other object
-    with an Arrow stream. If every column is boolean, or has integers of 0 and 1 only, the items are the column names
-    (one-hot); otherwise every column is a categorical attribute, as in a CSV file. With `transaction_column` and
-    `item_column`, the rows are (transaction, item) pairs.
+    with an Arrow stream. If every column is boolean, or has 0 and 1 only, the items are the column names (one-hot);
+    otherwise every column is a categorical attribute, as in a CSV file. With `transaction_column` and `item_column`,
+    the rows are (transaction, item) pairs. `schema` and `choices` are as for `read`.
 
     Examples:
         >>> import pandas as pd
@@ -43,14 +46,22 @@ def from_dataframe(
         [('city=Bonn',), ('city=Ulm',)]
     """
     pair = (transaction_column, item_column)
-    return database_of(dataframe_table(df, name=name, pair=pair), bins=bins, pair=pair)
+    return database_of(dataframe_table(df, name=name, pair=pair), pair, bins=bins, schema=schema, **choices)
 
 
-def database_of(table: EncodedTable, *, bins: int, pair: tuple[str | None, str | None]) -> TransactionDatabase:
+def database_of(
+    table: EncodedTable,
+    pair: tuple[str | None, str | None],
+    *,
+    bins: int,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
+) -> TransactionDatabase:
     """Convert a table to transactions: one per row, or one for each value of the first of a pair of columns."""
     check_bins(bins)
     if pair == (None, None):
-        return encode_table(table, bins=bins)[0]
+        return encode_table(table, bins=bins, schema=schema, **choices)[0]
+    check_no_choices("a long table", schema, choices)
     names = [column.name for column in table.columns]
     rows, items = (table.columns[position] for position in long_columns(names, *pair, table.source))
     return long_to_database(rows, items, name=table.name, source=table.source, place=table.place)

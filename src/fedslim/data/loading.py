@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from fedslim.data.builtin import BUILTIN_NAMES, builtin_database
 from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Choices, check_no_choices
 from fedslim.data.generators import KINDS, generate
 from fedslim.data.readers import is_source, read
 from fedslim.data.registry import did_you_mean, public_set, public_sets, verify
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import os
 
     from fedslim.data.database import TransactionDatabase
+    from fedslim.data.encoding import TableSchema
 
 
 def data_names() -> list[str]:
@@ -41,6 +43,8 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> TransactionDatabase:
     r"""Load data by path or by name; an existing file takes precedence over a name.
 
@@ -59,6 +63,8 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         name: Name of the database.
         folder: Folder to search first for a public set.
         seed: Random seed for built-in and generated data.
+        schema: See `read`.
+        **choices: See `read`.
 
     Raises:
         DataError: The path or name does not exist, or the data cannot be read.
@@ -84,9 +90,10 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         "table": table,
     }
     if is_url(source) or is_file(path):  # a folder with the name of a data set does not count
-        return read(source, bins=bins, name=name, **options)
+        return read(source, bins=bins, name=name, schema=schema, **options, **choices)
     made = _make(text, seed)
     if made is not None:
+        check_no_choices(text, schema, choices)
         if any(option is not None for option in options.values()):
             msg = f"{text} is generated, not read from a file; leave out the format, the columns and other such options"
             raise ParameterError(msg)
@@ -97,9 +104,9 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
             raise DataError(msg)
         found = locate(text, folder=folder)
         verify(public_set(text), found)
-        return read(found, format="fimi", name=name or text)
+        return read(found, format="fimi", name=name or text, schema=schema, **choices)
     if is_source(source):
-        return read(source, bins=bins, name=name, **options)
+        return read(source, bins=bins, name=name, schema=schema, **options, **choices)
     raise _nothing(path, text)
 
 

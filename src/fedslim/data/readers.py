@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from fedslim.data.arrow import parquet_table
 from fedslim.data.delimited import TAB, delimited_table
 from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Choices, check_no_choices
 from fedslim.data.fimi import read_fimi, stem
 from fedslim.data.frames import database_of
 from fedslim.data.records import json_lines_table, workbook_table
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import os
 
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import EncodedTable
+    from fedslim.data.encoding import EncodedTable, TableSchema
 
 FORMATS = ("fimi", "csv", "tsv", "parquet", "jsonl", "excel")
 """The names of the supported formats."""
@@ -47,6 +48,8 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     query: str | None = None,
     table: str | None = None,
     name: str | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> TransactionDatabase:
     r"""Read a file or a database into a transaction database.
 
@@ -63,6 +66,10 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
         query: For a database: the query whose rows to read.
         table: For a database: the table to read, instead of a query. For a workbook: the sheet.
         name: Name of the database; defaults to the file's name without extension.
+        schema: What the columns are, instead of guesses: a `fedslim.schema.Schema`.
+        **choices: What to choose instead of guesses: `columns`, the only columns to use; `exclude`, columns to leave
+            out; `categorical`, columns not to cut; `numeric`, columns to cut; `one_hot`, whether columns are items;
+            `missing`, more spellings of a missing value.
 
     Raises:
         DataError: The data cannot be read; the message names file, line and field, and what to do.
@@ -79,7 +86,8 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
         path, format=format, pair=pair, separator=separator, encoding=encoding, query=query, table=table, name=name
     )
     if found is not None:
-        return database_of(found, bins=bins, pair=pair)
+        return database_of(found, pair, bins=bins, schema=schema, **choices)
+    check_no_choices(f"{path}: a FIMI file", schema, choices)
     if pair != (None, None):
         msg = f"{path}: a FIMI file has no columns; leave out the column names, or give --format csv, tsv or parquet"
         raise ParameterError(msg)

@@ -77,9 +77,10 @@ def describe(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Describe DATA: the number of transactions and items, lengths, density, and the most frequent items."""
+    """Describe DATA: its columns as they are understood, transactions and items, and the most frequent items."""
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         record = _describe_content(data, replace(reading, seed=seed).load(), top)
+        record["columns"] = _describe_columns(reading)
     if json:
         print_json(record)
     else:
@@ -241,6 +242,19 @@ def _describe_content(source: str, database: "TransactionDatabase", top: int) ->
     }
 
 
+def _describe_columns(reading: Reading) -> list[dict[str, str]]:
+    """Return what each column of a table looks like without a schema."""
+    from fedslim.data.discretise import DEFAULT_BINS
+    from fedslim.data.guessing import guess_column
+
+    long = reading.transaction_column is not None or reading.item_column is not None
+    table = None if long or reading.schema is not None else reading.read_columns()
+    if table is None:
+        return []
+    guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}
+    return [{"name": name, "kind": guess.kind, "note": guess.note} for name, guess in guesses.items()]
+
+
 def _print_description(record: dict[str, Any]) -> None:
     """Print what is in a database."""
     transactions = record["transactions"]
@@ -260,7 +274,9 @@ def _print_description(record: dict[str, Any]) -> None:
         ("duplicates", f"{record['duplicates_removed']:,} removed inside transactions"),
     ]
     frequent = [grid(("support", "%", "most frequent items"), rows, right=2)] if rows else []
-    print_rich(summary(facts), *frequent)
+    looks = [(shown_label(each["name"]), each["kind"], each["note"]) for each in record["columns"]]
+    columns = [grid(("column", "looks", ""), looks, right=0)] if looks else []
+    print_rich(summary(facts), *columns, *frequent)
 
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":

@@ -93,6 +93,10 @@ def mine(
             metavar="N", callback=whole(0, 2**63 - 1), help="Random seed, for generated data and for efforts above 2."
         ),
     ] = None,
+    secret: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The members' secret: number items as their federation does, by their ids."),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
@@ -103,6 +107,11 @@ def mine(
         check_place(place, besides=data)
     shown = reporter(quiet=quiet)
     database = read_and_prepare(replace(reading, seed=seed), shown)
+    if secret is not None:
+        from fedslim.data import ItemSecret, Vocabulary, over
+
+        shared = ItemSecret.read(secret)
+        database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
     steps: list[Progress] = []
     mined = mined_with_progress(
         database,

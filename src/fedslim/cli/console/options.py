@@ -1,8 +1,10 @@
 """Arguments and options that several commands share, and their checks."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import csv
 import functools
 import inspect
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import printable
+
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
+    from fedslim.data.encoding import EncodedTable
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
@@ -40,6 +46,19 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
         return value
 
     return check
+
+
+def listed(value: str | None) -> Any:
+    """Split a list at its commas; quotes keep a name with a comma together."""
+    return None if value is None else next(csv.reader([value], skipinitialspace=True), [])
+
+
+class Told(logging.Handler):
+    """Says what the readers of data guessed, on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        say(printable(f"fedslim: {record.getMessage()}"))
 
 
 def masked(value: str | None) -> str | None:
@@ -89,6 +108,28 @@ TransactionColumn = Annotated[
     typer.Option(metavar="C", help="The column of transactions, if each row has a transaction and one of its items."),
 ]
 ItemColumn = Annotated[str | None, typer.Option(metavar="C", help="The column of items, with --transaction-column.")]
+Schema = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What the columns mean, the same for all members; see `fedslim schema make`."),
+]
+Columns = Annotated[
+    str | None, typer.Option(metavar="C,C", callback=listed, help="Use these columns only, separated by commas.")
+]
+Exclude = Annotated[str | None, typer.Option(metavar="C,C", callback=listed, help="Leave out these columns.")]
+Categorical = Annotated[
+    str | None, typer.Option(metavar="C,C", callback=listed, help="Make an item of each value of these columns.")
+]
+Numeric = Annotated[
+    str | None,
+    typer.Option(metavar="C,C", callback=listed, help="Take these columns as numbers, even codes like 0123."),
+]
+OneHot = Annotated[
+    bool | None,
+    typer.Option("--one-hot/--no-one-hot", show_default=False, help="Whether the columns are items, of 0 and 1."),
+]
+Missing = Annotated[
+    str | None, typer.Option(metavar="V,V", callback=listed, help="More spellings of a missing value, such as -99.")
+]
 From = Annotated[
     str | None, typer.Option("--from", metavar="FOLDER", help="A folder with public data sets that you downloaded.")
 ]
@@ -148,15 +189,39 @@ class Reading:
     encoding: Encoding = None
     query: Query = None
     table: Table = None
+    schema: Schema = None
+    columns: Columns = None
+    exclude: Exclude = None
+    categorical: Categorical = None
+    numeric: Numeric = None
+    one_hot: OneHot = None
+    missing: Missing = None
     folder: From = None
     seed: int | None = None
 
+    def read_columns(self) -> "EncodedTable | None":
+        """Return the columns of a table, or None if the data have none."""
+        from fedslim.data.readers import is_source, read_table
+
+        names = ("format", "separator", "encoding", "query", "table")
+        return (
+            read_table(self.source, **{name: getattr(self, name) for name in names}) if is_source(self.source) else None
+        )
+
     def load(self) -> "TransactionDatabase":
-        """Load the data."""
+        """Load the data, and say what was guessed."""
+        from fedslim import schema as agreed
         from fedslim.data import load
 
+        logger, told = logging.getLogger("fedslim.data"), Told()
+        if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
+            logger.addHandler(told)
         given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
-        return load(self.source, **{name: value for name, value in given.items() if value is not None})
+        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
+        try:
+            return load(self.source, **{name: value for name, value in given.items() if value is not None})
+        finally:
+            logger.removeHandler(told)
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
