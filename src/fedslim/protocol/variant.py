@@ -31,11 +31,12 @@ VARIANTS: Mapping[str, str] = {
 }
 
 HOMES = {
+    "prepare": ("fedslim.protocol.prepare", "PrepareServer", "PrepareMember"),
     "x": ("fedslim.protocol.x", "XServer", "XMember"),
     "sa": ("fedslim.algorithm1.sa", "SaServer", "SaMember"),
     "so": ("fedslim.algorithm1.so", "SoServer", "SoMember"),
 }
-"""The module of each variant, and its classes for the server and for a member."""
+"""The module of each variant, and its classes for the server and for a member; `prepare` comes before a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def _sides(variant: str) -> tuple[Any, Any]:
-    if variant not in VARIANTS:
+    if variant not in HOMES:
         msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
         raise ParameterError(msg)
     # Imported by name: SA and SO are above this package in the import order, and unused variants are not loaded.
