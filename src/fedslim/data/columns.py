@@ -30,7 +30,7 @@ MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "N
 """Common spellings of a missing value; compared after stripping white space."""
 
 _FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class Column(Protocol):
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Return where the flag is set (missing counts as unset), or None if some values are not flags."""
+        ...
+
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return the code of each row, or `MISSING`, and the value of each code, which need not occur."""
         ...
 
     def coded(self, bins: int | None) -> Coded:
@@ -86,6 +90,10 @@ class TextColumn:
         known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
         return None if None in known else np.array([*known, False], bool)[coded.codes]
 
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return the strings without surrounding white space."""
+        return self.codes, [text.strip() for text in self.texts]
+
     def coded(self, bins: int | None) -> Coded:
         """Order by value if every string is a number, else as strings; surrounding white space is ignored."""
         stripped = [text.strip() for text in self.texts]
@@ -93,7 +101,7 @@ class TextColumn:
         present[self.codes] = True  # MISSING sets the extra last cell
         distinct = {text for text, here in zip(stripped, present, strict=False) if here} - MISSING_TEXTS
         numbers = _as_numbers(distinct)
-        ordered = sorted(distinct) if numbers is None else sorted(distinct, key=lambda text: (numbers[text], text))
+        ordered = in_order(distinct)
         place = {text: code for code, text in enumerate(ordered)}
         recode = np.array([*(place.get(text, MISSING) for text in stripped), MISSING], np.int32)
         coded = Coded(recode[self.codes], ordered)
@@ -104,7 +112,7 @@ class TextColumn:
     def placed(self, intervals: Intervals) -> Coded:
         """Put each string that is a number into its interval, however the number is written."""
         whole = self.coded(None)
-        labels = [intervals.label(float(t)) if _NUMBER.fullmatch(t) else t for t in whole.labels]
+        labels = [intervals.label(float(t)) if NUMBER.fullmatch(t) else t for t in whole.labels]
         return _relabel(whole.codes, labels)
 
 
@@ -144,6 +152,11 @@ class NumberColumn:
         distinct, codes = self._distinct()
         return _relabel(codes, [intervals.label(value) for value in distinct.tolist()])
 
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return Python's own numbers or booleans."""
+        distinct, codes = self._distinct()
+        return codes, distinct.tolist()
+
     def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Return the distinct values, ascending, and for each row the index of its value."""
         missing = self._missing()
@@ -159,10 +172,16 @@ class NumberColumn:
 
 def _as_numbers(texts: set[str]) -> dict[str, float] | None:
     """Return the values of the strings if all are plain decimal numbers, else None."""
-    if not texts or not all(map(_NUMBER.fullmatch, texts)):
+    if not texts or not all(map(NUMBER.fullmatch, texts)):
         return None
     numbers = {text: float(text) for text in texts}
     return numbers if all(map(math.isfinite, numbers.values())) else None
+
+
+def in_order(texts: set[str]) -> list[str]:
+    """Return strings ordered by value if all are numbers, else as strings."""
+    numbers = _as_numbers(texts)
+    return sorted(texts) if numbers is None else sorted(texts, key=lambda text: (numbers[text], text))
 
 
 def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
@@ -190,7 +209,23 @@ def long_to_database(
     A row with a transaction but no item declares a transaction, possibly empty; a row without a transaction is an
     error. `place` returns the position of a row (counted from 0) in a file, for messages.
     """
-    rows, items = transaction.coded(None), item.coded(None)
+    number, transactions = number_transactions(transaction, source, place)
+    items = item.coded(None)
+    known = items.codes != MISSING
+    return TransactionDatabase.from_pairs(
+        number[known], items.codes[known], items.labels, transactions=transactions, name=name
+    )
+
+
+def number_transactions(
+    transaction: Column, source: str, place: Callable[[int], str] | None = None
+) -> tuple[NDArray[np.int64], int]:
+    """Return the number of each row's transaction, in order of first appearance, and how many there are.
+
+    Raises:
+        DataError: A row names no transaction.
+    """
+    rows = transaction.coded(None)
     nameless = np.flatnonzero(rows.codes == MISSING)
     if nameless.size:
         row = int(nameless[0])
@@ -199,10 +234,7 @@ def long_to_database(
         raise DataError(msg)
     _, first, number = np.unique(rows.codes, return_index=True, return_inverse=True)
     appearance = np.argsort(np.argsort(first))  # the n-th transaction to appear has number n
-    known = items.codes != MISSING
-    return TransactionDatabase.from_pairs(
-        appearance[number[known]], items.codes[known], items.labels, transactions=len(first), name=name
-    )
+    return appearance[number], len(first)
 
 
 def check_names(names: Sequence[str], source: str) -> None:
