@@ -81,7 +81,8 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     version: int = VERSION
     run: Annotated[bytes, Meta(max_length=16)]
     schema: Digest
-    fingerprint: str  # of the members' secret; the server does not need it
+    federation: Digest = b""
+    """The digest of the federation file, in a file."""
     statistics: list[list[float]]
     """Of each open column, in the order of the schema, as the resolution rounds them."""
     kept: list[list[Id]]
@@ -99,10 +100,9 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Return what a member signs that leaves this run."""
         return sha256(DEPARTURE + run + self.digest()).digest()
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the search."""
-        return Vocabulary(tuple(self.ids), self.fingerprint)
+    def vocabulary(self, fingerprint: str) -> Vocabulary:
+        """Return the vocabulary of the search; the fingerprint is that of the members' secret."""
+        return Vocabulary(tuple(self.ids), fingerprint)
 
     def agreed(self, schema: Schema, site: Conformed, secret: ItemSecret) -> Agreed:
         """Return the cuts, and which of a site's own categories are kept."""
@@ -113,6 +113,15 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             known = set(ids)
             kept[name] = frozenset(c for c in site.categories(name) if category_id(secret, name, c) in known)
         return Agreed(cuts, kept)
+
+    def database(self, schema: Schema, site: Conformed, secret: ItemSecret) -> TransactionDatabase:
+        """Return the items of a site's rows; items that are new since the preparation become what the schema says.
+
+        Raises:
+            DataError: An item is new, and the schema says that this is an error.
+        """
+        known = set(self.ids)
+        return site.items(self.agreed(schema, site, secret), lambda label: secret.id_of(label) in known)
 
     # -- files --------------------------------------------------------------------------------------------------
 

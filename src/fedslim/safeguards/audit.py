@@ -67,7 +67,7 @@ class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     statistics: Size  # number of counts, pairs or ids: see `statistics_in`
     labels: Size  # number of item labels
     masked: bool  # whether masks hide the statistics
-    variant: Literal["x", "sa", "so"]
+    variant: Literal["prepare", "x", "sa", "so"]
     round: Annotated[int, Meta(ge=0, lt=1 << 47)] | None  # None outside of rounds
     run: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None  # None until the server has sent it
     peer: Name
@@ -86,7 +86,7 @@ def statistics_in(message: m.FromMember) -> int:
     """Return the number of statistics in a message.
 
     Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
-    element. Structure: pairs, unmasked and without counts. Join: ids of items. All others: none.
+    element. Structure: pairs, unmasked and without counts. Ready: whether the member stays. Join: ids of items. All others: none.
     """
     match message:
         case m.Join():
@@ -99,6 +99,8 @@ def statistics_in(message: m.FromMember) -> int:
             return message.lost.length + message.won.length
         case m.Structure():
             return message.x.length
+        case m.Ready():
+            return 1
         case m.Confirm() | m.Heard() | m.Abort():
             return 0
 
