@@ -129,7 +129,7 @@ class NetworkMember:
                 self._heard = True
                 if self.session.is_too_early(message):
                     msg = "the server is not ready for the search yet"
-                    raise LineError(msg)  # noqa: TRY301  # the caller connects again
+                    raise LineError(msg)  # the caller connects again
                 kept = _is_kept(message, self.session.position)
                 reply = await self._answer(message)
                 # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a

@@ -182,7 +182,7 @@ class Finish(Message, frozen=True):
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
-    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)] = []
+    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)] = []  # noqa: RUF012  # msgspec copies it
 
 
 class Heard(Message, frozen=True):
@@ -215,7 +215,7 @@ class Masked(Message, frozen=True):
     words: Vector
 
 
-# -- preparation: cuts and vocabulary from everybody's rows, sums only --------------------------------------------------
+# -- preparation: cuts and vocabulary from everybody's rows, sums only ------------------------------------------------
 
 
 class WantValues(Message, frozen=True):

@@ -165,13 +165,9 @@ class ServerSession:
             msg = f"{member!r} is not a member of this federation; its {type(message).__name__} is refused"
             raise ProtocolError(msg)
         state = self._states[member]
-        if isinstance(message, m.Join) and self._farewell is not None:
+        if isinstance(message, m.Join) and (end := self._missed(message)) is not None:
             self._late[member] = 0
-            return [Send((member,), self._farewell)]  # it was away when the run ended
-        before = self._prepared
-        if isinstance(message, m.Join) and before is not None and message.run == before.run:
-            left = [m.Departure(*one) for one in before.left.items()]  # it was away when the preparation ended
-            return [Send((member,), m.Finish("converged", None, left))]
+            return [Send((member,), end)]
         after = at_server(state, message, member)
         if state is MemberState.FINISHED:
             return self._take_late(member, message)
@@ -199,6 +195,13 @@ class ServerSession:
         self._replies[member] = message
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
+
+    def _missed(self, join: m.Join) -> m.Finish | m.Abort | None:
+        """Return the message that a member missed if the run, or the preparation before it, ended while it was away."""
+        before = self._prepared
+        if self._farewell is None and before is not None and join.run == before.run:
+            return m.Finish("converged", None, [m.Departure(*one) for one in before.left.items()])
+        return self._farewell
 
     def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
         """Ignore messages that were on their way when the run ended; only the driver needs `Heard`."""

@@ -87,7 +87,7 @@ AWAITING: Mapping[type[Message], MemberState] = {
 RUNNING: Mapping[str, SessionState] = {"prepare": C.PREPARING, "x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
 """The state after a confirmed roster, by variant."""
 
-_ASKED_OF = {
+_ASKED_OF: Mapping[SessionState, tuple[type[Message], ...]] = {
     C.PREPARING: (m.AskPreparation,),
     C.RUNNING_X: (m.Ask,),
     C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),

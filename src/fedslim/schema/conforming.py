@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,6 +112,18 @@ class Conformed:
         return TransactionDatabase.from_pairs(
             np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=self.rows, name=self.name
         )
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """Return a hash of the values of each transaction; those of equal transactions are equal."""
+        total = np.zeros(self.rows, np.uint64)
+        for column, part in self._parts.items():
+            known = part.numbers.tolist() if self._rule(column).kind == "numeric" else part.labels
+            texts = (f"{len(column)} {column}={value!r}".encode("utf-8", "surrogatepass") for value in known)
+            hashed = np.frombuffer(b"".join(blake2b(text, digest_size=8).digest() for text in texts), "<u8")
+            rows = np.flatnonzero(part.codes != MISSING)
+            at = rows if self._transactions is None else self._transactions[rows]
+            np.add.at(total, at, hashed[part.codes[rows]])
+        return total
 
     def _replace(self, label: str, column: str, known: Callable[[str], bool]) -> str | None:
         if known(label):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import is_file, real_path
-from fedslim.settings.federation_file import LARGEST
+from fedslim.settings.federation_keys import LARGEST
 from fedslim.settings.policy import MemberPolicy
 from fedslim.toml import values
 from fedslim.toml.keys import key, parse, read, template
