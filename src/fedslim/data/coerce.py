@@ -7,17 +7,20 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, Encoding, encode_table
+from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
 from fedslim.data.readers import read_table
 from fedslim.data.textstream import is_file
 from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from fedslim.data.encoding import TableSchema
 
 _ACCEPTED = (
     "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, "
@@ -47,13 +50,16 @@ def encode(
     encoding: Encoding | None = None,
     *,
     name: str | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> tuple[TransactionDatabase, Encoding]:
     """Convert `X` to a transaction database, and return it with the encoding used, which can be applied to other data.
 
     Without `encoding`, the table itself determines whether it is one-hot and where its numbers are cut. With an
     encoding, equal rows get equal items: numbers outside the outermost bounds go to the outermost interval, and an
     unseen value becomes the item `column=value`. The vocabulary is still that of `X`. Lists of items, databases and
-    FIMI files are converted by their labels, whatever the encoding.
+    FIMI files are converted by their labels, whatever the encoding. `schema` and `choices`, as for `read`, are for
+    a new encoding of a table.
 
     Raises:
         DataError: `X` cannot be converted, or does not fit the encoding; the message names the column.
@@ -64,13 +70,16 @@ def encode(
         >>> db, encoding = encode(pd.DataFrame({"age": range(20, 60)}))
         >>> unseen, _ = encode(pd.DataFrame({"age": [21, 99]}), encoding)
         >>> list(unseen)
-        [('age=[20, 24)',), ('age=[56, 59]',)]
+        [('age=<24',), ('age=≥56',)]
     """
     if isinstance(X, (str, os.PathLike)):
         table = read_table(X, name=name) if is_file(Path(X)) else None
-        return (load(X, name=name), encoding or ITEMS) if table is None else encode_table(table, encoding=encoding)
+        if table is None:
+            return load(X, name=name, schema=schema, **choices), encoding or ITEMS
+        return encode_table(table, encoding=encoding, schema=schema, **choices)
     if is_dataframe(X):
-        return encode_table(dataframe_table(X, name=name), encoding=encoding)
+        return encode_table(dataframe_table(X, name=name), encoding=encoding, schema=schema, **choices)
+    check_no_choices(f"a {type(X).__name__}", schema, choices)
     if is_matrix(X):
         return _from_matrix(X, encoding, name or "data")
     return _from_items(X, name), encoding or ITEMS

@@ -10,6 +10,17 @@ from __future__ import annotations
 
 from fedslim.schema.agreeing import Agreed, agree, cut_ranks, keep_categories, round_cuts
 from fedslim.schema.conforming import Conformed, conform
-from fedslim.schema.file import Schema
+from fedslim.schema.file import Schema, SchemaRules, encoding_from_dict
 
-__all__ = ["Agreed", "Conformed", "Schema", "agree", "conform", "cut_ranks", "keep_categories", "round_cuts"]
+__all__ = [
+    "Agreed",
+    "Conformed",
+    "Schema",
+    "SchemaRules",
+    "agree",
+    "conform",
+    "cut_ranks",
+    "encoding_from_dict",
+    "keep_categories",
+    "round_cuts",
+]

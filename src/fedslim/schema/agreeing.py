@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from fedslim.schema.conforming import Conformed
-    from fedslim.schema.file import ColumnRule, Schema
+    from fedslim.schema.file import Schema
+    from fedslim.schema.rules import ColumnRule
 
 _Key = TypeVar("_Key")
 _DIGITS = 400  # enough for any multiple of a resolution that is a 64-bit float

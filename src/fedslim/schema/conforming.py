@@ -13,8 +13,8 @@ from fedslim.data.columns import MISSING, check_names, number_transactions
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import interval_labels
 from fedslim.errors import DataError
-from fedslim.schema.file import ColumnRule
 from fedslim.schema.reading import OTHER, ColumnValues, read_column
+from fedslim.schema.rules import ColumnRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

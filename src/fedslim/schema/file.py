@@ -7,169 +7,30 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import make_folder_for, replacing
-from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Encoding
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
+from fedslim.schema.agreeing import Agreed, agree
+from fedslim.schema.conforming import conform
+from fedslim.schema.rules import KINDS, MAX_TEXT, ONLY_FOR, ColumnRule, TableRule
 from fedslim.toml import values
-from fedslim.toml.keys import MAX_BYTES, key, section, tables, unknown
+from fedslim.toml.keys import MAX_BYTES, section, tables, unknown
 from fedslim.toml.values import spell
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-KINDS = ("categorical", "numeric", "boolean", "date", "ignore")
+    from fedslim.data.database import TransactionDatabase
+    from fedslim.data.encoding import EncodedTable
+
 MAX_COLUMNS = 10_000
-MAX_BINS = 1000
-MAX_CAP = 1_000_000
-MAX_TEXT = 1000
 DIGEST_BYTES = 32
 _DIGEST = b"fedslim schema 1"
 _WHAT, _BEGIN = "a schema", "fedslim schema make DATA"
-
-
-@dataclass(frozen=True)
-class TableRule:
-    """The table `[table]`."""
-
-    HEADING: ClassVar[str] = "What holds for the whole table."
-
-    missing: tuple[str, ...] = key(
-        values.texts(MAX_TEXT),
-        "Spellings of a missing value in any column, besides the usual ones: an empty cell, ?, NA, N/A, NaN, null.",
-        default=(),
-    )
-    new: str = key(
-        values.one_of("other", "error"),
-        'What a category becomes that an earlier preparation did not know: "other" or an "error".',
-        default="other",
-    )
-    transaction: str | None = key(
-        values.title(MAX_TEXT),
-        "For a long table, with one row for each pair of a transaction and an item: the column of transactions.",
-        default=None,
-        example="visit",
-    )
-    item: str | None = key(
-        values.title(MAX_TEXT),
-        "For a long table: the column of items. Items are named by its values alone.",
-        default=None,
-        example="code",
-    )
-
-
-@dataclass(frozen=True)
-class ColumnRule:
-    """A table `[columns.NAME]`."""
-
-    HEADING: ClassVar[str] = "A column, by the name that its items have; one such table for each column."
-
-    kind: str = key(
-        values.one_of(*KINDS),
-        "categorical: each category is an item. numeric: intervals are items. boolean: the column is an item of the "
-        "rows where it is true. date: years, months or weekdays are items. ignore: no items.",
-    )
-    aliases: tuple[str, ...] = key(
-        values.texts(MAX_TEXT), "Other names that the column may have at a member. Case does not matter.", default=()
-    )
-    optional: bool = key(values.switch, "Whether a member's table may lack the column.", default=False)
-    missing: tuple[str, ...] = key(
-        values.texts(MAX_TEXT), "Spellings of a missing value in this column, such as -99.", default=()
-    )
-    categories: tuple[str, ...] = key(
-        values.texts(MAX_CAP), "The categories. Any other value becomes what `unknown` says.", default=()
-    )
-    unknown: str = key(
-        values.one_of("other", "error"),
-        'What a value outside `categories` becomes: "other" or an "error".',
-        default="error",
-    )
-    synonyms: Mapping[str, tuple[str, ...]] | None = key(
-        values.table_of(values.texts(MAX_TEXT)),
-        "Other spellings of a category, or of true and false in a boolean column.",
-        default=None,
-        example={"female": ["f", "w"]},
-    )
-    fold_case: bool = key(
-        values.switch,
-        "Whether to ignore the case of categories. They become lower case, unless `categories` or `synonyms` spells "
-        "them.",
-        default=True,
-    )
-    cap: int | None = key(
-        values.whole(1, MAX_CAP),
-        'The most categories to keep, by the rows of all members; the rest becomes "other".',
-        default=None,
-        example=20,
-    )
-    unit: str | None = key(values.title(MAX_TEXT), "The unit of a numeric column.", default=None, example="g/dL")
-    units: Mapping[str, float] | None = key(
-        values.table_of(values.finite(above=0)),
-        "Other units that a member may have, with the factor to the unit of the schema. A member names its unit in "
-        'the header, as in "hb (g/L)", or by `alias_units`.',
-        default=None,
-        example={"g/L": 0.1},
-    )
-    alias_units: Mapping[str, str] | None = key(
-        values.table_of(values.title(MAX_TEXT)),
-        "Aliases that tell the unit of their column.",
-        default=None,
-        example={"hb_g_per_l": "g/L"},
-    )
-    bins: int = key(
-        values.whole(2, MAX_BINS),
-        "The number of intervals of a numeric column, cut where the rows of all members are divided evenly.",
-        default=DEFAULT_BINS,
-    )
-    cuts: tuple[float, ...] = key(
-        values.ascending(MAX_BINS), "Fixed cuts, instead of `bins`. A value at a cut is above it.", default=()
-    )
-    resolution: float | None = key(
-        values.finite(above=0),
-        "Cuts are rounded to multiples of this number. Without it, a cut is the exact value of some row.",
-        default=None,
-        example=0.1,
-    )
-    range: tuple[float, float] | None = key(
-        values.bounds,
-        "Plausible values. Values outside are reported; if the median is outside, the table does not fit.",
-        default=None,
-        example=[3, 25],
-    )
-    decimal: str | None = key(
-        values.one_of(".", ","),
-        "The decimal mark of numbers in text; by default the one that fits all values.",
-        default=None,
-        example=",",
-    )
-    date_format: str | None = key(
-        values.title(MAX_TEXT),
-        "How dates are written, if not as 2026-03-31, 31.03.2026 or 2026/03/31; with the codes of strftime.",
-        default=None,
-        example="%m/%d/%Y",
-    )
-    part: str = key(
-        values.one_of("year", "month", "weekday"),
-        'What to keep of a date: "year", "month" (of a year) or "weekday".',
-        default="year",
-    )
-
-    def spellings(self, name: str) -> tuple[str, ...]:
-        """Return the names that the column may have at a member."""
-        return (name, *self.aliases, *(self.alias_units or ()))
-
-
-_ONLY = {
-    **dict.fromkeys(("categories", "unknown", "cap", "fold_case"), ("categorical",)),
-    "synonyms": ("categorical", "boolean"),
-    **dict.fromkeys(("unit", "units", "alias_units", "bins", "cuts", "resolution", "range", "decimal"), ("numeric",)),
-    **dict.fromkeys(("date_format", "part"), ("date",)),
-}
-SECTIONS = {"table": TableRule, "columns.NAME": ColumnRule}
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,9 +61,9 @@ class Schema:
             return cls.parse(stream.read(MAX_BYTES + 1), path)
 
     @classmethod
-    def parse(cls, data: bytes, path: Path) -> Schema:
+    def parse(cls, data: bytes, path: str | Path) -> Schema:
         """Parse the content of a file; `path` names it in messages."""
-        return cls.of(tables(data, path, _WHAT, _BEGIN), path)
+        return cls.of(tables(data, Path(path), _WHAT, _BEGIN), Path(path))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], path: Path = Path("the schema")) -> Schema:
@@ -222,7 +83,7 @@ class Schema:
                 msg = f"{path}: the name of a column: {error}"
                 raise ConfigurationError(msg) from None
             columns[name] = section(path, f"columns.{name}", ColumnRule, one)
-        schema = cls(section(path, "table", TableRule, plain.get("table", {})), MappingProxyType(columns), path)
+        schema = cls(section(path, "table", TableRule, plain.get("table", {})), columns, path)
         schema._check(given)
         return schema
 
@@ -250,8 +111,10 @@ class Schema:
     @staticmethod
     def _wrong(rule: ColumnRule, given: Mapping[str, Any]) -> str | None:
         for each in given:
-            if rule.kind not in _ONLY.get(each, KINDS):
-                return f"{each}: this is for {' and '.join(_ONLY[each])} columns, not for {rule.kind} ones; remove it"
+            if rule.kind not in ONLY_FOR.get(each, KINDS):
+                return (
+                    f"{each}: this is for {' and '.join(ONLY_FOR[each])} columns, not for {rule.kind} ones; remove it"
+                )
         if "cuts" in given and "bins" in given:
             return "bins: the column has fixed cuts; remove bins or cuts"
         for alias, unit in (rule.alias_units or {}).items():
@@ -279,6 +142,16 @@ class Schema:
         """The categorical columns whose kept categories follow from the rows of all members."""
         return tuple(name for name, rule in self.columns.items() if rule.cap is not None)
 
+    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
+        """Convert a table whose own rows determine what the schema leaves open.
+
+        Raises:
+            DataError: The table does not fit the schema; the message names the first column.
+        """
+        site = conform(self, table)
+        rules = SchemaRules(self, agree(self, [site]))
+        return site.items(rules.agreed), Encoding("schema", rules=rules)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, without what is as by default; `of` reads them."""
         table = _plain(self.table)
@@ -302,9 +175,8 @@ class Schema:
         """Return the schema as TOML, without comments."""
         plain = self.to_dict()
         named = [("table", plain["table"])] if "table" in plain else []
-        named += [(f"columns.{spell_key(name)}", rule) for name, rule in plain["columns"].items()]
-        parts = [[f"[{name}]", *(f"{each} = {spell(value)}" for each, value in rule.items())] for name, rule in named]
-        return "\n\n".join(map("\n".join, parts)) + "\n"
+        named += [(f"columns.{name}", rule) for name, rule in plain["columns"].items()]
+        return "\n\n".join("\n".join(spell_rule(*each)) for each in named) + "\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the schema, in place of an existing file."""
@@ -314,9 +186,37 @@ class Schema:
             stream.write(self.text().encode())
 
 
-def spell_key(name: str) -> str:
-    """Return a key as TOML writes it."""
-    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else spell(name)
+@dataclass(frozen=True, slots=True)
+class SchemaRules:
+    """A schema and what its members agreed on: how to convert any table that fits the schema."""
+
+    schema: Schema
+    agreed: Agreed
+
+    def apply(self, table: EncodedTable) -> TransactionDatabase:
+        """Convert a table."""
+        return conform(self.schema, table).items(self.agreed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"schema": self.schema.to_dict(), "agreed": self.agreed.to_dict()}
+
+
+def encoding_from_dict(plain: Mapping[str, Any]) -> Encoding:
+    """Return the encoding that `Encoding.to_dict` described, with or without a schema."""
+    if plain["kind"] != "schema":
+        return Encoding.from_dict(plain)
+    return Encoding("schema", rules=SchemaRules(Schema.of(plain["schema"]), Agreed.from_dict(plain["agreed"])))
+
+
+def spell_rule(name: str, rule: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table."""
+    first, dot, column = name.partition(".")
+    bare = column.isascii() and column.replace("_", "").replace("-", "").isalnum()
+    return [
+        f"[{first}{dot}{column if bare or not dot else spell(column)}]",
+        *(f"{k} = {spell(v)}" for k, v in rule.items()),
+    ]
 
 
 def _plain(rule: Any) -> dict[str, Any]:
@@ -325,6 +225,6 @@ def _plain(rule: Any) -> dict[str, Any]:
 
 
 def _bare(value: Any) -> Any:
-    if isinstance(value, (dict, MappingProxyType)):
+    if isinstance(value, dict):
         return {name: _bare(one) for name, one in value.items()}
     return list(value) if isinstance(value, tuple) else value

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import math
-import re
 import unicodedata
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, MISSING_TEXTS, NUMBER, in_order
+from fedslim.data.columns import MISSING, MISSING_TEXTS, in_order
 from fedslim.data.discretise import number_label
+from fedslim.data.guessing import MANY
+from fedslim.data.parsing import LIMIT, decimal_mark, parse_date, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,18 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data.columns import Column
-    from fedslim.schema.file import ColumnRule
+    from fedslim.schema.rules import ColumnRule
 
 OTHER = "other"
 FLAGS = {"true": True, "yes": True, "y": True, "t": True, "1": True} | dict.fromkeys(("false", "no", "n", "f", "0"))
-MANY = 20
-"""So many different values, each once, look like an identifier."""
-
 _USUAL = frozenset(text.casefold() for text in MISSING_TEXTS)
-_LIMIT = re.compile(r"([<>≤≥])\s*(.+)")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
-_DATES = ("%Y-%m-%d", "%d.%m.%Y", "%Y/%m/%d")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{4}/\d\d?/\d\d?|\d\d?\.\d\d?\.\d{4}")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SHOWN = 3
 _FACTORS = (10, 100, 1000, 1e6)
@@ -105,7 +96,7 @@ def _suspect_category(reading: ColumnValues, texts: Sequence[str]) -> None:
     rows = int(np.count_nonzero(reading.codes != MISSING))
     if rows >= MANY and len(texts) == rows:
         reading.notes.append('every value is different, as in an identifier; consider kind = "ignore"')
-    elif texts and all(map(_DATE.match, texts)):
+    elif texts and all(map(parse_date, texts)):
         reading.notes.append('the values are dates; consider kind = "date"')
 
 
@@ -130,60 +121,24 @@ def _dates(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRule,
         reading.labels = reading.of([None if day is None else day.isoformat()[:length] for day in days])
 
 
-def parse_date(text: str, form: str | None = None) -> dt.date | None:
-    """Return the day of a date; a time after it is ignored."""
-    if form is None and (match := _DATE.match(text)):
-        text = match[0]
-    for each in _DATES if form is None else (form,):
-        try:
-            return dt.datetime.strptime(text, each).date()  # noqa: DTZ007  # days have no time zone
-        except ValueError:
-            continue
-    return None
-
-
 def _numbers(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRule, unit: str | None) -> None:
     texts = [text for text in known if text is not None]
     mark = rule.decimal or decimal_mark(texts)
     factor = 1.0 if unit in {None, rule.unit} else (rule.units or {})[str(unit)]
     values = [None if text is None else parse_number(text, mark or ".", factor) for text in known]
-    if mark is None and any(map(_THOUSANDS.fullmatch, texts)):
+    if mark is None:
         reading.errors.append('1,234 may be a thousand or one; write decimal = "," or write numbers without commas')
     else:
         wrong = sorted({text for text, value in zip(known, values, strict=True) if text is not None and value is None})
         _refuse(reading, wrong, "no number", "add it to missing, or choose another kind")
     if mark == ",":
         reading.notes.append("decimal commas")
-    if any(map(_LIMIT.fullmatch, texts)):
+    if any(map(LIMIT.fullmatch, texts)):
         reading.notes.append("<0.5 is taken as just below 0.5, >9 as just above 9")
     if factor != 1:
         reading.notes.append(f"{unit} × {factor:g} = {rule.unit or 'the unit of the schema'}")
     reading.numbers = np.array(reading.of(values), np.float64)
     _suspect_unit(reading, rule)
-
-
-def decimal_mark(texts: Sequence[str]) -> str | None:
-    """Return the decimal mark that makes numbers of all texts; None if a comma may separate thousands."""
-    marked = [text for text in texts if "," in text]
-    if not marked or not all(parse_number(text, ",") is not None for text in texts):
-        return "."
-    return None if all(map(_THOUSANDS.fullmatch, marked)) else ","
-
-
-def parse_number(text: str, mark: str = ".", factor: float = 1.0) -> float | None:
-    """Return the number that a text means, in 64 bits; None if it is none. The factor is exact: 136 × 0.1 is 13.6."""
-    towards = 0.0
-    if limit := _LIMIT.fullmatch(text):
-        towards, text = {"<": -math.inf, ">": math.inf}.get(limit[1], 0.0), limit[2]
-    if mark == ",":
-        text = text.translate({ord(","): ".", ord("."): "!"})
-    if text.lstrip("+-").lower() in {"inf", "infinity"}:
-        value = float(text)
-    elif not NUMBER.fullmatch(text):
-        return None
-    else:
-        value = float(text if factor == 1 else Decimal(text) * Decimal(repr(factor)))
-    return (math.nextafter(value, towards) if towards else value) + 0.0  # -0.0 becomes 0.0
 
 
 def _suspect_unit(reading: ColumnValues, rule: ColumnRule) -> None:

@@ -10,10 +10,9 @@ import ipaddress
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fedslim.data.database import first_repeat
@@ -176,10 +175,10 @@ def texts(most: int) -> Check:
 def table_of(check_each: Check) -> Check:
     """Return a check for a table with keys of any name."""
 
-    def check(value: Any) -> Mapping[str, Any]:
+    def check(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise wrong(value, "write a table, such as { name = … }")
-        return MappingProxyType({name: check_each(each) for name, each in value.items()})
+        return {name: check_each(each) for name, each in value.items()}
 
     return check
 
