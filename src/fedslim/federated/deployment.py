@@ -18,7 +18,7 @@ from fedslim import __version__
 from fedslim.data.database import TransactionDatabase
 from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
-from fedslim.federated.kept_preparation import PREPARATION_JOURNAL, keep_preparation
+from fedslim.federated.kept_preparation import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.key_trust import KeyTrust, MemberTrust
 from fedslim.federated.sessions import make_member_session, make_server_session
 from fedslim.network.journal import Journal, check_folder
@@ -29,7 +29,6 @@ from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.trust import RevocationWatch, client_context, peer_name, server_context
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
     from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.server import ServerSession
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
@@ -110,9 +110,11 @@ class DeployedServer:
         check_folder(self.journal)
         if self._preparing:
             outcome, _, _ = await self._serve(resume=resume, host=host, port=port, on_round=on_round)
-            self._kept = keep_preparation(outcome.preparation, self._file, self._out)
+            self._kept = outcome.preparation
+            assert self._kept is not None  # noqa: S101  # the session was a preparation
             logger.info("the preparation is complete: %s items", len(self._kept.ids))
         if self._kept is not None:
+            keep_preparation(self._kept, self._file, self._out)
             self._file = self._file.without(self._kept.left)
         outcome, account, lost = await self._serve(resume=resume, host=host, port=port, on_round=on_round)
         assert self.session is not None  # noqa: S101  # it has just ended
@@ -263,11 +265,11 @@ class DeployedMember:
         kept: Preparation | None = None,
     ) -> None:
         self._file, self._identity, self._out, self._audit, self._guard = file, identity, out, audit, guard
-        self._kept, self._site = kept, data if isinstance(data, Site) else None
+        self._kept, self.site = kept, data if isinstance(data, Site) else None
         self._secret, self._vocabulary = secret, vocabulary
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
-        file.check_schema(None if self._site is None else self._site.schema)
+        file.check_schema(None if self.site is None else self.site.schema)
         if isinstance(data, Site) and kept is not None:
             data = self._start_from(kept, data)
         self.database = data if isinstance(data, TransactionDatabase) else None
@@ -275,8 +277,13 @@ class DeployedMember:
             self._admit(self._guard)
         self.session = self._session()
 
+    @property
+    def transactions(self) -> int:
+        """The number of transactions of this member."""
+        return len(self.database) if self.database is not None else self.site.conformed.rows if self.site else 0
+
     def _admit(self, guard: Guard) -> None:
-        data = self.database if self._site is None else self._site.conformed
+        data = self.database if self.site is None else self.site.conformed
         assert data is not None  # noqa: S101  # there is a database or a site
         for warning in guard.admit(data):
             logger.warning("warning: %s", warning)
@@ -285,9 +292,9 @@ class DeployedMember:
         file, kept = self._file, self._kept
         name, trust = self._identity.name, MemberTrust(file, self._identity)
         if self.database is None:
-            assert self._site is not None  # noqa: S101  # one of them is there
+            assert self.site is not None  # noqa: S101  # one of them is there
             return MemberSession(
-                name, MemberInput.preparing(self._site, file.federation.members, file.preparing(), trust)
+                name, MemberInput.preparing(self.site, file.federation.members, file.preparing(), trust)
             )
         return make_member_session(
             file,
@@ -322,13 +329,14 @@ class DeployedMember:
     async def _prepare(self, host: str | None, port: int | None) -> None:
         """Take part in the preparation, and go on to the search."""
         received = await self._take_part(host, port)
-        site = self._site
+        site = self.site
         assert site is not None  # noqa: S101  # otherwise there is nothing to prepare
         if received.preparation is None:
             msg = f"the preparation ended early ({received.ending})"
             raise RunError(msg)
         logger.info("%s", received.overlap)
-        kept = keep_preparation(received.preparation, self._file, self._out)
+        kept = received.preparation
+        keep_preparation(kept, self._file, self._out)
         if self._identity.name in kept.left and self._guard is not None:
             self._guard.refused()  # the server learnt that this member shares too little; it must not ask often
         self.database = self._start_from(kept, site)
@@ -346,6 +354,8 @@ class DeployedMember:
         """
         if self.database is None:
             await self._prepare(host, port)
+        elif self._kept is not None:
+            self._kept.write(self._out / PREPARATION)
         return await self._take_part(host, port)
 
     @property

@@ -18,13 +18,10 @@ PREPARATION, PREPARATION_JOURNAL = "preparation.json", "preparation.journal"
 """In the run folders of the server and of members; the journal is there until the preparation is complete."""
 
 
-def keep_preparation(made: Preparation | None, file: FederationFile, out: Path) -> Preparation:
+def keep_preparation(made: Preparation, file: FederationFile, out: Path) -> None:
     """Keep a preparation in the run folder; only then its journal may go."""
-    assert made is not None  # noqa: S101  # the session was a preparation
-    kept = msgspec.structs.replace(made, federation=file.digest())
-    kept.write(out / PREPARATION)
+    msgspec.structs.replace(made, federation=file.digest()).write(out / PREPARATION)
     (out / PREPARATION_JOURNAL).unlink(missing_ok=True)
-    return kept
 
 
 def find_preparation(given: Path | None, file: FederationFile, out: Path) -> Preparation | None:
@@ -43,6 +40,4 @@ def find_preparation(given: Path | None, file: FederationFile, out: Path) -> Pre
             "--preparation, in a new run folder"
         )
         raise ConfigurationError(msg)
-    if given is not None:
-        kept.write(out / PREPARATION)
     return kept

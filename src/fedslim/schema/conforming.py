@@ -12,11 +12,13 @@ import numpy as np
 from fedslim.data.columns import MISSING, check_names, number_transactions
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import interval_labels
+from fedslim.data.readers import read_table
 from fedslim.errors import DataError
 from fedslim.schema.reading import OTHER, ColumnValues, read_column
 from fedslim.schema.rules import ColumnRule
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
@@ -242,3 +244,16 @@ def conform(schema: Schema, table: EncodedTable) -> Conformed:
             msg = f"{table.source}: column {where!r}: {column.errors[0]}"
             raise DataError(msg)
     return site
+
+
+def conform_file(schema: Schema, path: str | os.PathLike[str], *, format: str | None = None) -> Conformed:  # noqa: A002
+    """Return the table in a file in terms of the schema.
+
+    Raises:
+        DataError: The file cannot be read, has no columns, or does not fit the schema.
+    """
+    table = read_table(path, format=format)
+    if table is None:
+        msg = f"{path}: a schema is for tables with columns; name a file such as CSV or Parquet"
+        raise DataError(msg)
+    return conform(schema, table)
