@@ -76,6 +76,12 @@ class Data:
         default=None,
         example="csv",
     )
+    schema: Path | None = key(  # noqa: RUF009
+        values.place,
+        "The schema, if the members agreed on one; then the keys below have no effect, and must be left out.",
+        default=None,
+        example="schema.toml",
+    )
     bins: int | None = key(
         values.whole(2, LARGEST), "The number of intervals for numeric columns.", default=None, example=5
     )
