@@ -36,6 +36,7 @@ MAX_BYTES = 1 << 27
 DEPARTURE = b"fedslim departure v1"
 _CAP = "<="
 
+Number = Annotated[str, Meta(max_length=30, pattern=r"^-?(inf|[0-9.]+(e[+-][0-9]+)?)\Z")]
 Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 
 
@@ -83,8 +84,8 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     schema: Digest
     federation: Digest = b""
     """The digest of the federation file, in a file."""
-    statistics: list[list[float]]
-    """Of each open column, in the order of the schema, as the resolution rounds them."""
+    statistics: list[list[Number]]
+    """Of each open column, in the order of the schema, as the resolution rounds them; as texts, as JSON has no inf."""
     kept: list[list[Id]]
     """Of each capped column, the ids of the categories that are kept."""
     ids: Annotated[list[Id], Meta(max_length=MAX_ITEMS)]
@@ -107,7 +108,7 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def agreed(self, schema: Schema, site: Conformed, secret: ItemSecret) -> Agreed:
         """Return the cuts, and which of a site's own categories are kept."""
         names = zip(schema.open_columns, self.statistics, strict=True)
-        cuts = {name: round_cuts(statistics, schema.columns[name]) for name, statistics in names}
+        cuts = {name: round_cuts(list(map(float, found)), schema.columns[name]) for name, found in names}
         kept = {}
         for name, ids in zip(schema.capped_columns, self.kept, strict=True):
             known = set(ids)
