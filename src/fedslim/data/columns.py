@@ -29,7 +29,7 @@ MISSING = -1
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
 """Common spellings of a missing value; compared after stripping white space."""
 
-_FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,13 @@ class TextColumn:
 
     def is_flag(self) -> bool:
         """Return whether the strings are those of flags, as a DataFrame of flags is written to a file."""
-        return self.cut and self.flags() is not None and bool((self.coded(None).codes != MISSING).any())
+        known = {text.strip().lower() for text in self.texts if text.strip() not in MISSING_TEXTS}
+        return self.cut and bool(known) and known <= set(FLAG_TEXTS)
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
         coded = self.coded(None)
-        known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
+        known = [FLAG_TEXTS.get(label.lower()) for label in coded.labels]
         return None if None in known else np.array([*known, False], bool)[coded.codes]
 
     def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:

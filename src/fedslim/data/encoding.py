@@ -53,23 +53,15 @@ class Choices(TypedDict, total=False):
     missing: Sequence[str] | None  # more spellings of a missing value
 
 
-class TableRules(Protocol):
-    """A schema with what follows from the data: everything that a table needs to become transactions."""
+class TableSchema(Protocol):
+    """A schema, as the functions that read data see it: alone, or with what follows from the data."""
 
-    def apply(self, table: EncodedTable) -> TransactionDatabase:
-        """Convert a table."""
+    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
+        """Convert a table. What is open follows from its own rows."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        ...
-
-
-class TableSchema(Protocol):
-    """A schema, as the functions that read data see it."""
-
-    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
-        """Convert a table whose own rows determine what the schema leaves open."""
         ...
 
 
@@ -87,7 +79,7 @@ class Encoding:
     intervals: tuple[Intervals | Literal["year", "month"] | None, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    rules: TableRules | None = None
+    rules: TableSchema | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `fedslim.schema.encoding_from_dict` reads them."""
@@ -133,13 +125,15 @@ def encode_table(
     """
     check_bins(bins)
     check_names([column.name for column in table.columns], table.source)
-    if encoding is not None and encoding.rules is not None:
-        return encoding.rules.apply(table), encoding
-    if encoding is None and schema is not None:
-        if (given := next((name for name, choice in choices.items() if choice is not None), None)) is not None:
+    rules = schema if encoding is None else encoding.rules
+    if rules is not None:
+        if (
+            encoding is None
+            and (given := next((name for name, choice in choices.items() if choice is not None), None)) is not None
+        ):
             msg = f"the schema says what the columns are; leave out {given}"
             raise ParameterError(msg)
-        return schema.encode(table)
+        return rules.encode(table)
     parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
     vocabulary = [label for part in parts for label in part.labels]
     if (twin := first_repeat(vocabulary)) is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, MISSING_TEXTS, in_order
+from fedslim.data.columns import FLAG_TEXTS, MISSING, MISSING_TEXTS, in_order
 from fedslim.data.discretise import number_label
 from fedslim.data.guessing import MANY
 from fedslim.data.parsing import LIMIT, decimal_mark, parse_date, parse_number
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedslim.schema.rules import ColumnRule
 
 OTHER = "other"
-FLAGS = {"true": True, "yes": True, "y": True, "t": True, "1": True} | dict.fromkeys(("false", "no", "n", "f", "0"))
+FLAGS = FLAG_TEXTS | dict.fromkeys(("yes", "y", "t"), True) | dict.fromkeys(("no", "n", "f"), False)
 _USUAL = frozenset(text.casefold() for text in MISSING_TEXTS)
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SHOWN = 3
