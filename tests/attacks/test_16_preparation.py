@@ -57,7 +57,7 @@ def test_a_member_prepares_only_a_few_times_on_the_same_data(tmp_path, file):
     ledger.record(file, snapshot, b"\xff" * 16, now=NOW, preparing=True)
 
 
-def test_other_cuts_do_not_make_other_data(file):
+def test_other_cuts_do_not_make_other_data():
     """Otherwise a server that announces other cuts would evade the ledger."""
     first, second = site(), site()
     assert Snapshot.of(first) == Snapshot.of(second)

@@ -59,6 +59,7 @@ def grown(path, size, process):
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [200, 6000])
 def test_a_member_that_is_killed_in_the_preparation_comes_back(federation, size):
     server = federation.start_server()
@@ -72,6 +73,7 @@ def test_a_member_that_is_killed_in_the_preparation_comes_back(federation, size)
     assert tables(federation) == [federation.mined()] * len(MEMBERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("journal", "size"), [("preparation.journal", 2000), ("server.journal", 600)])
 def test_a_server_that_is_killed_resumes_the_preparation_or_the_search(federation, journal, size):
     server = federation.start_server()
@@ -84,6 +86,7 @@ def test_a_server_that_is_killed_resumes_the_preparation_or_the_search(federatio
     assert tables(federation) == [federation.mined()] * len(MEMBERS)
 
 
+@pytest.mark.slow
 def test_a_member_that_missed_the_end_of_the_preparation_is_told_it_in_the_search(federation):
     """Its journal lacks the end, and the server is in the search already."""
     server = federation.start_server()
@@ -110,6 +113,7 @@ def test_a_member_that_missed_the_end_of_the_preparation_is_told_it_in_the_searc
 # -- the next run ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_next_weeks_data_run_with_the_kept_preparation(federation):
     finished(federation)
     later = split(rows_of(120, seed=5))
@@ -127,7 +131,7 @@ def test_next_weeks_data_run_with_the_kept_preparation(federation):
     found = json.loads((federation.out("east") / "codetable.json").read_bytes())
     assert len(set(tables(federation))) == 1
     assert found["transactions"] == 120
-    assert not any("Z" in label or "diverse" in label for label in found["vocabulary"])
+    assert not any(new in json.dumps(found) for new in ("drug=z", "diverse"))
     lines = (federation.out("east") / "audit.jsonl").read_text("utf-8")
     assert '"variant":"prepare"' not in lines
     assert Preparation.read(federation.out("west") / "preparation.json").ids == Preparation.read(kept["west"]).ids
@@ -174,6 +178,7 @@ def departing(folder, on_departure):
     return PreparedLoopback.of(folder, rows, schema, on_departure=on_departure, policy={"policy_min_members": 3})
 
 
+@pytest.mark.slow
 def test_a_member_that_shares_too_little_leaves_and_the_others_stop(tmp_path):
     federation = departing(tmp_path, "stop")
     try:
@@ -188,6 +193,7 @@ def test_a_member_that_shares_too_little_leaves_and_the_others_stop(tmp_path):
         federation.close()
 
 
+@pytest.mark.slow
 def test_the_others_go_on_without_it_if_the_file_says_so(tmp_path):
     federation = departing(tmp_path, "continue")
     try:

@@ -182,7 +182,7 @@ class Finish(Message, frozen=True):
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
-    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)] = []  # noqa: RUF012  # msgspec copies it
+    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)]
 
 
 class Heard(Message, frozen=True):

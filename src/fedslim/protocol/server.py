@@ -184,7 +184,8 @@ class ServerSession:
         if isinstance(message, m.Confirm):
             return self._take_confirmation(member, message, after, now)
         if after is state:
-            if self.gathering.epoch <= 0 and not isinstance(message, m.Heard):
+            missed = isinstance(message, m.Heard) and self._prepared is not None  # the end of the preparation
+            if self.gathering.epoch <= 0 and not missed:
                 msg = (
                     f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
                 )
