@@ -20,8 +20,8 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.bisection import PARTS, Bisection, OpenColumn, ordered, round_all, value_of
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.preparation import Outline, Preparation
-from fedslim.protocol.prepare import FIRST_SKETCH, MAX_ROUNDS, PrepareMember, Site
+from fedslim.protocol.preparation import MAX_ROUNDS, Outline, Preparation
+from fedslim.protocol.prepare import FIRST_SKETCH, PrepareMember, Site
 from fedslim.protocol.roster import Unsigned
 from fedslim.protocol.server import ServerSession
 from fedslim.schema import Schema, agree, conform

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "fedslim-preparation", 1
 MAX_BYTES = 1 << 27
+MAX_ROUNDS = 64
+"""More rounds than any preparation takes; the search has its own limit."""
 DEPARTURE = b"fedslim departure v1"
 _CAP = "<="
 

@@ -20,8 +20,8 @@ from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES
 from fedslim.errors import ConfigurationError, RunError
 from fedslim.protocol.messages import Settings
+from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
 from fedslim.protocol.preparation import Outline
-from fedslim.protocol.prepare import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
 from fedslim.settings.federation_keys import (
     FEWEST_MEMBERS,
     ONLY_X,

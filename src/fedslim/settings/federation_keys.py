@@ -48,7 +48,7 @@ def _outline(value: Any) -> str:
     try:
         return str(Outline.parse(value))
     except (AttributeError, ValueError):
-        raise values.wrong(value, "copy what `fedslim federation init --schema` writes") from None
+        raise values.wrong(value, "write what `fedslim federation init --schema` writes") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
