@@ -98,4 +98,4 @@ def test_a_server_that_claims_that_a_member_left_needs_its_signature(file):
     session = MemberSession("a", own)
     session.join(bytes(32))
     with pytest.raises(ProtocolError, match="Finish while this member was waiting for the roster"):
-        session.receive(m.Finish("converged", None, [m.Departure("d", b"forged")]))
+        session.receive(m.Finish("converged", None, (), [m.Departure("d", b"forged")]))

@@ -60,7 +60,7 @@ AGREED = {
     "variant": ("sa", "so", "y", ""),
     "masked": (False,),
     "max_transactions": (10, MOST - 1, MOST + 1),
-    "share_vocabulary": (True,),
+    "share_labels": ("members", "server"),
     "max_rounds": (None, 99, 101),
     "pruning": (False,),
     "order": ("support", "", "size"),

@@ -186,7 +186,7 @@ def test_a_member_that_shares_too_little_leaves_and_signs_that():
 def test_a_server_cannot_say_that_a_member_left_which_did_not():
     schema, sites = departing()
     run = federation(schema, sites)
-    finish, stranger = (m.Finish("converged", None, [m.Departure(name, b"never signed")]) for name in ("m2", "m9"))
+    finish, stranger = (m.Finish("converged", None, (), [m.Departure(name, b"never signed")]) for name in ("m2", "m9"))
     run.run()
     member = run.members["m0"]
     with pytest.raises(UntrustedError, match="'m2'"):

@@ -90,6 +90,11 @@ def test_what_does_not_fit_is_told_in_one_sentence(table, name, rule, values, to
         ({"kind": "numeric"}, ["0,5", "1,5"] * 15, "decimal commas"),
         ({"kind": "categorical", "categories": ["a"], "unknown": "other"}, ["a", "b"] * 15, "become 'other'"),
         ({"kind": "categorical"}, ["?"] * 30, "every value is missing"),
+        (
+            {"kind": "numeric", "cuts": [7, 12]},
+            range(70, 100),
+            "outside the cuts; the unit looks wrong by a factor of 10",
+        ),
     ],
 )
 def test_what_looks_wrong_is_noted(table, rule, values, told):

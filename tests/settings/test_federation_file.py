@@ -71,7 +71,7 @@ def test_the_smallest_file_has_sensible_defaults():
     assert (file.server.host, file.server.port) == ("fed.example.org", 7443)
     assert file.server.certificates == Path("/somewhere/certificates")
     assert file.items.vocabulary_digest is None
-    assert not file.items.share_vocabulary
+    assert file.items.share_labels == "none"
     assert (file.limits.max_rounds, file.limits.min_count, file.limits.min_members_with) == (20_000, 5, 2)
     assert (file.log.file, file.metrics.port, file.metrics.host) == (None, None, "127.0.0.1")
     settings = file.settings()
@@ -84,12 +84,12 @@ def test_the_smallest_file_has_sensible_defaults():
 
 def test_what_the_file_says_reaches_the_protocol():
     tables = smallest()
-    tables["items"]["share_vocabulary"] = True
+    tables["items"]["share_labels"] = "members"
     limits = {"max_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
     limits |= {"min_members_with": 1, "max_rounds": 9, "width": 7, "effort": 3, "seed": 11}
     tables["limits"] = limits
     settings = parsed(tables).settings()
-    assert settings == Settings("x", masked=True, share_vocabulary=True, **limits)
+    assert settings == Settings("x", masked=True, share_labels="members", **limits)
     assert policy_of(settings) == Policy(pruning=False, max_itemset_size=3, min_support=4, min_count=6, width=7)
 
 
@@ -180,7 +180,7 @@ KEYS = {
     "server.certificates": "path",
     "items.vocabulary_digest": "hex",
     "items.secret_fingerprint": "hex",
-    "items.share_vocabulary": "switch",
+    "items.share_labels": "choice",
     "schema.digest": "hex",
     "schema.outline": "outline",
     "schema.on_departure": "choice",
@@ -441,7 +441,7 @@ OTHER = {
     "federation.members": ["north", "west"],
     "items.vocabulary_digest": "a" * 64,
     "items.secret_fingerprint": "a" * 16,
-    "items.share_vocabulary": True,
+    "items.share_labels": "members",
     "limits.max_transactions": 1000,
     "limits.max_time": 60,
     "limits.max_rounds": 60,

@@ -184,7 +184,7 @@ class FederationFile:
             self.federation.variant,
             masked=self.masked,
             max_transactions=limits.max_transactions,
-            share_vocabulary=self.items.share_vocabulary,
+            share_labels=self.items.share_labels,
             max_rounds=limits.max_rounds,
             pruning=limits.pruning,
             max_itemset_size=limits.max_itemset_size,

@@ -111,8 +111,12 @@ class ItemSettings:
         default=None,
         example="0" * (2 * FINGERPRINT_BYTES),
     )
-    share_vocabulary: bool = key(
-        values.switch, "Whether members send the labels of their items to the server.", default=False
+    share_labels: Literal["none", "members", "server"] = key(
+        values.one_of("none", "members", "server"),
+        "Who learns the labels of items. none: nobody; a member names the items that it has itself. members: at the "
+        "end, members send each other the labels of the items in the code table, sealed so that the server cannot read "
+        "them. server: the server too, and it gets the labels of all items.",
+        default="none",
     )
 
 
