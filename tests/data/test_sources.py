@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -24,6 +25,7 @@ from postgres import PASSWORD, running
 
 from fedslim import Slim
 from fedslim.data import as_database, encode, from_dataframe, load, read
+from fedslim.data.columns import _by_appearance, _ranked
 from fedslim.data.readers import read_table
 from fedslim.data.sql import MaskedUrl, masked
 from fedslim.errors import DataError, MissingExtraError, ParameterError
@@ -481,3 +483,25 @@ def test_a_table_is_the_same_database_wherever_it_is(tmp_path_factory, rows):
 
 def from_flags(column):
     return all(value is None or (value in {0, 1} and not isinstance(value, str)) for value in column)
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20) | st.lists(st.integers(-5, 40), max_size=20))
+def test_ranks_by_a_lookup_table_are_those_of_a_sort(values):
+    for kind in (np.int32, np.int64):
+        array = np.array(values, kind)
+        distinct, codes = _ranked(array)
+        expected, places = np.unique(array, return_inverse=True)
+        assert distinct.tolist() == expected.tolist()
+        assert codes.tolist() == places.tolist()
+        assert distinct.dtype == kind
+    large = np.array([2**64 - 1, 2**64 - 3, 2**64 - 1], np.uint64)
+    assert _ranked(large)[0].tolist() == [2**64 - 3, 2**64 - 1]
+
+
+@given(st.lists(st.integers(0, 9), max_size=30))
+def test_transactions_are_numbered_by_first_appearance(codes):
+    """Also if some codes do not occur."""
+    order = list(dict.fromkeys(codes))
+    number, transactions = _by_appearance(np.array(codes, np.int32))
+    assert number.tolist() == [order.index(code) for code in codes]
+    assert transactions == len(order)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -122,8 +121,7 @@ def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None,
         names = [column[0] for column in cursor.description or ()]
         check_names(names, shown)
         chosen = None if pair == (None, None) else long_columns(names, *pair, shown)
-        rows = chain.from_iterable(iter(lambda: cursor.fetchmany(ROWS_IN_BATCH >> 4), []))
-        columns: list[Column] = columns_of_rows(names, rows, chosen)
+        columns: list[Column] = columns_of_rows(names, cursor, chosen)
     if not columns:
         msg = f"{shown}: the query has no rows; check the query"
         raise DataError(msg)

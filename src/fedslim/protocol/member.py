@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from fedslim import __version__
-from fedslim.data.database import TransactionDatabase
 from fedslim.data.vocabulary import Vocabulary, labels_for, over
 from fedslim.errors import (
     DataError,
@@ -36,7 +35,7 @@ from fedslim.errors import (
 )
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
-from fedslim.protocol.member_input import MemberInput as MemberInput  # noqa: PLC0414
+from fedslim.protocol.member_input import MemberInput as MemberInput  # noqa: PLC0414, TC001  # `member.MemberInput`
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.prepare import PrepareMember
 from fedslim.protocol.roster import apply_update, roster_digest
@@ -50,6 +49,7 @@ from fedslim.secagg import AgreementKey, MaskLabel
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import MemberSide
     from fedslim.secagg import PairSecret
 
