@@ -474,7 +474,11 @@ def test_every_agreed_key_changes_the_digest():
     [
         ({"digest": "a" * 64}, {}, "schema.outline: missing"),
         ({"outline": "5"}, {}, "schema.digest: missing"),
-        ({"digest": "a" * 64, "outline": "5"}, {"vocabulary_digest": "a" * 64}, "items.vocabulary_digest: with a schema"),
+        (
+            {"digest": "a" * 64, "outline": "5"},
+            {"vocabulary_digest": "a" * 64},
+            "items.vocabulary_digest: with a schema",
+        ),
     ],
 )
 def test_a_schema_comes_with_its_outline_and_without_a_vocabulary(schema, items, told):
