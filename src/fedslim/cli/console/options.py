@@ -19,6 +19,8 @@ from fedslim.cli.console.text import printable
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.data.encoding import EncodedTable
+    from fedslim.schema import Conformed
+    from fedslim.schema import Schema as TableSchema
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
@@ -207,6 +209,17 @@ class Reading:
         return (
             read_table(self.source, **{name: getattr(self, name) for name in names}) if is_source(self.source) else None
         )
+
+    def conformed(self, schema: "TableSchema") -> "Conformed":
+        """Return a table in terms of a schema."""
+        from fedslim.errors import DataError
+        from fedslim.schema import conform
+
+        table = self.read_columns()
+        if table is None:
+            msg = f"{self.source}: a schema is for tables with columns; name a file such as CSV or Parquet"
+            raise DataError(msg)
+        return conform(schema, table)
 
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""

@@ -23,8 +23,8 @@ def typed_command(context: typer.Context) -> str:
             continue
         text = str(value.value if isinstance(value, Enum) else ",".join(value) if isinstance(value, list) else value)
         if parameter.param_type_name == "argument":
-            looks_like_an_option = text.startswith("-") and text != "-"
-            words.append(f"./{text}" if looks_like_an_option else text)
+            names = map(str, value) if isinstance(value, (list, tuple)) else (text,)
+            words += [f"./{one}" if one.startswith("-") and one != "-" else one for one in names]
         else:
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], text]
     return shlex.join(words)
