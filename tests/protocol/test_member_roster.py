@@ -71,6 +71,9 @@ AGREED = {
     "width": (1, 7, 9),
     "effort": (2, 8),
     "seed": (1, 1 << 62),
+    "schema": (b"another",),
+    "outline": ("5",),
+    "preparation": (b"another",),
 }
 
 

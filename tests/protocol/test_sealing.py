@@ -148,7 +148,7 @@ def test_labels_are_given_once_for_one_table_and_only_if_agreed():
     with pytest.raises(ProtocolError, match="after it had asked for labels"):
         member.receive(msgspec.structs.replace(question, round=question.round + 1))
     with pytest.raises(ProtocolError, match="not the table for which"):
-        member.receive(m.Finish("converged", msgspec.structs.replace(question.table, transactions=99), ()))
+        member.receive(m.Finish("converged", msgspec.structs.replace(question.table, transactions=99), (), []))
 
     def asks(_, message):
         return question if isinstance(message, m.Finish) else message

@@ -23,6 +23,7 @@ from fedslim.data.fimi import stem
 from fedslim.data.readers import parquet_files
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.mining import prepare
+from fedslim.protocol.bisection import ordered, value_of
 from fedslim.schema import Agreed, Schema, conform, cut_ranks, keep_categories, round_cuts
 from fedslim.schema.conforming import Conformed
 from fedslim.schema.reading import text_of_value
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Move, Question
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
-_SIGN = np.uint64(1 << 63)
 
 
 class Part(NamedTuple):
@@ -172,12 +172,6 @@ class RowWorker:
         return found
 
 
-def ordered(values: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Return whole numbers that compare as the values do."""
-    bits = (values + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
-
-
 def agree_on_items(schema: Schema, every: Callable[..., list[Any]]) -> Items:
     """Agree on what one place would find with all rows; `every` calls a method of all workers."""
     numeric, cuts = schema.open_columns, {}
@@ -190,9 +184,10 @@ def agree_on_items(schema: Schema, every: Callable[..., list[Any]]) -> Items:
         middle = low + (high - low) // np.uint64(2)
         reached = np.sum(every("count_up_to", columns, middle), axis=0) >= ranks
         low, high = np.where(reached, low, middle + np.uint64(1)), np.where(reached, middle, high)
-    values = np.where(low & _SIGN, low ^ _SIGN, ~low).view(np.float64)
+    values = list(map(value_of, low.tolist()))
     for c, name in enumerate(numeric):
-        cuts[name] = round_cuts(values[np.array(columns, np.int64) == c].tolist(), schema.columns[name])
+        statistics = [value for column, value in zip(columns, values, strict=True) if column == c]
+        cuts[name] = round_cuts(statistics, schema.columns[name])
     counts = [Counter[str]() for _ in schema.capped_columns]
     for found in every("categories", schema.capped_columns):
         for total, own in zip(counts, found, strict=True):

@@ -178,13 +178,14 @@ def drive(
 
     Questions are put to the source, or passed to it if it is a function.
     """
-    moved, next_report = False, 0.0
+    moved, next_report, began = False, 0.0, time.monotonic()
 
     def answer(question: Any) -> Generator[None, None, Any]:
         nonlocal moved, next_report
         if report is not None and moved and time.monotonic() >= next_report:
             report()
-            next_report = time.monotonic() + REPORT_EVERY
+            now = time.monotonic()
+            next_report = now + min(REPORT_EVERY, (now - began) / 50)  # more often at first, when most happens
         moved = isinstance(question, MOVES)
         yield from ()  # a source answers at once
         return source(question) if callable(source) else question.put_to(source)

@@ -17,7 +17,6 @@ questions again, and no others.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from fedslim import __version__
-from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
+from fedslim.data.vocabulary import Vocabulary, labels_for, over
 from fedslim.errors import (
     DataError,
     FedslimError,
@@ -36,8 +35,10 @@ from fedslim.errors import (
 )
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
+from fedslim.protocol.member_input import MemberInput as MemberInput  # noqa: PLC0414, TC001  # `member.MemberInput`
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
+from fedslim.protocol.prepare import PrepareMember
+from fedslim.protocol.roster import apply_update, roster_digest
 from fedslim.protocol.sealing import UnsealedLabels, sealed_labels, unsealed, unsealed_labels
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
@@ -54,32 +55,6 @@ if TYPE_CHECKING:
 
 Answer = m.FromMember | UnmaskedWords | UnsealedLabels
 CANNOT = "it cannot go on; its own log says why"
-
-
-@dataclass(frozen=True, slots=True)
-class MemberInput:
-    """A member's data and what it agreed to: nothing of this comes from the server."""
-
-    database: TransactionDatabase
-    members: tuple[str, ...]
-    settings: m.Settings
-    secret: ItemSecret
-    vocabulary: Vocabulary | None = None  # agreed among the members; without one, the server forms the union
-    trust: RosterSigner = field(default_factory=Unsigned)
-
-    def __post_init__(self) -> None:
-        """Check the member's own data before anything is sent."""
-        if self.database.transactions * len(self.members) > self.settings.max_transactions:
-            msg = (
-                f"the run allows {self.settings.max_transactions} transactions for {len(self.members)} members, and "
-                f"this member's {self.database.transactions} are more than its share; raise max_transactions"
-            )
-            raise ParameterError(msg)
-
-    @property
-    def fingerprint(self) -> bytes:
-        """The fingerprint of the secret, by which the server sees that all members use the same one."""
-        return bytes.fromhex(self.secret.fingerprint)
 
 
 class Answered(NamedTuple):
@@ -141,6 +116,10 @@ class MemberSession:
         if isinstance(message, (m.AskLabels, m.Finish)):
             return True
         return self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
+
+    def is_too_early(self, message: m.FromServer) -> bool:
+        """Return whether a message ends the preparation before this search: the server is not ready for it yet."""
+        return isinstance(message, m.Finish) and bool(self._own.settings.preparation) and self._roster is None
 
     def join(self, entropy: bytes) -> m.Join:
         """Return the first message on a connection, also after a fault; `entropy` is 32 new random bytes."""
@@ -206,6 +185,10 @@ class MemberSession:
             msg = f"the server sent Finish while this member was {self.state.value}; it is refused"
             raise ProtocolError(msg)
         table = self._variant.own_table() if message.table is None else message.table
+        if table is None and isinstance(self._variant, PrepareMember):
+            assert self._roster is not None  # noqa: S101  # since the first question
+            self.received = self._variant.end(message, self._roster, self._own.trust)
+            return
         if table is None:
             self.received = Received(message.ending, None)
             return
@@ -282,6 +265,10 @@ class MemberSession:
             self._again.popleft()
         return answer
 
+    def _side(self) -> MemberSide:
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        return member_side(self._own.settings, self._own.site or self._numbered, len(self._own.members))
+
     def _labels(self, question: m.AskLabels) -> UnsealedLabels:
         """Return the labels of our items in a table that may be published."""
         assert self._variant is not None  # noqa: S101  # as in `_answered`
@@ -293,14 +280,15 @@ class MemberSession:
 
     def _go_back(self, number: int) -> None:
         """Go back to the state before this round, by answering the earlier questions again."""
-        assert self._numbered is not None  # noqa: S101  # since the roster
-        self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
+        self._variant = self._side()
         self._last, self._again = None, deque(self._asked.values())
         while self._again and self._again[0].round < number:
             self._answered(self._again[0])
 
     def _sent(self, question: Any, answer: Answer) -> m.FromMember:
         """Return the answer as it is sent: with masks where the server must not see the counts."""
+        if isinstance(self._variant, PrepareMember) and isinstance(answer, m.Ready):
+            return self._variant.signed(answer, self.run, self._own.trust)
         if isinstance(answer, UnsealedLabels):
             return sealed_labels(answer, question, self._own.secret, self._digest, self.name)
         if not isinstance(answer, UnmaskedWords):
@@ -343,8 +331,7 @@ class MemberSession:
             vocabulary = self._vocabulary(roster)
             if self._own.vocabulary is None:
                 self._numbered = self._over(vocabulary)
-            assert self._numbered is not None  # noqa: S101  # set in `__init__`, or just now
-            self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
+            self._variant = self._side()
         self._roster = roster
         if roster.next_round + 1 < self.position:
             self._go_back(roster.next_round)

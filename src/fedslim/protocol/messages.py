@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.protocol.wants import *  # noqa: F403  # `m.WantRows` …
-from fedslim.protocol.wants import Move, Want  # noqa: TC001  # msgspec needs them
+from fedslim.protocol.wants import Move, PreparationWant, Want  # noqa: TC001  # msgspec needs them
 from fedslim.protocol.wire_types import (
     MAX_ITEMS,
     MAX_MEMBERS,
@@ -26,6 +26,7 @@ from fedslim.protocol.wire_types import (
     Bits,
     Certificate,
     Count,
+    Digest,
     Ids,
     Item,
     Key,
@@ -78,6 +79,12 @@ class Settings(Piece, frozen=True):
     """How hard the search looks; of x only."""
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = 0
     """The seed of the local search, from effort 3 on."""
+    schema: Digest = b""
+    """The digest of the schema, if the members agreed on one."""
+    outline: Text = ""
+    """What the server has to know of the schema: see `preparation.py`."""
+    preparation: Digest = b""
+    """The digest of the preparation that a search starts from."""
 
 
 class Join(Message, frozen=True):
@@ -167,6 +174,13 @@ class PackedTable(Piece, frozen=True):
     other: Count  # occurrences of items that are too rare to be published
 
 
+class Departure(Piece, frozen=True):
+    """A member that leaves after a preparation, with its signature: see `preparation.py`."""
+
+    name: Name
+    signature: Signature
+
+
 class AskLabels(Message, frozen=True):
     """Server: this table will be published; which of its items can you name? Sealed for the other members."""
 
@@ -184,11 +198,12 @@ class Labels(Message, frozen=True):
 
 
 class Finish(Message, frozen=True):
-    """Server: the run is over. It has the table if the variant lets members know it."""
+    """Server: the run is over. It has the table if the variant lets members know it, or who left in a preparation."""
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
     labels: Annotated[tuple[Sealed, ...], Meta(max_length=MAX_MEMBERS)]  # in roster order, if members share them
+    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)]
 
 
 class Heard(Message, frozen=True):
@@ -219,6 +234,29 @@ class Masked(Message, frozen=True):
     round: RoundNumber
     attempt: Attempt
     words: Vector
+
+
+# -- preparation: cuts and vocabulary from everybody's rows, sums only ------------------------------------------------
+
+
+class AskPreparation(Message, frozen=True):
+    """Server: these parts of the open intervals have the order statistics; then answer this question.
+
+    At first, `chosen` says how many order statistics each column needs. No message can name another threshold.
+    """
+
+    round: RoundNumber
+    attempt: Attempt
+    chosen: Vector
+    want: PreparationWant
+
+
+class Ready(Message, frozen=True):
+    """Member: I stay, or I leave because I share too little with the others; only that is signed."""
+
+    round: RoundNumber
+    leaves: bool
+    signature: Signature
 
 
 # -- SA and SO: a table for each member -----------------------------------------------------------------------------
@@ -355,13 +393,25 @@ class AskIndexedSupports(Message, frozen=True):
 
 
 FromMember = (
-    Join | Confirm | Masked | Usages | Candidates | Evaluated | SupportCounts | Structure | Labels | Heard | Abort
+    Join
+    | Confirm
+    | Masked
+    | Ready
+    | Usages
+    | Candidates
+    | Evaluated
+    | SupportCounts
+    | Structure
+    | Labels
+    | Heard
+    | Abort
 )
 FromServer = (
     Roster
     | RosterUpdate
     | Confirmed
     | Ask
+    | AskPreparation
     | AskUsages
     | AskCandidates
     | Evaluate

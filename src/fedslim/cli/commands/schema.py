@@ -18,6 +18,7 @@ from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from fedslim.data.encoding import EncodedTable
+    from fedslim.schema.conforming import ColumnReport
 
 app = command_group("Agree with the other members on what the columns mean.")
 
@@ -85,27 +86,27 @@ def check(
             {"schema": str(schema), "data": str(data), "usable": not unfit, "columns": list(map(asdict, report))}
         )
     else:
-        rows = [
-            (
-                shown_label(each.name or "-"),
-                shown_label(each.found or "-"),
-                each.kind,
-                f"{each.missing:,}",
-                each.becomes,
-            )
-            for each in report
-        ]
-        remarks = [
-            (f"{sign} {shown_label(str(each.found or each.name))}", text)
-            for each in report
-            for sign, texts in (("error", each.errors), ("note", each.notes))
-            for text in texts
-        ]
-        verdict = f"no: {count(unfit, 'column')} of the schema must be corrected" if unfit else "yes"
-        columns = grid(("column", "in the data", "kind", "missing", "becomes"), rows, left=3, right=4)
-        print_rich(columns, summary([*remarks, ("usable", verdict)]))
+        print_report(report)
     if unfit:
         raise typer.Exit(UNFIT)
+
+
+def print_report(report: "list[ColumnReport]") -> None:
+    """Print column by column what a table becomes."""
+    unfit = sum(bool(column.errors) for column in report)
+    rows = [
+        (shown_label(each.name or "-"), shown_label(each.found or "-"), each.kind, f"{each.missing:,}", each.becomes)
+        for each in report
+    ]
+    remarks = [
+        (f"{sign} {shown_label(str(each.found or each.name))}", text)
+        for each in report
+        for sign, texts in (("error", each.errors), ("note", each.notes))
+        for text in texts
+    ]
+    verdict = f"no: {count(unfit, 'column')} of the schema must be corrected" if unfit else "yes"
+    table = grid(("column", "in the data", "kind", "missing", "becomes"), rows, left=3, right=4)
+    print_rich(table, summary([*remarks, ("usable", verdict)]))
 
 
 @app.command(short_help="Show what a schema says.")

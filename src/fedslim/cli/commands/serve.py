@@ -17,25 +17,35 @@ from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress, read_and_prepare
+from fedslim.cli.console.repeating import typed_command
+from fedslim.cli.console.running import compile_with_progress, mined_with_progress
 from fedslim.cli.console.stream import print_json, print_text, say
-from fedslim.cli.console.text import count, printable, size
+from fedslim.cli.console.text import count, printable, shown_label, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
-    from fedslim.federated.deployment import DeployedServer
+    from fedslim.data import ItemSecret, TransactionDatabase
+    from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl import CodeTable
+    from fedslim.protocol.preparation import Preparation
+    from fedslim.protocol.prepare import Site
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
 
 FOLDER_MODE = 0o700
 """Permissions of a new run folder; an existing one keeps its own."""
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
+OWN_ONLY = " in this member's own table (in variant so, members get no other)"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two progress lines."""
 
+PreparationOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A preparation.json that an earlier run kept, to start with the search."),
+]
 FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
 IdentityOption = Annotated[
     Path | None,
@@ -54,6 +64,7 @@ def server(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run whose journal is in --out, if there is one.")
     ] = False,
+    preparation: PreparationOption = None,
     port: Annotated[
         int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
     ] = None,
@@ -74,8 +85,8 @@ def server(
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
-    run = DeployedServer(federation, who, out)
     with _folder(out, "fedslim server") as folder:
+        run = DeployedServer(federation, who, out, _prepared(preparation, federation, out))
         finished = folder.finished(who="server", federation=federation.digest().hex())
         if finished is not None:
             run.forget()
@@ -101,11 +112,12 @@ def server(
 
 
 @reads_data
-def member(
+def member(  # noqa: PLR0915  # the steps of a run, in their order
+    context: typer.Context,
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[  # noqa: ARG001  # it is part of `reading`
+    data: Annotated[
         str,
         typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
     ],
@@ -113,6 +125,11 @@ def member(
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
     ] = None,
+    preparation: PreparationOption = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check data, schema, policy, ledger, secret and certificate, then stop."),
+    ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for result, journal and audit log.")] = Path(
         "run"
     ),
@@ -126,16 +143,25 @@ def member(
     reading: Reading,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
+    no_compare: Annotated[
+        bool,
+        typer.Option(
+            "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
+        ),
+    ] = False,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
-    Every message is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run
-    the same command again.
+    With a schema, the members first agree on cuts and vocabulary in a preparation, which --out keeps. Every message is
+    written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run the same command
+    again. After the run, `fedslim report` shows what this member has found and what is different here.
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.data.vocabulary import names_for, read_labels
+    from fedslim.federated.accounting import save_results
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
+    from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
@@ -148,38 +174,101 @@ def member(
     set_up_logs(federation.log)
     guard = Guard(own, federation)  # before anything else is read
     who = _identity(folder, passphrase_file)
-    if who.name != name:
-        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
-        raise ParameterError(msg)
+    _check_name(who, name)
     shared = ItemSecret.read(secret)
+    _check_reading(reading, vocabulary)
     catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
-    agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+
+    def joined(audit: AuditLog | None) -> DeployedMember:
+        """Read everything, and check it before anybody waits for this member."""
+        read = _read(reading, federation, shared, own.policy.min_overlap)
+        agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+        kept = _prepared(preparation, federation, out)
+        return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
+
+    if check:
+        _show_ready(joined(None))
+        return
     with _folder(out, f"fedslim member --name {name}") as place:
         finished = place.finished(who=name, federation=federation.digest().hex())
         if finished is not None:
             (out / MEMBER_JOURNAL).unlink(missing_ok=True)
             _show_finished(finished, out, federation.federation.name)
             return
-        database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
-            member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
+            member = joined(audit)
+            compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
             received = _until_over(member.run(host=host, port=port), None)
-        if received.table is None:
+        if received.table is None or member.database is None:
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
         named = received.table.renamed(names_for(catalogue, shared))
-        kept = guard.kept(named, database, shared)
+        kept, record = guard.kept(named, member.database, shared), None
         if kept is not None:
-            kept.save(out / CODE_TABLE, private=True)
+            how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
+            record = member_record(federation, name, named, kept, member.database, audit=out / AUDIT, **how)
+            save_results(kept, record, out)
         # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
         if kept is not None:
             _show(kept, federation.federation.name, out)
-        own_only = federation.federation.variant == "so"
-        whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
-        where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-        say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+        say(f"{received.ending}: {_found(named, kept, federation, out)}")
+        if record is not None and not no_compare:
+            _compare(record, named, member.database, data, out)
+
+
+def _read(
+    reading: Reading, federation: "FederationFile", secret: "ItemSecret", min_overlap: float
+) -> "TransactionDatabase | Site":
+    """Read this member's data, as items or in terms of the schema."""
+    from fedslim.protocol.prepare import Site
+    from fedslim.schema import Schema
+
+    schema = None if reading.schema is None else Schema.read(reading.schema)
+    federation.check_schema(schema)
+    with reporter(quiet=False).stage(f"reading {shown_label(reading.source)}"):
+        return reading.load() if schema is None else Site(schema, reading.conformed(schema), secret, min_overlap)
+
+
+def _check_name(who: "Identity", name: str) -> None:
+    if who.name != name:
+        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
+        raise ParameterError(msg)
+
+
+def _check_reading(reading: Reading, vocabulary: Path | None) -> None:
+    """Refuse options that a schema replaces: they would look as if they applied."""
+    given = {
+        "--bins": reading.bins,
+        "--transaction-column": reading.transaction_column,
+        "--item-column": reading.item_column,
+        "--vocabulary": vocabulary,
+    }
+    if reading.schema is not None and (odd := [option for option, value in given.items() if value is not None]):
+        msg = f"{odd[0]} does not go with --schema, which says that for all members; leave it out"
+        raise ParameterError(msg)
+
+
+def _prepared(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
+    from fedslim.federated.kept_preparation import find_preparation
+
+    if given is not None and not federation.prepares:
+        msg = f"--preparation is for federations with a schema, and {federation.path} has none; leave it out"
+        raise ParameterError(msg)
+    return find_preparation(given, federation, out) if federation.prepares else None
+
+
+def _show_ready(member: "DeployedMember") -> None:
+    """Say what a dry run found."""
+    from fedslim.cli.commands.schema import print_report
+
+    if member.site is not None:
+        print_report(member.site.conformed.report)
+    say(
+        f"ready: {count(member.transactions, 'transaction')}; policy, ledger, secret and certificate are fine; nothing "
+        "was sent"
+    )
 
 
 def status(
@@ -218,6 +307,28 @@ def status(
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
     print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+
+
+def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
+    """Say what a member found, and where it is."""
+    own_only = federation.federation.variant == "so"
+    whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
+    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
+    return f"{count(len(table), 'itemset')}{whose}; {where}"
+
+
+def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
+    """Compare a member's data with the others', and with what it finds alone, after the run; Ctrl-C skips the rest."""
+    from fedslim.federated.own_record import compared_record
+    from fedslim.federated.records import RUN, save_run
+
+    how = {name: record.settings[name] for name in ("width", "effort", "seed")}
+    doing = "mining alone, to compare (nothing is sent):"
+    mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
+    compared = compared_record(record, table, mined.table if mined.converged else None)
+    save_run(compared, out / RUN, private=True)
+    missed = compared.figures.get("not_found_alone", "an unknown number")
+    say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
@@ -318,6 +429,9 @@ def _progress(run: "DeployedServer") -> Callable[[], None]:
             return
         assert run.account is not None  # noqa: S101  # created with the session
         last = time.monotonic()
+        if run.session.settings.variant == "prepare":
+            say(f"preparing, round {run.session.rounds}: {size(run.account.communication.bytes_total)}")
+            return
         search = run.session.variant.search
         percent = percent_of_standard(search.bits_now, search.bits_standard.total)
         say(

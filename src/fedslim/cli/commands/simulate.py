@@ -2,6 +2,7 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -72,7 +73,15 @@ def _positive(value: float) -> float:
 def simulate(
     context: typer.Context,
     data: options.Data,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA]...", show_default=False, help="With --schema: one more file for each member."),
+    ] = None,
     *,
+    secret: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With several files: the secret that numbers items; by default from --seed."),
+    ] = None,
     variant: Annotated[
         Variant,
         typer.Option(metavar="x|sa|so", help="x: exact. sa, so: as in the paper, with and without secure aggregation."),
@@ -163,9 +172,13 @@ def simulate(
 ) -> None:
     """Divide DATA among members, let them mine together without sharing a transaction, and show the result.
 
+    With --schema and several files, each file is a member's, and the members first agree on cuts and items.
+
     Everything runs in this process, with the messages and masks of a real federation. Ctrl-C stops the search and
     keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
+    from fedslim.data import TransactionDatabase
+
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
     _check_engine(engine, no_masking=no_masking)
     if out is not None:
@@ -173,12 +186,17 @@ def simulate(
     width = _width(variant, width, effort)
     report = reporter(quiet=quiet)
     given = None if reference is None else _load(reference)
-    database = read_and_prepare(replace(reading, seed=data_seed), report)
+    together = _prepare([data, *more], reading, secret, seed) if more else None
+    database = (
+        TransactionDatabase.joined(list(together.values()))
+        if together
+        else read_and_prepare(replace(reading, seed=data_seed), report)
+    )
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
     run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
-        run.divide(partition, how),
+        together or run.divide(partition, how),
         masking=not no_masking,
         max_time=max_time,
         max_rounds=max_rounds,
@@ -216,6 +234,32 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
     if no_compare and reference is not None:
         msg = "--reference and --no-compare contradict each other; leave one of them out"
         raise ParameterError(msg)
+
+
+def _prepare(
+    sources: list[str], reading: Reading, secret: Path | None, seed: int
+) -> "Mapping[str, TransactionDatabase]":
+    """Let members with a file each agree on cuts and items."""
+    from fedslim.data import ItemSecret
+    from fedslim.federated.preparing import prepare_together
+    from fedslim.federated.simulation import entropy_of
+    from fedslim.schema import Schema
+
+    if reading.schema is None:
+        msg = "several files are the tables of members, and need --schema; name one file to divide it"
+        raise ParameterError(msg)
+    names = [Path(source).stem for source in sources]
+    if len(set(names)) < len(names):
+        msg = "two files have the same name; members are called by the names of their files, so rename one"
+        raise ParameterError(msg)
+    agreed, entropy = Schema.read(reading.schema), entropy_of(seed)
+    tables = zip(names, sources, strict=True)
+    sites = {name: replace(reading, source=one).conformed(agreed) for name, one in tables}
+    shared = ItemSecret.from_random(entropy(32)) if secret is None else ItemSecret.read(secret)
+    made = prepare_together(agreed, sites, shared, entropy)
+    costs = f"{count(made.communication.rounds, 'round')}, {size(made.communication.bytes_total)}"
+    say(f"preparation: {count(len(made.preparation.ids), 'item')}, {costs}")
+    return made.databases
 
 
 def _width(variant: Variant, width: int | None, effort: int) -> int:
@@ -266,7 +310,7 @@ class _Run:
         seed: int,
     ) -> None:
         self._engine = engine
-        self._how = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
+        self._how: dict[str, Any] = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
         self._plain = (min_count, width, effort) == (1, 1, 1)
         self._name = name
         self._database = database
@@ -295,7 +339,7 @@ class _Run:
         return self._whole
 
     def federate(
-        self, partition: "Partition", *, max_time: float | None, **how: Any
+        self, partition: "Partition | Mapping[str, TransactionDatabase]", *, max_time: float | None, **how: Any
     ) -> "tuple[Simulation, FedslimError | None]":
         """Run the federation; return the result, and the error if it ended early because a member was lost."""
         from fedslim.federated import simulation as room
@@ -303,7 +347,8 @@ class _Run:
 
         compile_with_progress(self._report, lambda: room.prepare(self._variant))
         stop = Stop(max_time)
-        doing = f"{self._variant} over {count(len(partition.parts), 'member')} of"
+        members = len(partition if isinstance(partition, Mapping) else partition.parts)
+        doing = f"{self._variant} over {count(members, 'member')} of"
         with stopping_on_interrupt(stop), self._report.mining(self._name, stop, doing) as show:
             on_progress = None
             if show is not None:
@@ -356,12 +401,15 @@ class _Kept:
 
     def save(self, compared: "Comparison | None") -> None:
         """Save the results so far; keep a failure, to report it after the output."""
+        from fedslim.federated.folder import set_aside
         from fedslim.federated.records import save_run, simulation_record
 
         if self.out is None or self.failure is not None:
             return
         try:
             if compared is None:
+                if (place := set_aside(self.out)) is not None:
+                    say(f"fedslim: the results of the earlier run in {self.out} are now in {place}")
                 self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
                 if self.failure is not None:
                     return

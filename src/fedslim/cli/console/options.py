@@ -19,6 +19,8 @@ from fedslim.cli.console.text import printable
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.data.encoding import EncodedTable
+    from fedslim.schema import Conformed
+    from fedslim.schema import Schema as TableSchema
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
@@ -61,9 +63,9 @@ class Told(logging.Handler):
         say(printable(f"fedslim: {record.getMessage()}"))
 
 
-def masked(value: str) -> str:
+def masked(value: str | None) -> str | None:
     """Hide the password of a database's URL from all but its reader."""
-    if "://" not in value:
+    if value is None or "://" not in value:
         return value
     from fedslim.data.sql import MaskedUrl
 
@@ -208,6 +210,17 @@ class Reading:
             read_table(self.source, **{name: getattr(self, name) for name in names}) if is_source(self.source) else None
         )
 
+    def conformed(self, schema: "TableSchema") -> "Conformed":
+        """Return a table in terms of a schema."""
+        from fedslim.errors import DataError
+        from fedslim.schema import conform
+
+        table = self.read_columns()
+        if table is None:
+            msg = f"{self.source}: a schema is for tables with columns; name a file such as CSV or Parquet"
+            raise DataError(msg)
+        return conform(schema, table)
+
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
         from fedslim import schema as agreed
@@ -232,9 +245,9 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
 
     @functools.wraps(command)
-    def run(data: str, **given: Any) -> None:
+    def run(data: str | None, **given: Any) -> None:
         chosen = {option.name: given.pop(option.name) for option in added}
-        command(data=str(data), reading=Reading(data, **chosen), **given)
+        command(data=data and str(data), reading=Reading(data or "", **chosen), **given)
 
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
