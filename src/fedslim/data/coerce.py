@@ -112,7 +112,8 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
         )
         raise DataError(msg)
     rows, columns = _positions(X)
-    return TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name), own
+    database = TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name)
+    return replace(database, encoding=own), own
 
 
 def _two_dimensions(array: Any) -> None:

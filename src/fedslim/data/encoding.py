@@ -9,7 +9,7 @@ of five thousand, would cut other intervals and silently give other items.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -74,7 +74,7 @@ def encode_table(
     if (twin := first_repeat(vocabulary)) is not None:
         msg = f"{table.source}: two columns make the same item {twin!r}; rename one of them"
         raise DataError(msg)
-    return _rows_from_codes(parts, vocabulary, table.name), encoding
+    return replace(_rows_from_codes(parts, vocabulary, table.name), encoding=encoding), encoding
 
 
 def _decide(columns: Sequence[Column], bins: int) -> tuple[list[Coded], Encoding]:

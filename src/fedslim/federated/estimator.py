@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from scipy.sparse import vstack
-
-from fedslim.data import encode_together
+from fedslim.data import TransactionDatabase, encode_together
 from fedslim.errors import DataError
 from fedslim.federated.simulation import prepare, simulate
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
@@ -20,8 +18,6 @@ from fedslim.mdl.estimator import CodeTableEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from scipy.sparse import csr_array
 
     from fedslim.federated.simulation import Simulation
     from fedslim.network.traffic import Communication
@@ -31,7 +27,7 @@ class FedSlim(CodeTableEstimator):
     """Find the itemsets that together best describe the data of several members, by a federation in this process.
 
     This class sees all rows, so it determines the items and the bins of numeric columns from all of them; members on a
-    network have to agree on both beforehand. `transform`, `score_samples` and the other methods that use the table
+    network have to agree on both beforehand. `transform`, `code_lengths` and the other methods that use the table
     take rows as `Slim` does.
 
     Args:
@@ -118,10 +114,10 @@ class FedSlim(CodeTableEstimator):
         self.n_members_ = len(simulation.databases)
         return self
 
-    def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> csr_array:  # noqa: ARG002, N803
+    def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:  # noqa: ARG002, N803
         """Fit, then cover the rows of all members, one member after the other."""
         self.fit(X)
-        return vstack([self.transform(database) for database in self.simulation_.databases.values()], format="csr")
+        return self._covers(TransactionDatabase.joined(list(self.simulation_.databases.values())))
 
     @property
     def communication_(self) -> Communication:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from fedslim.data.atomic import write_whole
+from fedslim.data.discretise import Intervals
 from fedslim.data.documents import Format
+from fedslim.data.encoding import Encoding
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.itemsets import order_key
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
 FORMAT = "fedslim-code-table"
-VERSION = 2
-"""Version 2 adds `min_count` and `other`; tables without them are still written as version 1."""
+VERSION = 3
+"""2 adds `min_count` and `other`, 3 the encoding of a table with columns; a file has the oldest version that fits."""
 MAX_BYTES = 1 << 28
 """A hundred times the largest known table."""
 
@@ -55,6 +57,37 @@ class _StoredItemset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bits_saved: float
 
 
+class _IntervalsFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    cuts: tuple[int | float, ...]
+    labels: tuple[str, ...]
+
+
+class _EncodingFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    kind: Literal["one-hot", "categorical"]
+    columns: tuple[str, ...]
+    intervals: dict[str, _IntervalsFile] = {}
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> _EncodingFile:
+        pairs = zip(encoding.columns, encoding.intervals, strict=False)
+        cut = {column: _IntervalsFile(one.cuts, one.labels) for column, one in pairs if one is not None}
+        return cls(encoding.kind, encoding.columns, cut)  # type: ignore[arg-type]  # lists of items have no encoding
+
+    def encoding(self) -> Encoding:
+        """Return the encoding; raise `ValueError` if it contradicts itself."""
+        if len(set(self.columns)) != len(self.columns) or not set(self.intervals) <= set(self.columns):
+            msg = "its encoding names a column twice, or cuts one that it does not have"
+            raise ValueError(msg)
+        for column, one in self.intervals.items():
+            if any(a >= b for a, b in pairwise(one.cuts)) or len(one.labels) != len(one.cuts) + 1:
+                msg = f"the cuts of column {column!r} do not ascend, or their labels are not one more than the cuts"
+                raise ValueError(msg)
+        if self.kind == "one-hot":
+            return Encoding("one-hot", self.columns)
+        cuts = {column: Intervals(one.cuts, one.labels) for column, one in self.intervals.items()}
+        return Encoding("categorical", self.columns, tuple(cuts.get(column) for column in self.columns))
+
+
 class _CodeTableFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     format: str
     version: int
@@ -65,6 +98,7 @@ class _CodeTableFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     itemsets: list[_StoredItemset]
     min_count: Positive = 1
     other: Count = 0
+    encoding: _EncodingFile | None = None
 
 
 def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False) -> None:
@@ -80,10 +114,10 @@ def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False
 def code_table_document(table: CodeTable) -> dict[str, Any]:
     """Return the content of a code table file, also for records that contain a table."""
     c = table.compression
-    merged = table.min_count > 1 or table.other
+    merged, coded = table.min_count > 1 or table.other, table.encoding
     return {
         "format": FORMAT,
-        "version": VERSION if merged else 1,
+        "version": VERSION if coded else 2 if merged else 1,
         "order": table.order,
         "transactions": table.transactions,
         **({"min_count": table.min_count, "other": table.other} if merged else {}),
@@ -95,6 +129,7 @@ def code_table_document(table: CodeTable) -> dict[str, Any]:
             "L_percent": c.L_percent,
             "L_data_percent": c.L_data_percent,
         },
+        **({"encoding": msgspec.to_builtins(_EncodingFile.of(coded))} if coded else {}),
         "items": [
             {"item": label, "support": support, "usage": usage}
             for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
@@ -164,7 +199,12 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     small = next((count for count in counts if 0 < count < file.min_count), None)
     if small is not None:
         raise _bad(path, f"its min_count is {file.min_count}, but it has the count {small}")
-    return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order, file.min_count, file.other)
+    try:
+        encoding = None if file.encoding is None else file.encoding.encoding()
+    except ValueError as error:
+        raise _bad(path, str(error)) from None
+    counted = (labels, file.transactions, supports, usages, tuple(found))
+    return CodeTable(*counted, file.order, file.min_count, file.other, encoding)
 
 
 def _itemset(

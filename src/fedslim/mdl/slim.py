@@ -2,7 +2,7 @@
 
     slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
     slim.codetable_          # itemset, usage, support, code_length as a DataFrame
-    slim.score_samples(X)    # bits of each transaction: the more bits, the more unusual
+    slim.code_lengths(X)     # bits of each transaction: the more bits, the more unusual
 
 A thin layer over `mine`; the methods that use the table are in `estimator.py`.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data import encode
+from fedslim.data.encoding import ITEMS
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.estimator import CodeTableEstimator
+from fedslim.mdl.estimator import CodeTableEstimator, convert
 from fedslim.mdl.mining import mine, prepare
 from fedslim.mdl.policy import WIDTH
 
@@ -39,7 +39,7 @@ class Slim(CodeTableEstimator):
 
     Attributes:
         table_: the `CodeTable`.
-        encoding_: how rows are converted to items; `transform` and `score_samples` convert new rows in the same way.
+        encoding_: how rows are converted to items; `transform` and `code_lengths` convert new rows in the same way.
         codetable_: the table as a DataFrame, or as a list of dictionaries if neither pandas nor polars is installed.
         compression_: bits before and after, for data and model, and both ratios.
         converged_: whether the search ended by itself.
@@ -54,7 +54,7 @@ class Slim(CodeTableEstimator):
         [(('bread', 'jam', 'milk'), 8), (('bread', 'milk'), 8), (('jam', 'tea'), 8)]
         >>> round(slim.compression_.L_percent, 1)
         44.9
-        >>> slim.score_samples([["bread", "milk"], ["bread", "tea"]]).round(1)
+        >>> slim.code_lengths([["bread", "milk"], ["bread", "tea"]]).round(1)
         array([ 1.8, 10. ])
     """
 
@@ -84,12 +84,12 @@ class Slim(CodeTableEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
-        database, encoding = encode(X)
+        database = convert(self, X)
         prepare()
         stop = Stop()
         with stopping_on_interrupt(stop):
             mined = mine(database, **self.get_params(), stop=stop)
-        self._fitted(mined.table, encoding)
+        self._fitted(mined.table, database.encoding or ITEMS)
         self.converged_ = mined.converged
         self.candidates_ = mined.tally.candidates
         self.n_iter_ = mined.tally.accepted

@@ -209,7 +209,7 @@ class MemberSession:
         if message.table is not None:
             self._variant.check_end(message.table)
         assert self._numbered is not None  # noqa: S101  # since the roster
-        self.received = Received(message.ending, code_table(table, self._numbered.vocabulary))
+        self.received = Received(message.ending, code_table(table, self._numbered.vocabulary, self._numbered.encoding))
 
     def _check_attempt(self, message: Any) -> None:
         """Check the attempt number: masks are made only for the epoch of the roster."""
