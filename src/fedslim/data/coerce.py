@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fedslim.data.columns import NumberColumn
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, Encoding, encode_table
+from fedslim.data.encoding import ITEMS, EncodedTable, Encoding, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
 from fedslim.data.readers import read_table
@@ -74,6 +75,20 @@ def encode(
     if is_matrix(X):
         return _from_matrix(X, encoding, name or "data")
     return _from_items(X, name), encoding or ITEMS
+
+
+def encode_numbers(X: Any, encoding: Encoding | None = None) -> tuple[TransactionDatabase, Encoding]:  # noqa: N803
+    """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ...
+
+    For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
+    """
+    if isinstance(X, np.ndarray) and X.ndim == _MATRIX_DIMENSIONS and X.dtype.kind in "iuf":
+        names = tuple(str(column) for column in range(X.shape[1]))
+        fits = not np.isin(X, (0, 1)).all() if encoding is None else encoding.kind == "categorical"
+        if fits and (encoding is None or encoding.columns == names):
+            columns = [NumberColumn(name, X[:, k]) for k, name in enumerate(names)]
+            return encode_table(EncodedTable(columns, "data", "the array"), encoding=encoding)
+    return encode(X, encoding)
 
 
 def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803  # as above

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.data.encoding import Encoding
     from fedslim.mdl.covering import Covering
-
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Order
 
@@ -176,10 +175,10 @@ class CodeTable:
 
     def items_of(self, X: Any) -> TransactionDatabase:  # noqa: N803  # scikit-learn's name
         """Convert new rows to transactions as the mined rows were converted; `X` is what `Slim.fit` accepts."""
-        from fedslim.data.coerce import encode  # noqa: PLC0415
+        from fedslim.data.coerce import encode_numbers  # noqa: PLC0415
         from fedslim.data.encoding import ITEMS  # noqa: PLC0415
 
-        return encode(X, self.encoding or ITEMS)[0]
+        return encode_numbers(X, self.encoding or ITEMS)[0]
 
     def code_lengths(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the bits of each row, seen or unseen.

@@ -108,12 +108,12 @@ class Covering:
                 "remove unknown items, or take the bits of the transaction, which code_lengths gives"
             )
             raise DataError(msg)
-        return self._elements(known)
+        return self.elements(known)
 
     def bits(self, database: TransactionDatabase) -> NDArray[np.float64]:
         """Return the encoded length of each transaction; see `lengths`."""
         known, strange = self.known(database)
-        ends, elements = self._elements(known)
+        ends, elements = self.elements(known)
         return _sums(ends, self.lengths[elements], strange, self.lengths[-1])
 
     def expected(self, database: TransactionDatabase) -> NDArray[np.float64]:
@@ -155,7 +155,8 @@ class Covering:
             transactions=rows.shape[0],
         )
 
-    def _elements(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def elements(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See `cover`; the transactions are over the table's vocabulary."""
         slots = np.zeros(database.occurrences, np.int64)
         ends = np.zeros(database.transactions, np.int64)
         work = empty_work(self._working.capacity, database)

@@ -11,15 +11,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fedslim.data import TransactionDatabase, encode
-from fedslim.data.coerce import is_matrix
+from fedslim.data.coerce import encode_numbers, is_matrix
 from fedslim.data.frames import is_dataframe
 from fedslim.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedslim.data import Encoding
+    from fedslim.data import Encoding, TransactionDatabase
     from fedslim.mdl.codetable import CodeTable, Compression
 
 
@@ -29,6 +28,8 @@ def convert(estimator: BaseEstimator, X: Any, encoding: Encoding | None = None) 
     Fitting sets `n_features_in_` and `feature_names_in_` for arrays and DataFrames. Later, the columns of a DataFrame
     are found by name, in any order; arrays must have as many columns as before.
     """
+    if hasattr(X, "__array__") and not is_dataframe(X):
+        X = np.asarray(X)  # noqa: N806
     fitting, matrix = encoding is None, is_matrix(X)
     if matrix:
         X = check_array(X, accept_sparse=True, dtype=None, ensure_all_finite="allow-nan", estimator=estimator)  # noqa: N806
@@ -37,7 +38,7 @@ def convert(estimator: BaseEstimator, X: Any, encoding: Encoding | None = None) 
             estimator.__dict__.pop(name, None)
     if (fitting and (matrix or is_dataframe(X))) or (matrix and not hasattr(estimator, "feature_names_in_")):
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
-    return encode(X, encoding)[0]
+    return encode_numbers(X, encoding)[0]
 
 
 class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -131,4 +132,6 @@ def item_tags(tags: Any) -> Any:
     """Say in scikit-learn's tags what the estimators here take: text, missing values and sparse matrices of 0 and 1."""
     tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
     tags.input_tags.sparse = True
+    if tags.transformer_tags is not None:
+        tags.transformer_tags.preserves_dtype = []  # covers are flags
     return cast("Any", tags)

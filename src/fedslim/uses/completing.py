@@ -1,0 +1,73 @@
+"""Missing cells: the value with the shortest code, and the bits that each other value would cost more.
+
+for cell in complete(table, "visits.csv"): cell.row, cell.column, cell.values[0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.errors import DataError
+from fedslim.uses.cells import columns_of, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.codetable import CodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A missing cell; `values` has each value of its column with the bits of the row, the shortest first."""
+
+    row: int
+    column: str
+    values: tuple[tuple[str, float], ...]
+
+
+def complete(table: CodeTable, X: Any) -> list[Cell]:  # noqa: N803  # scikit-learn's name
+    """Return the missing cells of the rows, counted from 1, with the bits for each value.
+
+    Each cell is completed on its own, with the other missing cells of its row still missing.
+
+    Raises:
+        DataError: The code table was not mined from a table with columns.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from fedslim import Slim
+        >>> from fedslim.uses import complete
+        >>> table = pd.DataFrame({"drink": ["tea", "coffee"] * 9, "milk": ["no", "yes"] * 9})
+        >>> unknown = pd.DataFrame({"drink": ["coffee"], "milk": [None]})
+        >>> complete(Slim().fit(table).table_, unknown)[0].values[0][0]
+        'yes'
+    """
+    return list(cells(table, table.items_of(X)))
+
+
+def cells(table: CodeTable, database: TransactionDatabase, first: int = 1) -> Iterator[Cell]:
+    """See `complete`; for transactions, the first of which is row number `first`."""
+    encoding, own = table.encoding, columns_of(table.encoding, table.vocabulary)
+    if encoding is None or encoding.kind != "categorical":
+        msg = (
+            "this code table was not mined from a table with columns and values, or its file does not say so, so that "
+            "no cell is missing; mine it again from a CSV file, a Parquet file or a DataFrame"
+        )
+        raise DataError(msg)
+    given = np.zeros((len(database), len(encoding.columns)), bool)
+    tids = np.repeat(np.arange(len(database)), database.lengths)
+    given[tids, columns_of(encoding, database.vocabulary)[database.items]] = True
+    known, _ = table.covering.known(database)
+    for t, number in np.argwhere(~given).tolist():
+        column, items, row = encoding.columns[number], np.flatnonzero(own == number), known.item_ids(t).tolist()
+        bits = table.covering.bits(rows_of(table, [sorted([*row, item]) for item in items.tolist()])).tolist()
+        values = zip((table.vocabulary[i][len(column) + 1 :] for i in items.tolist()), bits, strict=True)
+        yield Cell(first + t, column, tuple(sorted(values, key=_by_bits)))
+
+
+def _by_bits(value: tuple[str, float]) -> tuple[float, str]:
+    return value[1], value[0]
