@@ -97,7 +97,7 @@ def discovery_gap(
     gap = [labels for labels in by_usage(a) if labels not in local]
     if not databases:
         return DiscoveryGap(tuple(GapItemset(tuple(sorted(labels)), a[labels]) for labels in gap), len(local_tables))
-    supports = zip(*(_supports(database, gap) for database in databases), strict=True)
+    supports = zip(*(supports_in(database, gap) for database in databases), strict=True)
     return DiscoveryGap(
         tuple(
             GapItemset(tuple(sorted(labels)), a[labels], Spread.of(counts), counts)
@@ -107,7 +107,7 @@ def discovery_gap(
     )
 
 
-def _supports(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
+def supports_in(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
     """Return the support of each itemset; 0 if the vocabulary lacks one of its labels."""
     from fedslim.mdl.support import SupportIndex  # noqa: PLC0415  # only counting needs numba
 
