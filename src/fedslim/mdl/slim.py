@@ -18,7 +18,6 @@ from fedslim.mdl.mining import mine, prepare
 from fedslim.mdl.policy import WIDTH
 
 if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
     from fedslim.mdl.policy import Order
 
 
@@ -85,21 +84,13 @@ class Slim(CodeTableEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
-        self._mine(X)
-        return self
-
-    def _mine(self, X: Any) -> TransactionDatabase:  # noqa: N803
         database = convert(self, X)
         prepare()
         stop = Stop()
         with stopping_on_interrupt(stop):
-            mined = mine(database, **{name: getattr(self, name) for name in PARAMETERS}, stop=stop)
+            mined = mine(database, **self.get_params(), stop=stop)
         self._fitted(mined.table, database.encoding or ITEMS)
         self.converged_ = mined.converged
         self.candidates_ = mined.tally.candidates
         self.n_iter_ = mined.tally.accepted
-        return database
-
-
-PARAMETERS = tuple(Slim().get_params())
-"""The parameters of the search; estimators that build on `Slim` add their own."""
+        return self

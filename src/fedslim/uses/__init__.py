@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fedslim.uses.completing import complete
     from fedslim.uses.explaining import Explanation, explain
     from fedslim.uses.outliers import SlimOutlierDetector
-    from fedslim.uses.rules import rules
+    from fedslim.uses.association import rules
     from fedslim.uses.scoring import Scores, score
 
 __all__ = [
@@ -43,7 +43,7 @@ _HOME = {
     "compare_tables": "comparing",
     "complete": "completing",
     "explain": "explaining",
-    "rules": "rules",
+    "rules": "association",
     "score": "scoring",
 }
 

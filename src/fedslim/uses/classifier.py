@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from fedslim.data import Encoding, TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.policy import Order
 
 
 class ClassTables(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -53,13 +52,12 @@ class ClassTables(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
     def __sklearn_tags__(self) -> Any:
         return item_tags(super().__sklearn_tags__())
 
-    def _fitted(self, classes: Sequence[Any], tables: Sequence[CodeTable]) -> None:
+    def _fitted(self, classes: Any, tables: Sequence[CodeTable]) -> None:
         self.classes_ = np.asarray(classes)
         self.tables_ = tuple(tables)
         self.encoding_ = tables[0].encoding or ITEMS
         counts = [table.transactions for table in tables]
         self.class_count_ = np.array(counts)
-        self.class_prior_ = self.class_count_ / sum(counts)
 
     def _items(self, X: Any) -> TransactionDatabase:  # noqa: N803
         check_is_fitted(self, "tables_")
@@ -132,52 +130,36 @@ class SlimClassifier(ClassTables):
 
     Args:
         prior: whether the bits of a class itself count: frequent classes take fewer.
-        pruning: as for `Slim`, and so are all others, for the table of each class.
-        order: see `Slim`.
-        max_time: see `Slim`; the seconds for each class.
-        max_itemset_size: see `Slim`.
-        min_support: see `Slim`.
-        width: see `Slim`.
+        width: as for `Slim`, and so are the others, for the table of each class.
         effort: see `Slim`.
-        threads: see `Slim`.
+        max_time: see `Slim`; the seconds for each class.
         seed: see `Slim`.
 
     Attributes:
         classes_: the classes, sorted.
         tables_: the `CodeTable` of each class, all over the vocabulary of all rows.
         class_count_: the number of rows of each class.
-        class_prior_: the share of each class.
 
     Examples:
         >>> from fedslim import SlimClassifier
         >>> rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"], ["tea"]] * 8
         >>> model = SlimClassifier().fit(rows, ["morning", "morning", "evening", "evening"] * 8)
-        >>> model.predict([["bread", "jam"], ["tea", "jam"]]).tolist()
+        >>> model.predict([["bread", "milk"], ["tea", "jam"]]).tolist()
         ['morning', 'evening']
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # scikit-learn's flat parameters
+    def __init__(  # scikit-learn's flat parameters
         self,
         prior: bool = True,
-        pruning: bool = True,
-        order: Order = "usage",
-        max_time: float | None = None,
-        max_itemset_size: int | None = None,
-        min_support: int = 1,
         width: int = WIDTH,
         effort: int | None = None,
-        threads: int | None = None,
+        max_time: float | None = None,
         seed: int = 0,
     ) -> None:
         self.prior = prior
-        self.pruning = pruning
-        self.order = order
-        self.max_time = max_time
-        self.max_itemset_size = max_itemset_size
-        self.min_support = min_support
         self.width = width
         self.effort = effort
-        self.threads = threads
+        self.max_time = max_time
         self.seed = seed
 
     def fit(self, X: Any, y: Any) -> SlimClassifier:  # noqa: N803  # scikit-learn's names

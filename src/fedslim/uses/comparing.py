@@ -17,11 +17,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.stats import false_discovery_control, fisher_exact
 
 from fedslim.data import TransactionDatabase, encode_together
 from fedslim.errors import DataError
 from fedslim.mdl.mining import mine
+from fedslim.metrics.differences import FALSE_DISCOVERY_RATE, differences
 from fedslim.uses.cells import rows_of
 
 if TYPE_CHECKING:
@@ -33,20 +33,17 @@ if TYPE_CHECKING:
 
     Mine = Callable[[TransactionDatabase], CodeTable]
 
-FDR = 0.05
-"""The share of false discoveries to expect at most, by default."""
-
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """An itemset with its counts on both sides; `log2_ratio` is the effect size, `p` exact, `q` corrected."""
+class Contrast:
+    """An itemset with its counts on both sides. `ratio` of the rates is the effect size (None if it is infinite)."""
 
     items: tuple[str, ...]
     count_a: int
     count_b: int
-    log2_ratio: float
+    ratio: float | None
     p: float
-    q: float = 1.0
+    q: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +60,12 @@ class Differences:
     rows_a: int
     rows_b: int
     dissimilarity: float
-    rows: tuple[Difference, ...]
-    fdr: float = FDR
+    rows: tuple[Contrast, ...]
+    fdr: float = FALSE_DISCOVERY_RATE
     counts: Literal["usage", "support"] = "usage"
 
     @property
-    def found(self) -> tuple[Difference, ...]:
+    def found(self) -> tuple[Contrast, ...]:
         """The itemsets that differ, with at most a share of `fdr` false ones to expect."""
         return tuple(row for row in self.rows if row.q <= self.fdr)
 
@@ -82,7 +79,7 @@ def _mine(database: TransactionDatabase) -> CodeTable:
 
 
 def compare_data(
-    a: Any, b: Any, *, names: tuple[str, str] = ("A", "B"), fdr: float = FDR, mining: Mine = _mine
+    a: Any, b: Any, *, names: tuple[str, str] = ("A", "B"), fdr: float = FALSE_DISCOVERY_RATE, mining: Mine = _mine
 ) -> Differences:
     """Compare two sets of rows of the same kind.
 
@@ -96,39 +93,45 @@ def compare_data(
     Examples:
         >>> from fedslim.data import builtin_members
         >>> from fedslim.uses import compare_data
-        >>> harbour, others = dict(builtin_members("encounters"))["Harbour"], None
-        >>> compared = compare_data(harbour, dict(builtin_members("encounters"))["Lakeside"])
-        >>> len(compared.found) > 0
-        True
+        >>> hospitals = dict(builtin_members("encounters"))
+        >>> [row.items for row in compare_data(hospitals["Harbour"], hospitals["Lakeside"]).found]
+        [('abdominal pain', 'high blood lead', 'lead poisoning', 'chelation')]
     """
-    (one, other), _ = encode_together([a, b], names)
-    table = mining(TransactionDatabase.joined([one, other]))
-    differing = _tested(table, [one, other], names, fdr)[0]
-    tables = [mining(one), mining(other)]
-    return replace(differing, dissimilarity=_dissimilarity(tables[0], one, tables[1], other))
+    databases, _ = encode_together([a, b], names)
+    return compare_slices(databases, names, fdr=fdr, mining=mining)[0]
 
 
 def compare_slices(
-    databases: Sequence[TransactionDatabase], names: Sequence[str], *, fdr: float = FDR, mining: Mine = _mine
+    databases: Sequence[TransactionDatabase],
+    names: Sequence[str],
+    *,
+    fdr: float = FALSE_DISCOVERY_RATE,
+    mining: Mine = _mine,
 ) -> list[Differences]:
-    """Compare each slice with the one before it; all tests are corrected together. For slices of time: the drift."""
+    """Compare each slice but the first with the one before it, for slices of time the drift.
+
+    All slices are covered with one table; the tests are corrected for each pair of slices by itself.
+    """
     if len(databases) < 2:  # noqa: PLR2004  # two
         msg = f"there is only the slice {names[0]!r}; drift needs rows with at least two values in the column"
         raise DataError(msg)
     table = mining(TransactionDatabase.joined(databases))
     own = [mining(database) for database in databases]
-    sides = list(pairwise(zip(own, databases, strict=True)))
-    pairs = zip(_tested(table, databases, names, fdr), sides, strict=True)
-    return [replace(one, dissimilarity=_dissimilarity(*a, *b)) for one, (a, b) in pairs]
+    usages = [_usages(table, database) for database in databases]
+    found = []
+    for (a, x, u, m), (b, y, v, n) in pairwise(zip(own, databases, usages, names, strict=True)):
+        compared = _test(table, u, v, (m, n), (len(x), len(y)))
+        found.append(replace(compared, dissimilarity=_dissimilarity(a, x, b, y), fdr=fdr))
+    return found
 
 
-def compare_site(
+def compare_site(  # noqa: PLR0913  # keyword-only options
     table: CodeTable,
     X: Any,  # noqa: N803  # scikit-learn's name
     *,
     name: str = "this site",
     new: bool = False,
-    fdr: float = FDR,
+    fdr: float = FALSE_DISCOVERY_RATE,
     mining: Mine = _mine,
 ) -> Differences:
     """Compare the rows of one site with those of all others, by the usages of the table that they found together.
@@ -164,28 +167,28 @@ def compare_site(
     compared = _test(table, own, others, (name, "mined before" if new else "the others"), (len(database), rows))
     alone = mining(database).covering.bits(database).sum()
     grown = float(table.covering.bits(database).sum() / alone - 1) if alone else 0.0
-    return _corrected([replace(compared, dissimilarity=max(grown, 0.0), fdr=fdr)])[0]
+    return replace(compared, dissimilarity=max(grown, 0.0), fdr=fdr)
 
 
-def compare_tables(a: CodeTable, b: CodeTable, *, names: tuple[str, str] = ("A", "B"), fdr: float = FDR) -> Differences:
+def compare_tables(
+    a: CodeTable, b: CodeTable, *, names: tuple[str, str] = ("A", "B"), fdr: float = FALSE_DISCOVERY_RATE
+) -> Differences:
     """Compare two code tables without their rows.
 
     Tested are the supports of items, and of the itemsets that are in both tables. For the dissimilarity, each code in
     the data of one table is covered with the other table by itself: the bits are an upper bound of those of the rows.
     """
-    known = [
-        {labels: support for labels, support in zip(table.vocabulary, table.supports, strict=True)} for table in (a, b)
-    ]
+    known = [dict(zip(table.vocabulary, table.supports, strict=True)) for table in (a, b)]
     merged = any(table.min_count > 1 or table.other for table in (a, b))  # then an item that is absent may just be rare
     both = [i for i in dict.fromkeys((*a.vocabulary, *b.vocabulary)) if not merged or (i in known[0] and i in known[1])]
+    counted: list[tuple[tuple[str, ...], int, int]]
     counted = [((item,), known[0].get(item, 0), known[1].get(item, 0)) for item in both]
     found = {frozenset(e.labels): e for e in b.itemsets}
     shared = ((e, found[frozenset(e.labels)]) for e in a.itemsets if frozenset(e.labels) in found)
     counted += [(one.labels, one.support, other.support) for one, other in shared]
-    rows = _differences(counted, (a.transactions, b.transactions))
+    rows = _contrasts(counted, (a.transactions, b.transactions))
     grown = [_growth(one, other) for one, other in ((a, b), (b, a))]
-    compared = Differences(*names, a.transactions, b.transactions, max(*grown, 0.0), rows, fdr, "support")
-    return _corrected([compared])[0]
+    return Differences(*names, a.transactions, b.transactions, max(*grown, 0.0), rows, fdr, "support")
 
 
 # -- dissimilarity ---------------------------------------------------------------------------------------------------
@@ -217,41 +220,17 @@ def _usages(table: CodeTable, database: TransactionDatabase) -> NDArray[np.int64
     return np.bincount(elements, minlength=covering.n_elements).astype(np.int64)
 
 
-def _tested(
-    table: CodeTable, databases: Sequence[TransactionDatabase], names: Sequence[str], fdr: float
-) -> list[Differences]:
-    """Compare neighbours among databases that were mined together; the dissimilarity is left open."""
-    usages = [_usages(table, database) for database in databases]
-    sizes = [len(database) for database in databases]
-    sides = zip(pairwise(usages), pairwise(names), pairwise(sizes), strict=True)
-    return _corrected([replace(_test(table, *used, name, size), fdr=fdr) for used, name, size in sides])
-
-
 def _test(
     table: CodeTable, a: NDArray[np.int64], b: NDArray[np.int64], names: tuple[str, str], sizes: tuple[int, int]
 ) -> Differences:
+    """Compare usages of the elements of a table; the dissimilarity is left open."""
     labels = [tuple(table.vocabulary[i] for i in table.covering.items_of(k)) for k in range(len(a))]
     counted = [one for one in zip(labels, a.tolist(), b.tolist(), strict=True) if one[1] or one[2]]
-    return Differences(*names, *sizes, math.nan, _differences(counted, sizes))
+    return Differences(*names, *sizes, math.nan, _contrasts(counted, sizes))
 
 
-def _differences(counted: Sequence[tuple[tuple[str, ...], int, int]], sizes: tuple[int, int]) -> tuple[Difference, ...]:
-    rows, others = sizes
-    found = []
-    for items, a, b in counted:
-        p = float(fisher_exact([[a, rows - a], [b, others - b]])[1])
-        ratio = math.log2((a + 0.5) / (rows + 1)) - math.log2((b + 0.5) / (others + 1))
-        found.append(Difference(items, a, b, ratio, p))
-    return tuple(found)
-
-
-def _corrected(compared: Sequence[Differences]) -> list[Differences]:
-    """Correct all tests together, and put the clearest differences first."""
-    p = [row.p for one in compared for row in one.rows]
-    q = iter(false_discovery_control(p, method="by").tolist() if p else ())
-    done = []
-    for one in compared:
-        rows = [replace(row, q=next(q)) for row in one.rows]
-        rows.sort(key=lambda row: (row.q, row.p, -abs(row.log2_ratio), row.items))
-        done.append(replace(one, rows=tuple(rows)))
-    return done
+def _contrasts(counted: Sequence[tuple[tuple[str, ...], int, int]], sizes: tuple[int, int]) -> tuple[Contrast, ...]:
+    here, there = [a for _, a, _ in counted], [b for _, _, b in counted]
+    tested = differences(here, sizes[0], there, sizes[1], independent=False)
+    rows = [Contrast(*one, found.ratio, found.p, found.q) for one, found in zip(counted, tested, strict=True)]
+    return tuple(sorted(rows, key=lambda row: (row.q, row.p, row.items)))

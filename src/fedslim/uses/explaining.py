@@ -106,7 +106,7 @@ def explain(table: CodeTable, X: Any, row: int) -> Explanation:  # noqa: N803  #
         >>> from fedslim.uses import explain
         >>> rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
         >>> print(explain(Slim().fit(rows).table_, [*rows, ["bread", "tea"]], 25))
-        row 25: 10.0 bits, 1.5 expected, +8.4 beyond; number 1 of 25, the most unusual first
+        row 25: 10.0 bits, 2.0 expected, +8.0 beyond; number 1 of 25, the most unusual first
         spelled:
              5.0 bits  {bread}  (used 0 times)
              5.0 bits  {tea}  (used 0 times)

@@ -8,33 +8,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import OutlierMixin
 
+from fedslim.data.encoding import ITEMS
 from fedslim.errors import ParameterError
+from fedslim.mdl.driver import Stop, stopping_on_interrupt
+from fedslim.mdl.estimator import CodeTableEstimator, convert
+from fedslim.mdl.mining import mine, prepare
 from fedslim.mdl.policy import WIDTH
-from fedslim.mdl.slim import Slim
 from fedslim.uses.scoring import LengthTrend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedslim.mdl.policy import Order
-
 MOST = 0.5
 """The largest contamination: what more than half of the rows are is not unusual."""
 
 
-class SlimOutlierDetector(OutlierMixin, Slim):  # type: ignore[misc]  # scikit-learn has no types
+class SlimOutlierDetector(OutlierMixin, CodeTableEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Find unusual rows by the bits beyond expectation: for their items, and for their length.
 
     Args:
         contamination: the share of the rows of fitting that `predict` calls outliers, above 0 and at most 0.5.
-        pruning: as for `Slim`, and so are all others.
-        order: see `Slim`.
-        max_time: see `Slim`.
-        max_itemset_size: see `Slim`.
-        min_support: see `Slim`.
-        width: see `Slim`.
+        width: as for `Slim`, and so are the others.
         effort: see `Slim`.
-        threads: see `Slim`.
+        max_time: see `Slim`.
         seed: see `Slim`.
 
     Attributes:
@@ -52,24 +48,19 @@ class SlimOutlierDetector(OutlierMixin, Slim):  # type: ignore[misc]  # scikit-l
     trend_: LengthTrend
     offset_: float
 
-    def __init__(  # noqa: PLR0913, PLR0917  # scikit-learn's flat parameters
+    def __init__(  # scikit-learn's flat parameters
         self,
         contamination: float = 0.05,
-        pruning: bool = True,
-        order: Order = "usage",
-        max_time: float | None = None,
-        max_itemset_size: int | None = None,
-        min_support: int = 1,
-        min_count: int = 1,
         width: int = WIDTH,
         effort: int | None = None,
-        threads: int | None = None,
+        max_time: float | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(
-            pruning, order, max_time, max_itemset_size, min_support, min_count, width, effort, threads, seed
-        )
         self.contamination = contamination
+        self.width = width
+        self.effort = effort
+        self.max_time = max_time
+        self.seed = seed
 
     def fit(self, X: Any, y: Any = None) -> SlimOutlierDetector:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the rows, and learn which scores are unusual among them."""
@@ -77,7 +68,12 @@ class SlimOutlierDetector(OutlierMixin, Slim):  # type: ignore[misc]  # scikit-l
         if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) <= MOST:
             msg = f"contamination must be a number above 0 and at most {MOST}, not {given!r}"
             raise ParameterError(msg)
-        database = self._mine(X)
+        database = convert(self, X)
+        prepare()
+        how = {name: value for name, value in self.get_params().items() if name != "contamination"}
+        stop = Stop()
+        with stopping_on_interrupt(stop):
+            self._fitted(mine(database, **how, stop=stop).table, database.encoding or ITEMS)
         covering = self.table_.covering
         excess = covering.bits(database) - covering.expected(database)
         self.trend_ = LengthTrend.of(excess, database.lengths)
@@ -108,5 +104,5 @@ def _threshold(scores: NDArray[np.float64], share: float) -> float:
     wanted = int(np.ceil(share * len(scores)))
     last = float(np.partition(scores, wanted - 1)[wanted - 1])
     below, upto = int((scores < last).sum()), int((scores <= last).sum())
-    with_ties = upto < len(scores) and (not below or upto - wanted < wanted - below)
+    with_ties = upto < len(scores) and upto - wanted < wanted - below
     return float(np.nextafter(last, np.inf)) if with_ties else last

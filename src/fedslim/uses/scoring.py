@@ -88,7 +88,7 @@ def score(table: CodeTable, X: Any) -> Scores:  # noqa: N803  # scikit-learn's n
         >>> rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
         >>> scores = score(Slim().fit(rows).table_, [*rows, ["bread", "tea"]])
         >>> int(scores.ranking[0]), scores.beyond.round(1)[-1].item()
-        (24, 8.4)
+        (24, 8.0)
     """
     return score_chunks(table, [table.items_of(X)])
 
