@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedslim.uses.association import rules
     from fedslim.uses.classifier import SlimClassifier
     from fedslim.uses.comparing import Differences, compare_data, compare_site, compare_slices, compare_tables
     from fedslim.uses.completing import complete
     from fedslim.uses.explaining import Explanation, explain
     from fedslim.uses.outliers import SlimOutlierDetector
-    from fedslim.uses.association import rules
     from fedslim.uses.scoring import Scores, score
 
 __all__ = [

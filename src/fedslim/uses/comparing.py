@@ -161,7 +161,7 @@ def compare_site(  # noqa: PLR0913  # keyword-only options
     if rows < 0 or bool((others < 0).any()):
         msg = (
             f"{name} has more rows or usages than the code table knows of, so these rows were not among those mined; "
-            "name the table of a federation that they were part of, or say that they are new"
+            "name the table of a federation that they were part of, or say that they are new (--new, new=True)"
         )
         raise DataError(msg)
     compared = _test(table, own, others, (name, "mined before" if new else "the others"), (len(database), rows))

@@ -191,7 +191,7 @@ def _unlikely(
     for x, y in combinations(own, 2):
         together = int((used[x] & used[y]).sum())
         chance = int(used[x].sum()) * int(used[y].sum()) / len(ends)
-        if chance > together:
-            surprise = float(np.log2(chance / together))
+        surprise = float(np.log2(chance / together))
+        if surprise >= 1:  # at most half as often as by chance
             found.append(Unlikely(_labels(table, x), _labels(table, y), together, surprise))
     return tuple(sorted(found, key=lambda u: (-u.bits, u.first, u.second)))[:MAX_SHOWN]
