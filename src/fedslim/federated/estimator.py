@@ -96,7 +96,7 @@ class FedSlim(CodeTableEstimator):
                 be anything that `Slim.fit` takes, of the same kind for all members.
             y: Ignored.
         """
-        names, members = _members(X)
+        names, members = members_of(X)
         databases, encoding = encode_together(members, names)
         prepare(self.variant)
         stop = Stop()
@@ -126,7 +126,7 @@ class FedSlim(CodeTableEstimator):
         return self.simulation_.communication
 
 
-def _members(X: Any) -> tuple[list[str] | None, list[Any]]:  # noqa: N803  # scikit-learn's name
+def members_of(X: Any) -> tuple[list[str] | None, list[Any]]:  # noqa: N803  # scikit-learn's name
     """Return the members' names, if they have any, and their data."""
     if isinstance(X, Mapping):
         return list(X), list(X.values())
