@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 CLASSES = {
     "mushroom": range(1, 3),
-    "pendigits": range(77, 87),
-    "letter": range(77, 103),
+    "pendigits": range(80, 90),
+    "letter": range(81, 107),
     "chess": range(1, 3),
     "ionosphere": range(156, 158),
     "adult": range(96, 98),

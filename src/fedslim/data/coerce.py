@@ -7,18 +7,21 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from fedslim.data.columns import NumberColumn
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, EncodedTable, Encoding, encode_table
+from fedslim.data.encoding import ITEMS, Choices, EncodedTable, Encoding, check_no_choices, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
 from fedslim.data.readers import read_table
 from fedslim.data.textstream import is_file
 from fedslim.errors import DataError
+
+if TYPE_CHECKING:
+    from fedslim.data.encoding import TableSchema
 
 _ACCEPTED = (
     "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, "
@@ -48,13 +51,16 @@ def encode(
     encoding: Encoding | None = None,
     *,
     name: str | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> tuple[TransactionDatabase, Encoding]:
     """Convert `X` to a transaction database, and return it with the encoding used, which can be applied to other data.
 
     Without `encoding`, the table itself determines whether it is one-hot and where its numbers are cut. With an
     encoding, equal rows get equal items: numbers outside the outermost bounds go to the outermost interval, and an
     unseen value becomes the item `column=value`. The vocabulary is still that of `X`. Lists of items, databases and
-    FIMI files are converted by their labels, whatever the encoding.
+    FIMI files are converted by their labels, whatever the encoding. `schema` and `choices`, as for `read`, are for
+    a new encoding of a table.
 
     Raises:
         DataError: `X` cannot be converted, or does not fit the encoding; the message names the column.
@@ -69,15 +75,22 @@ def encode(
     """
     if isinstance(X, (str, os.PathLike)):
         table = read_table(X, name=name) if is_file(Path(X)) else None
-        return (load(X, name=name), encoding or ITEMS) if table is None else encode_table(table, encoding=encoding)
+        if table is None:
+            return load(X, name=name, schema=schema, **choices), encoding or ITEMS
+        return encode_table(table, encoding=encoding, schema=schema, **choices)
     if is_dataframe(X):
-        return encode_table(dataframe_table(X, name=name), encoding=encoding)
+        return encode_table(dataframe_table(X, name=name), encoding=encoding, schema=schema, **choices)
+    check_no_choices(f"a {type(X).__name__}", schema, choices)
     if is_matrix(X):
         return _from_matrix(X, encoding, name or "data")
     return _from_items(X, name), encoding or ITEMS
 
 
-def encode_numbers(X: Any, encoding: Encoding | None = None) -> tuple[TransactionDatabase, Encoding]:  # noqa: N803
+def encode_numbers(
+    X: Any,  # noqa: N803  # as above
+    encoding: Encoding | None = None,
+    schema: TableSchema | None = None,
+) -> tuple[TransactionDatabase, Encoding]:
     """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ...
 
     For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
@@ -87,8 +100,8 @@ def encode_numbers(X: Any, encoding: Encoding | None = None) -> tuple[Transactio
         fits = not np.isin(X, (0, 1)).all() if encoding is None else encoding.kind == "categorical"
         if fits and (encoding is None or encoding.columns == names):
             columns = [NumberColumn(name, X[:, k]) for k, name in enumerate(names)]
-            return encode_table(EncodedTable(columns, "data", "the array"), encoding=encoding)
-    return encode(X, encoding)
+            return encode_table(EncodedTable(columns, "data", "the array"), encoding=encoding, schema=schema)
+    return encode(X, encoding, schema=schema)
 
 
 def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803  # as above

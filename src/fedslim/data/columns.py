@@ -7,8 +7,7 @@ intervals and order are handled in one place. `fedslim.data.encoding` turns colu
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,10 +15,11 @@ import numpy as np
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import Intervals, equal_frequency, number_label
 from fedslim.data.labels import unwritable
+from fedslim.data.parsing import decimal_mark, is_code, parse_date, parse_number
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,7 +30,6 @@ MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "N
 """Common spellings of a missing value; compared after stripping white space."""
 
 _FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,20 @@ class Column(Protocol):
         """Return where the flag is set (missing counts as unset), or None if some values are not flags."""
         ...
 
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return the code of each row, or `MISSING`, and the value of each code, which need not occur."""
+        ...
+
     def coded(self, bins: int | None) -> Coded:
         """Code the values in order; cut numbers with more than `bins` distinct values, unless `bins` is None."""
         ...
 
     def placed(self, intervals: Intervals) -> Coded:
         """Code the values by the given intervals; values that are not numbers stay as they are."""
+        ...
+
+    def without(self, missing: Collection[str]) -> Column:
+        """Return the column with these values missing."""
         ...
 
 
@@ -75,10 +82,11 @@ class TextColumn:
     codes: NDArray[np.int32]
     texts: Sequence[str]
     cut: bool = True  # False for a DataFrame's categories, which are not cut even if they look like numbers
+    codes_too: bool = False  # whether 0123 is a number too
 
     def is_flag(self) -> bool:
-        """Return False: strings that look like flags are values of an attribute."""
-        return False
+        """Return whether the strings are those of flags, as a DataFrame of flags is written to a file."""
+        return self.cut and self.flags() is not None and bool((self.coded(None).codes != MISSING).any())
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
@@ -86,26 +94,44 @@ class TextColumn:
         known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
         return None if None in known else np.array([*known, False], bool)[coded.codes]
 
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return the strings without surrounding white space."""
+        return self.codes, [text.strip() for text in self.texts]
+
     def coded(self, bins: int | None) -> Coded:
         """Order by value if every string is a number, else as strings; surrounding white space is ignored."""
         stripped = [text.strip() for text in self.texts]
         present = np.zeros(len(stripped) + 1, bool)
         present[self.codes] = True  # MISSING sets the extra last cell
         distinct = {text for text, here in zip(stripped, present, strict=False) if here} - MISSING_TEXTS
-        numbers = _as_numbers(distinct)
-        ordered = sorted(distinct) if numbers is None else sorted(distinct, key=lambda text: (numbers[text], text))
+        mark = decimal_mark(distinct)
+        numbers = None if not self.codes_too and any(map(is_code, distinct)) else _as_numbers(distinct, mark)
+        ordered = _in_order(distinct, numbers)
         place = {text: code for code, text in enumerate(ordered)}
         recode = np.array([*(place.get(text, MISSING) for text in stripped), MISSING], np.int32)
         coded = Coded(recode[self.codes], ordered)
         if bins is None or numbers is None or not self.cut or len(set(numbers.values())) <= bins:
             return coded
-        return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins)
+        return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins, str(mark))
 
     def placed(self, intervals: Intervals) -> Coded:
         """Put each string that is a number into its interval, however the number is written."""
         whole = self.coded(None)
-        labels = [intervals.label(float(t)) if _NUMBER.fullmatch(t) else t for t in whole.labels]
+        numbers = [parse_number(text, intervals.mark) for text in whole.labels]
+        labels = [t if n is None else intervals.label(n) for t, n in zip(whole.labels, numbers, strict=True)]
         return _relabel(whole.codes, labels)
+
+    def dated(self, part: str) -> Coded:
+        """Code dates by `year` or `month`; other strings stay as they are."""
+        whole, length = self.coded(None), len("2026") if part == "year" else len("2026-03")
+        days = [parse_date(text) for text in whole.labels]
+        labels = [t if day is None else day.isoformat()[:length] for t, day in zip(whole.labels, days, strict=True)]
+        return _relabel(whole.codes, labels)
+
+    def without(self, missing: Collection[str]) -> TextColumn:
+        """Compare the strings without surrounding white space."""
+        gone = np.array([*(text.strip() in missing for text in self.texts), True], bool)
+        return replace(self, codes=np.where(gone[self.codes], MISSING, self.codes).astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +143,11 @@ class NumberColumn:
     missing: NDArray[np.bool_] | None = None
 
     def is_flag(self) -> bool:
-        """Return True for booleans and for integers that are all 0 or 1."""
+        """Return True for booleans and for numbers that are all 0 or 1."""
         if self.values.dtype == bool:
             return True
         known = self.values[~self._missing()]
-        return self.values.dtype.kind in "iu" and bool(np.isin(known, (0, 1)).all())
+        return bool(len(known)) and bool(np.isin(known, (0, 1)).all())
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Accept floats too: integers with missing values may have been converted to floats."""
@@ -144,6 +170,17 @@ class NumberColumn:
         distinct, codes = self._distinct()
         return _relabel(codes, [intervals.label(value) for value in distinct.tolist()])
 
+    def without(self, missing: Collection[str]) -> NumberColumn:
+        """Compare the labels of the numbers."""
+        codes, values = self.distinct()
+        gone = np.array([*(number_label(value) in missing for value in values), True], bool)
+        return replace(self, missing=gone[codes])
+
+    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Return Python's own numbers or booleans."""
+        distinct, codes = self._distinct()
+        return codes, distinct.tolist()
+
     def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Return the distinct values, ascending, and for each row the index of its value."""
         missing = self._missing()
@@ -157,19 +194,27 @@ class NumberColumn:
         return missing | np.isnan(self.values) if self.values.dtype.kind == "f" else missing
 
 
-def _as_numbers(texts: set[str]) -> dict[str, float] | None:
-    """Return the values of the strings if all are plain decimal numbers, else None."""
-    if not texts or not all(map(_NUMBER.fullmatch, texts)):
-        return None
-    numbers = {text: float(text) for text in texts}
-    return numbers if all(map(math.isfinite, numbers.values())) else None
+def _as_numbers(texts: set[str], mark: str | None) -> dict[str, float] | None:
+    """Return the values of the strings if all are numbers, else None."""
+    numbers = {} if mark is None else {text: parse_number(text, mark) for text in texts}
+    known = {text: number for text, number in numbers.items() if number is not None and math.isfinite(number)}
+    return known if known and len(known) == len(texts) else None
 
 
-def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int) -> Coded:
+def in_order(texts: set[str]) -> list[str]:
+    """Return strings ordered by value if all are numbers, else as strings."""
+    return _in_order(texts, _as_numbers(texts, decimal_mark(texts)))
+
+
+def _in_order(texts: set[str], numbers: dict[str, float] | None) -> list[str]:
+    return sorted(texts) if numbers is None else sorted(texts, key=lambda text: (numbers[text], text))
+
+
+def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int, mark: str = ".") -> Coded:
     """Replace the codes of ascending values with those of intervals; equal values (1 and 1.0) stay together."""
     distinct, same = np.unique(values, return_inverse=True)
     counts = np.bincount(same[codes[codes != MISSING]], minlength=len(distinct))
-    intervals = equal_frequency(distinct, counts, bins)
+    intervals = replace(equal_frequency(distinct, counts, bins), mark=mark)
     coded = _relabel(codes, [intervals.label(value) for value in values.tolist()])
     return Coded(coded.codes, coded.labels, intervals)
 
@@ -190,7 +235,23 @@ def long_to_database(
     A row with a transaction but no item declares a transaction, possibly empty; a row without a transaction is an
     error. `place` returns the position of a row (counted from 0) in a file, for messages.
     """
-    rows, items = transaction.coded(None), item.coded(None)
+    number, transactions = number_transactions(transaction, source, place)
+    items = item.coded(None)
+    known = items.codes != MISSING
+    return TransactionDatabase.from_pairs(
+        number[known], items.codes[known], items.labels, transactions=transactions, name=name
+    )
+
+
+def number_transactions(
+    transaction: Column, source: str, place: Callable[[int], str] | None = None
+) -> tuple[NDArray[np.int64], int]:
+    """Return the number of each row's transaction, in order of first appearance, and how many there are.
+
+    Raises:
+        DataError: A row names no transaction.
+    """
+    rows = transaction.coded(None)
     nameless = np.flatnonzero(rows.codes == MISSING)
     if nameless.size:
         row = int(nameless[0])
@@ -199,10 +260,7 @@ def long_to_database(
         raise DataError(msg)
     _, first, number = np.unique(rows.codes, return_index=True, return_inverse=True)
     appearance = np.argsort(np.argsort(first))  # the n-th transaction to appear has number n
-    known = items.codes != MISSING
-    return TransactionDatabase.from_pairs(
-        appearance[number[known]], items.codes[known], items.labels, transactions=len(first), name=name
-    )
+    return appearance[number], len(first)
 
 
 def check_names(names: Sequence[str], source: str) -> None:

@@ -13,6 +13,8 @@ import numpy as np
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 DEFAULT_BINS = 10
@@ -36,6 +38,7 @@ class Intervals:
 
     cuts: tuple[float, ...]
     labels: tuple[str, ...]
+    mark: str = "."  # the decimal mark of numbers in text
 
     def label(self, value: float) -> str:
         """Return the interval of a value; values outside the outermost bounds go to the outermost interval."""
@@ -83,11 +86,27 @@ def _shortest_between(low: Any, high: Any) -> Any:
     return high
 
 
+def interval_labels(cuts: Sequence[float]) -> list[str]:
+    """Return the labels of the intervals around ascending cuts, which contain no smallest and no largest value.
+
+    Examples:
+        >>> interval_labels([35.0, 50.0])
+        ['<35', '[35, 50)', '≥50']
+    """
+    if not cuts:
+        return ["any"]
+    inner = [
+        number_label(low) if high == math.nextafter(low, math.inf) else f"[{number_label(low)}, {number_label(high)})"
+        for low, high in pairwise(cuts)
+    ]
+    return [f"<{number_label(cuts[0])}", *inner, f"≥{number_label(cuts[-1])}"]
+
+
 def number_label(value: Any) -> str:
     """Return the label of a number: whole floats without a fraction, everything else exactly."""
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     number = float(value)
-    if math.isfinite(number) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004  # all digits are exact
+    if math.isfinite(number) and number.is_integer() and abs(number) < 1e16:  # noqa: PLR2004  # from here on with exponent
         return str(int(number))
     return repr(number)

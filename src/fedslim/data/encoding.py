@@ -9,20 +9,25 @@ of five thousand, would cut other intervals and silently give other items.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, Coded, check_names
+from fedslim.data.columns import MISSING, Coded, NumberColumn, TextColumn, check_names
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins
-from fedslim.errors import DataError
+from fedslim.data.guessing import guess_column, looks_long
+from fedslim.data.parsing import decimal_mark, parse_number
+from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fedslim.data.columns import Column
+
+logger = logging.getLogger(__name__)
 
 _NAMED = 20
 """How many column names a message lists."""
@@ -37,17 +42,74 @@ class EncodedTable:
     source: str
 
 
+class Choices(TypedDict, total=False):
+    """What people may choose instead of the guesses; the same names as the options of the command line."""
+
+    columns: Sequence[str] | None  # the only ones to use
+    exclude: Sequence[str] | None  # columns to leave out
+    categorical: Sequence[str] | None  # columns whose numbers are not cut
+    numeric: Sequence[str] | None  # columns to cut, even if the numbers start with zeros
+    one_hot: bool | None  # whether the columns are items
+    missing: Sequence[str] | None  # more spellings of a missing value
+
+
+class TableRules(Protocol):
+    """A schema with what follows from the data: everything that a table needs to become transactions."""
+
+    def apply(self, table: EncodedTable) -> TransactionDatabase:
+        """Convert a table."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        ...
+
+
+class TableSchema(Protocol):
+    """A schema, as the functions that read data see it."""
+
+    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
+        """Convert a table whose own rows determine what the schema leaves open."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """How rows were converted to items. Immutable and picklable; equal encodings give equal items.
 
     `items`: the rows were lists of items already. `one-hot`: each column is an item. `categorical`: items are
-    `column=value`, and `intervals` has the cuts of each column (None if its values were not cut).
+    `column=value`, and `intervals` has the cuts of each column, or what is kept of its dates, or None. `schema`: as
+    `rules` says. Columns in `ignored` may be present, and make no items; `missing` are more missing values.
     """
 
-    kind: Literal["items", "one-hot", "categorical"]
+    kind: Literal["items", "one-hot", "categorical", "schema"]
     columns: tuple[str, ...] = ()
-    intervals: tuple[Intervals | None, ...] = ()
+    intervals: tuple[Intervals | Literal["year", "month"] | None, ...] = ()
+    ignored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    rules: TableRules | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; `fedslim.schema.encoding_from_dict` reads them."""
+        if self.rules is not None:
+            return {"kind": self.kind, **self.rules.to_dict()}
+        cuts = [
+            {"cuts": list(each.cuts), "labels": list(each.labels), "mark": each.mark}
+            if isinstance(each, Intervals)
+            else each
+            for each in self.intervals
+        ]
+        listed = {name: list(getattr(self, name)) for name in ("columns", "ignored", "missing")}
+        return {"kind": self.kind, "intervals": cuts, **listed}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Encoding:
+        """Return an encoding without a schema that `to_dict` described."""
+        cuts = tuple(
+            Intervals(tuple(each["cuts"]), tuple(each["labels"]), each["mark"]) if isinstance(each, dict) else each
+            for each in plain["intervals"]
+        )
+        return cls(plain["kind"], tuple(plain["columns"]), cuts, tuple(plain["ignored"]), tuple(plain["missing"]))
 
 
 ITEMS = Encoding("items")
@@ -55,9 +117,14 @@ ITEMS = Encoding("items")
 
 
 def encode_table(
-    table: EncodedTable, *, bins: int = DEFAULT_BINS, encoding: Encoding | None = None
+    table: EncodedTable,
+    *,
+    bins: int = DEFAULT_BINS,
+    encoding: Encoding | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> tuple[TransactionDatabase, Encoding]:
-    """Convert each row to a transaction, with the given encoding or one derived from the table.
+    """Convert each row to a transaction, with the given encoding or schema, or by guesses and choices.
 
     If all columns are flags, items are the column names; otherwise they are `column=value`.
 
@@ -66,10 +133,15 @@ def encode_table(
     """
     check_bins(bins)
     check_names([column.name for column in table.columns], table.source)
-    if encoding is None:
-        parts, encoding = _decide(table.columns, bins)
-    else:
-        parts = _apply(table, encoding)
+    if encoding is not None and encoding.rules is not None:
+        return replace(encoding.rules.apply(table), encoding=encoding), encoding
+    if encoding is None and schema is not None:
+        if (given := next((name for name, choice in choices.items() if choice is not None), None)) is not None:
+            msg = f"the schema says what the columns are; leave out {given}"
+            raise ParameterError(msg)
+        database, encoding = schema.encode(table)
+        return replace(database, encoding=encoding), encoding
+    parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
     vocabulary = [label for part in parts for label in part.labels]
     if (twin := first_repeat(vocabulary)) is not None:
         msg = f"{table.source}: two columns make the same item {twin!r}; rename one of them"
@@ -77,23 +149,109 @@ def encode_table(
     return replace(_rows_from_codes(parts, vocabulary, table.name), encoding=encoding), encoding
 
 
-def _decide(columns: Sequence[Column], bins: int) -> tuple[list[Coded], Encoding]:
+def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) -> None:
+    """Check that nothing is said about the columns of data that have none, or have two.
+
+    Raises:
+        ParameterError: There is a schema or a choice.
+    """
+    if schema is not None or any(choice is not None for choice in choices.values()):
+        given = "schema" if schema is not None else next(name for name, choice in choices.items() if choice is not None)
+        msg = f"{what} has no columns to choose among; leave out {given}"
+        raise ParameterError(msg)
+
+
+def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Coded], Encoding]:
+    columns, ignored = _chosen(table, choices)
+    missing, one_hot = tuple(choices.get("missing") or ()), choices.get("one_hot")
+    if one_hot or (one_hot is None and all(column.is_flag() for column in columns)):
+        encoding = Encoding("one-hot", tuple(column.name for column in columns), (), ignored, missing)
+        return [_flag(column, table.source) for column in columns], encoding
+    asked = {*(choices.get("categorical") or ()), *(choices.get("numeric") or ()), *(choices.get("columns") or ())}
+    guesses = {column.name: guess_column(column, bins) for column in columns if column.name not in asked}
+    unlike = [name for name, guess in guesses.items() if guess.kind == "ignore"]
+    if len(unlike) < len(columns):
+        columns, ignored = [column for column in columns if column.name not in unlike], (*ignored, *unlike)
+    odd = [f"{name!r}: {guess.note}, {_TREATED[guess.kind]}" for name, guess in guesses.items() if guess.odd]
+    if (pair := looks_long(table.columns)) is not None:
+        odd.append(
+            "each row may have a transaction and an item: --transaction-column {!r} --item-column {!r}".format(*pair)
+        )
+    if odd:
+        logger.warning("%s: %s; see `fedslim data describe`", table.source, "; ".join(odd))
+    coded: list[Coded] = []
+    intervals: list[Any] = []
+    for column in columns:
+        guess = guesses.get(column.name)
+        part = guess.kind if guess is not None and guess.kind in {"year", "month"} else None
+        if part is not None and isinstance(column, TextColumn):
+            coded.append(column.dated(part))
+        else:
+            coded.append(column.coded(None if column.name in set(choices.get("categorical") or ()) else bins))
+        intervals.append(part or coded[-1].intervals)
     names = tuple(column.name for column in columns)
-    if all(column.is_flag() for column in columns):
-        return [_flag(column) for column in columns], Encoding("one-hot", names)
-    coded = [column.coded(bins) for column in columns]
-    encoding = Encoding("categorical", names, tuple(part.intervals for part in coded))
-    return [_prefix(name, part) for name, part in zip(names, coded, strict=True)], encoding
+    encoding = Encoding("categorical", names, tuple(intervals), ignored, missing)
+    return [_prefix(name, each) for name, each in zip(names, coded, strict=True)], encoding
+
+
+_TREATED = {
+    "ignore": "left out",
+    "month": "taken by month",
+    "year": "taken by year",
+    "categorical": "not taken as numbers",
+}
+
+
+def _chosen(table: EncodedTable, choices: Choices) -> tuple[list[Column], tuple[str, ...]]:
+    """Return the columns to use, and the names of the others."""
+    names = [column.name for column in table.columns]
+    lists = {
+        "columns": choices.get("columns") or (),
+        "exclude": choices.get("exclude") or (),
+        "categorical": choices.get("categorical") or (),
+        "numeric": choices.get("numeric") or (),
+    }
+    for option, listed in lists.items():
+        if (lost := next((name for name in listed if name not in names), None)) is not None:
+            known = ", ".join(map(repr, names[:_NAMED]))
+            msg = f"{table.source}: {option} names {lost!r}, but the columns are {known}"
+            raise DataError(msg)
+    if both := set(lists["categorical"]) & set(lists["numeric"]):
+        msg = f"{min(both)!r} is both categorical and numeric; name it once"
+        raise ParameterError(msg)
+    used = [name for name in names if name in (lists["columns"] or names) and name not in lists["exclude"]]
+    if not used:
+        msg = f"{table.source}: no column is left; choose at least one"
+        raise ParameterError(msg)
+    gone = frozenset(choices.get("missing") or ())
+    kept = [column.without(gone) if gone else column for column in table.columns if column.name in used]
+    kept = [_as_numeric(column, table.source) if column.name in lists["numeric"] else column for column in kept]
+    return kept, tuple(name for name in names if name not in used)
+
+
+def _as_numeric(column: Column, source: str) -> Column:
+    if isinstance(column, NumberColumn) or not isinstance(column, TextColumn):
+        return column
+    taken = replace(column, cut=True, codes_too=True)
+    whole = taken.coded(None)
+    mark = decimal_mark(whole.labels) or "."
+    if odd := next((text for text in whole.labels if parse_number(text, mark) is None), None):
+        msg = f"{source}: the column {column.name!r} has the value {odd!r:.40}, which is no number; add it to missing"
+        raise DataError(msg)
+    return taken
 
 
 def _apply(table: EncodedTable, encoding: Encoding) -> list[Coded]:
     columns = _match(table, encoding)
     if encoding.kind == "one-hot":
         return [_flag(column, table.source) for column in columns]
-    return [
-        _prefix(column.name, column.coded(None) if intervals is None else column.placed(intervals))
-        for column, intervals in zip(columns, encoding.intervals, strict=True)
-    ]
+    return [_prefix(column.name, _placed(column, how)) for column, how in zip(columns, encoding.intervals, strict=True)]
+
+
+def _placed(column: Column, how: Intervals | str | None) -> Coded:
+    if isinstance(how, Intervals):
+        return column.placed(how)
+    return column.coded(None) if how is None or not isinstance(column, TextColumn) else column.dated(how)
 
 
 def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
@@ -104,7 +262,8 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
             "lists of items; give lists of items, or fit on a table"
         )
         raise DataError(msg)
-    columns = {column.name: column for column in table.columns}
+    gone = frozenset(encoding.missing)
+    columns = {c.name: c.without(gone) if gone else c for c in table.columns if c.name not in encoding.ignored}
     known = ", ".join(map(repr, encoding.columns[:_NAMED])) + (", ..." if len(encoding.columns) > _NAMED else "")
     if (lost := next((name for name in encoding.columns if name not in columns), None)) is not None:
         msg = f"{table.source}: there is no column {lost!r}; the model was fitted on a table with the columns {known}"
@@ -119,8 +278,8 @@ def _flag(column: Column, source: str = "the table") -> Coded:
     flags = column.flags()
     if flags is None:
         msg = (
-            f"{source}: the column {column.name!r} has values other than 0, 1, true and false, but the model was "
-            "fitted on a one-hot table; give a one-hot table, or fit again"
+            f"{source}: the column {column.name!r} has values other than 0, 1, true and false, so the table is not "
+            "one-hot as asked for or as in fitting; give a one-hot table, or fit again"
         )
         raise DataError(msg)
     return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name])

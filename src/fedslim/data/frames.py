@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fedslim.data.columns import (
     long_to_database,
 )
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import EncodedTable, encode_table
+from fedslim.data.encoding import Choices, EncodedTable, check_no_choices, encode_table
 from fedslim.data.fimi import stem
 from fedslim.data.labels import value_text
 from fedslim.data.textstream import open_bytes
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from fedslim.data.columns import Column
     from fedslim.data.database import TransactionDatabase
+    from fedslim.data.encoding import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,21 @@ class _Raw:
         return EncodedTable([self.to_column(*pair) for pair in self.named], self.name, self.source)
 
 
-def from_dataframe(
+def from_dataframe(  # noqa: PLR0913  # the options of a table, all by keyword
     df: Any,
     *,
     bins: int = DEFAULT_BINS,
     transaction_column: str | None = None,
     item_column: str | None = None,
     name: str | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> TransactionDatabase:
     """Convert a pandas or polars DataFrame to transactions, one per row.
 
-    If every column is boolean, or has integers of 0 and 1 only, the items are the column names (one-hot); otherwise
+    If every column is boolean, or has 0 and 1 only, the items are the column names (one-hot); otherwise
     every column is a categorical attribute, as in a CSV file. With `transaction_column` and `item_column`, the rows are
-    (transaction, item) pairs.
+    (transaction, item) pairs. `schema` and `choices` are as for `read`.
 
     Examples:
         >>> import pandas as pd
@@ -71,6 +74,9 @@ def from_dataframe(
         [('city=Bonn',), ('city=Ulm',)]
     """
     raw = _dataframe(df, name)
+    if transaction_column is None and item_column is None:
+        return encode_table(raw.table(), bins=bins, schema=schema, **choices)[0]
+    check_no_choices("a long table", schema, choices)
     return _database(raw, transaction_column, item_column, bins)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from fedslim.data.builtin import BUILTIN_NAMES, builtin_database
 from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Choices, check_no_choices
 from fedslim.data.generators import KINDS, generate
 from fedslim.data.readers import read
 from fedslim.data.registry import did_you_mean, public_set, public_sets, verify
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import os
 
     from fedslim.data.database import TransactionDatabase
+    from fedslim.data.encoding import TableSchema
 
 
 def data_names() -> list[str]:
@@ -36,6 +38,8 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> TransactionDatabase:
     r"""Load data by path or by name; an existing file takes precedence over a name.
 
@@ -50,6 +54,8 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         name: Name of the database.
         folder: Folder to search first for a public set.
         seed: Random seed for built-in and generated data.
+        schema: See `read`.
+        **choices: See `read`.
 
     Raises:
         DataError: The path or name does not exist, or the data cannot be read.
@@ -73,7 +79,10 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
             transaction_column=transaction_column,
             item_column=item_column,
             name=name,
+            schema=schema,
+            **choices,
         )
+    check_no_choices(text, schema, choices)
     made = _make(text, seed)
     if made is not None:
         if any(option is not None for option in (format, transaction_column, item_column)):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from fedslim.data.delimited import DELIMITERS, delimited_table, read_delimited
 from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Choices, check_no_choices, encode_table
 from fedslim.data.fimi import read_fimi
 from fedslim.data.frames import parquet_table, read_parquet
 from fedslim.data.textstream import is_file
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import EncodedTable
+    from fedslim.data.encoding import EncodedTable, TableSchema
 
 _TABLES: dict[str, Callable[..., TransactionDatabase]] = {
     **{name: partial(read_delimited, delimiter=mark) for name, mark in DELIMITERS.items()},
@@ -51,6 +52,8 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     transaction_column: str | None = None,
     item_column: str | None = None,
     name: str | None = None,
+    schema: TableSchema | None = None,
+    **choices: Unpack[Choices],
 ) -> TransactionDatabase:
     r"""Read a file into a transaction database.
 
@@ -61,6 +64,10 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
         transaction_column: With `item_column`: the table has one row per (transaction, item) pair.
         item_column: See `transaction_column`.
         name: Name of the database; defaults to the file's name without extension.
+        schema: What the columns are, instead of guesses: a `fedslim.schema.Schema`.
+        **choices: What to choose instead of guesses: `columns`, the only columns to use; `exclude`, columns to leave
+            out; `categorical`, columns not to cut; `numeric`, columns to cut; `one_hot`, whether columns are items;
+            `missing`, more spellings of a missing value.
 
     Raises:
         DataError: The file cannot be read; the message names file, line and field, and what to do.
@@ -77,6 +84,10 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     if kind not in FORMATS:
         msg = f"there is no format {format!r}; the formats are {', '.join(FORMATS)}"
         raise ParameterError(msg)
+    wide = transaction_column is None and item_column is None
+    if kind != "fimi" and wide:
+        return encode_table(_COLUMNS[kind](path, name=name), bins=bins, schema=schema, **choices)[0]
+    check_no_choices(f"{path}: {'a FIMI file' if wide else 'a long table'}", schema, choices)
     if kind != "fimi":
         return _TABLES[kind](path, bins=bins, transaction_column=transaction_column, item_column=item_column, name=name)
     if transaction_column is not None or item_column is not None:
@@ -85,9 +96,14 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     return read_fimi(path, name=name)
 
 
-def read_table(path: str | os.PathLike[str], *, name: str | None = None) -> EncodedTable | None:
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002  # the option's name
+    name: str | None = None,
+) -> EncodedTable | None:
     """Return the columns of a file with a table, not yet converted to items; None for a FIMI file."""
-    kind = _format_of(Path(path))
+    kind = _format_of(Path(path)) if format is None else format.lower()
     return _COLUMNS[kind](path, name=name) if kind in _COLUMNS else None
 
 

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import Encoding, TransactionDatabase
+    from fedslim.data.encoding import TableSchema
     from fedslim.mdl.codetable import CodeTable, Compression
 
 
-def convert(estimator: BaseEstimator, X: Any, encoding: Encoding | None = None) -> TransactionDatabase:  # noqa: N803
+def convert(
+    estimator: BaseEstimator,
+    X: Any,  # noqa: N803  # scikit-learn's name
+    encoding: Encoding | None = None,
+    schema: TableSchema | None = None,
+) -> TransactionDatabase:
     """Convert what an estimator is given to transactions: as in fitting if there is an encoding.
 
     Fitting sets `n_features_in_` and `feature_names_in_` for arrays and DataFrames. Later, the columns of a DataFrame
@@ -38,7 +44,7 @@ def convert(estimator: BaseEstimator, X: Any, encoding: Encoding | None = None) 
             estimator.__dict__.pop(name, None)
     if (fitting and (matrix or is_dataframe(X))) or (matrix and not hasattr(estimator, "feature_names_in_")):
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
-    return encode_numbers(X, encoding)[0]
+    return encode_numbers(X, encoding, schema)[0]
 
 
 class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -15,12 +15,13 @@ import msgspec
 from fedslim.data.atomic import write_whole
 from fedslim.data.discretise import Intervals
 from fedslim.data.documents import Format
-from fedslim.data.encoding import Encoding
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.itemsets import order_key
+from fedslim.schema import encoding_from_dict
 
 if TYPE_CHECKING:
+    from fedslim.data.encoding import Encoding
     from fedslim.mdl.itemsets import Itemset
 
 FORMAT = "fedslim-code-table"
@@ -57,37 +58,6 @@ class _StoredItemset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bits_saved: float
 
 
-class _IntervalsFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    cuts: tuple[int | float, ...]
-    labels: tuple[str, ...]
-
-
-class _EncodingFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    kind: Literal["one-hot", "categorical"]
-    columns: tuple[str, ...]
-    intervals: dict[str, _IntervalsFile] = {}
-
-    @classmethod
-    def of(cls, encoding: Encoding) -> _EncodingFile:
-        pairs = zip(encoding.columns, encoding.intervals, strict=False)
-        cut = {column: _IntervalsFile(one.cuts, one.labels) for column, one in pairs if one is not None}
-        return cls(encoding.kind, encoding.columns, cut)  # type: ignore[arg-type]  # lists of items have no encoding
-
-    def encoding(self) -> Encoding:
-        """Return the encoding; raise `ValueError` if it contradicts itself."""
-        if len(set(self.columns)) != len(self.columns) or not set(self.intervals) <= set(self.columns):
-            msg = "its encoding names a column twice, or cuts one that it does not have"
-            raise ValueError(msg)
-        for column, one in self.intervals.items():
-            if any(a >= b for a, b in pairwise(one.cuts)) or len(one.labels) != len(one.cuts) + 1:
-                msg = f"the cuts of column {column!r} do not ascend, or their labels are not one more than the cuts"
-                raise ValueError(msg)
-        if self.kind == "one-hot":
-            return Encoding("one-hot", self.columns)
-        cuts = {column: Intervals(one.cuts, one.labels) for column, one in self.intervals.items()}
-        return Encoding("categorical", self.columns, tuple(cuts.get(column) for column in self.columns))
-
-
 class _CodeTableFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     format: str
     version: int
@@ -98,7 +68,7 @@ class _CodeTableFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     itemsets: list[_StoredItemset]
     min_count: Positive = 1
     other: Count = 0
-    encoding: _EncodingFile | None = None
+    encoding: dict[str, Any] | None = None
 
 
 def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False) -> None:
@@ -129,7 +99,7 @@ def code_table_document(table: CodeTable) -> dict[str, Any]:
             "L_percent": c.L_percent,
             "L_data_percent": c.L_data_percent,
         },
-        **({"encoding": msgspec.to_builtins(_EncodingFile.of(coded))} if coded else {}),
+        **({"encoding": coded.to_dict()} if coded else {}),
         "items": [
             {"item": label, "support": support, "usage": usage}
             for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
@@ -199,12 +169,27 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     small = next((count for count in counts if 0 < count < file.min_count), None)
     if small is not None:
         raise _bad(path, f"its min_count is {file.min_count}, but it has the count {small}")
-    try:
-        encoding = None if file.encoding is None else file.encoding.encoding()
-    except ValueError as error:
-        raise _bad(path, str(error)) from None
     counted = (labels, file.transactions, supports, usages, tuple(found))
+    encoding = None if file.encoding is None else _encoding(path, file.encoding)
     return CodeTable(*counted, file.order, file.min_count, file.other, encoding)
+
+
+def _encoding(path: str | Path, plain: dict[str, Any]) -> Encoding:
+    """Return the encoding in a file; it must be exactly what `to_dict` writes."""
+    try:
+        encoding = encoding_from_dict(plain)
+        cut = [one for one in encoding.intervals if isinstance(one, Intervals)]
+        right = encoding.kind in {"one-hot", "categorical", "schema"} and encoding.to_dict() == plain
+        right &= all(isinstance(name, str) for name in (*encoding.columns, *encoding.ignored, *encoding.missing))
+        right &= encoding.kind != "categorical" or len(encoding.intervals) == len(encoding.columns)
+        right &= all(a < b for one in cut for a, b in pairwise(map(float, one.cuts)))
+        right &= all(isinstance(label, str) for one in cut for label in one.labels)
+        right &= all(len(one.labels) == len(one.cuts) + 1 for one in cut)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise _bad(path, f"its encoding is not one ({error})") from None
+    if not right:
+        raise _bad(path, "its encoding contradicts itself")
+    return encoding
 
 
 def _itemset(

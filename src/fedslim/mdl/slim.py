@@ -9,6 +9,7 @@ A thin layer over `mine`; the methods that use the table are in `estimator.py`.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.encoding import ITEMS
@@ -16,6 +17,7 @@ from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.estimator import CodeTableEstimator, convert
 from fedslim.mdl.mining import mine, prepare
 from fedslim.mdl.policy import WIDTH
+from fedslim.schema import Schema
 
 if TYPE_CHECKING:
     from fedslim.mdl.policy import Order
@@ -36,6 +38,7 @@ class Slim(CodeTableEstimator):
             with `max_time` as much as fits into the time.
         threads: the number of threads; by default as many as help. The result does not depend on it.
         seed: for the random choices of efforts from 3 on.
+        schema: what the columns of a table mean: a `fedslim.schema.Schema`, or the path of a `schema.toml`.
 
     Attributes:
         table_: the `CodeTable`.
@@ -70,6 +73,7 @@ class Slim(CodeTableEstimator):
         effort: int | None = None,
         threads: int | None = None,
         seed: int = 0,
+        schema: Schema | str | os.PathLike[str] | None = None,
     ) -> None:
         self.pruning = pruning
         self.order = order
@@ -81,14 +85,17 @@ class Slim(CodeTableEstimator):
         self.effort = effort
         self.threads = threads
         self.seed = seed
+        self.schema = schema
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
-        database = convert(self, X)
+        how = self.get_params()
+        schema = how.pop("schema")
+        database = convert(self, X, schema=Schema.read(schema) if isinstance(schema, (str, os.PathLike)) else schema)
         prepare()
         stop = Stop()
         with stopping_on_interrupt(stop):
-            mined = mine(database, **self.get_params(), stop=stop)
+            mined = mine(database, **how, stop=stop)
         self._fitted(mined.table, database.encoding or ITEMS)
         self.converged_ = mined.converged
         self.candidates_ = mined.tally.candidates

@@ -24,8 +24,8 @@ from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS, MAX_SEED
-from fedslim.settings import toml_values as values
-from fedslim.settings.toml_schema import key, parse, read, unknown
+from fedslim.toml import values
+from fedslim.toml.keys import key, parse, read, unknown
 
 if TYPE_CHECKING:
     import os

@@ -18,8 +18,8 @@ from fedslim.settings.federation_file import (
     SECTIONS,
     FederationFile,
 )
-from fedslim.settings.toml_schema import template
-from fedslim.settings.toml_schema import value as value_of
+from fedslim.toml.keys import template
+from fedslim.toml.keys import value as value_of
 
 if TYPE_CHECKING:
     import os

@@ -19,10 +19,10 @@ from fedslim.data.textstream import real_path
 from fedslim.errors import PolicyError
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS
-from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
-from fedslim.settings.toml_schema import key, parse, template
 from fedslim.settings.weaknesses import SAFE_MEMBERS
+from fedslim.toml import values
+from fedslim.toml.keys import key, parse, template
 from fedslim.trust.keys import read_trusted
 
 if TYPE_CHECKING:

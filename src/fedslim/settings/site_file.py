@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import is_file, real_path
-from fedslim.settings import toml_values as values
 from fedslim.settings.federation_file import LARGEST
 from fedslim.settings.policy import MemberPolicy
-from fedslim.settings.toml_schema import key, parse, read, template
+from fedslim.toml import values
+from fedslim.toml.keys import key, parse, read, template
 
 if TYPE_CHECKING:
     import os

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
 
 
-def columns_of(encoding: Encoding | None, labels: Sequence[str]) -> NDArray[np.int64]:
-    """Return the number of each item's column; -1 for all unless the encoding has columns with values."""
-    if encoding is None or encoding.kind != "categorical":
-        return np.full(len(labels), -1, np.int64)
-    numbers = {name: number for number, name in enumerate(encoding.columns)}
+def column_names(encoding: Encoding | None) -> tuple[str, ...]:
+    """Return the names of the columns whose items are `column=value`."""
+    if encoding is None or encoding.kind not in {"categorical", "schema"}:
+        return ()
+    return encoding.columns or tuple(encoding.to_dict()["schema"]["columns"])
+
+
+def columns_of(names: Sequence[str], labels: Sequence[str]) -> NDArray[np.int64]:
+    """Return the number of each item's column, or -1."""
+    numbers = {name: number for number, name in enumerate(names)}
     longest_first = sorted(numbers, key=len, reverse=True)  # a name may begin with another one and "="
     found = (next((numbers[name] for name in longest_first if label.startswith(f"{name}=")), -1) for label in labels)
     return np.fromiter(found, np.int64, len(labels))

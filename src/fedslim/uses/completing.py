@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.errors import DataError
-from fedslim.uses.cells import columns_of, rows_of
+from fedslim.uses.cells import column_names, columns_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,22 +51,23 @@ def complete(table: CodeTable, X: Any) -> list[Cell]:  # noqa: N803  # scikit-le
 
 def cells(table: CodeTable, database: TransactionDatabase, first: int = 1) -> Iterator[Cell]:
     """See `complete`; for transactions, the first of which is row number `first`."""
-    encoding, own = table.encoding, columns_of(table.encoding, table.vocabulary)
-    if encoding is None or encoding.kind != "categorical":
+    names = column_names(table.encoding)
+    if not names:
         msg = (
             "this code table was not mined from a table with columns and values, or its file does not say so, so that "
             "no cell is missing; mine it again from a CSV file, a Parquet file or a DataFrame"
         )
         raise DataError(msg)
-    given = np.zeros((len(database), len(encoding.columns)), bool)
-    tids = np.repeat(np.arange(len(database)), database.lengths)
-    given[tids, columns_of(encoding, database.vocabulary)[database.items]] = True
+    own, theirs = columns_of(names, table.vocabulary), columns_of(names, database.vocabulary)
+    given = np.zeros((len(database), len(names) + 1), bool)  # the last is for items of no column
+    given[np.repeat(np.arange(len(database)), database.lengths), theirs[database.items]] = True
+    given[:, [number not in own for number in range(len(names))] + [True]] = True
     known, _ = table.covering.known(database)
     for t, number in np.argwhere(~given).tolist():
-        column, items, row = encoding.columns[number], np.flatnonzero(own == number), known.item_ids(t).tolist()
-        bits = table.covering.bits(rows_of(table, [sorted([*row, item]) for item in items.tolist()])).tolist()
-        values = zip((table.vocabulary[i][len(column) + 1 :] for i in items.tolist()), bits, strict=True)
-        yield Cell(first + t, column, tuple(sorted(values, key=_by_bits)))
+        items, row = np.flatnonzero(own == number).tolist(), known.item_ids(t).tolist()
+        bits = table.covering.bits(rows_of(table, [sorted([*row, item]) for item in items])).tolist()
+        values = zip((table.vocabulary[i][len(names[number]) + 1 :] for i in items), bits, strict=True)
+        yield Cell(first + t, names[number], tuple(sorted(values, key=_by_bits)))
 
 
 def _by_bits(value: tuple[str, float]) -> tuple[float, str]:

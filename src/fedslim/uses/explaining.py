@@ -13,7 +13,7 @@ import numpy as np
 
 from fedslim.errors import DataError
 from fedslim.format import printable
-from fedslim.uses.cells import columns_of, rows_of
+from fedslim.uses.cells import column_names, columns_of, rows_of
 from fedslim.uses.scoring import score_chunks
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _labels(table: CodeTable, element: int) -> tuple[str, ...]:
 
 def _missed(table: CodeTable, items: set[int]) -> tuple[Missed, ...]:
     """Return the missing items that would save most bits, each with the most frequent itemset that it completes."""
-    column = columns_of(table.encoding, table.vocabulary)
+    column = columns_of(column_names(table.encoding), table.vocabulary)
     lacking: dict[int, tuple[Itemset, int]] = {}
     for itemset, usage, _, _ in table.found:
         gone = [i for i in itemset if i not in items]

@@ -77,7 +77,7 @@ def check(
 def show(file: FileArgument = FILE, json: options.Json = False) -> None:
     """Show what a policy allows, and where it differs from the defaults; if there is no file, show the defaults."""
     from fedslim.settings.policy import MemberPolicy
-    from fedslim.settings.toml_values import spell
+    from fedslim.toml.values import spell
 
     own = MemberPolicy.find(file.parent) if file.name == FILE.name else MemberPolicy.read(file)
     rows = _keys(own)

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ MAX_SHOWN = 60
 
 MAX_WIDE = 1 << 64
 """Larger numbers are not written out: Python refuses to convert very long ones to text."""
+
+MAX_NUMBER = 1e300
+"""Larger numbers are no measurements."""
 
 GROUPED = 1_000_000
 """Numbers from here on are written with digit separators."""
@@ -73,6 +77,8 @@ def spell(value: Any) -> str:
             return str(int(value)) if value.is_integer() else repr(value)
         case list() | tuple():
             return f"[{', '.join(map(spell, value))}]"
+        case dict():
+            return f"{{ {', '.join(f'{spell(str(name))} = {spell(one)}' for name, one in value.items())} }}"
         case _:
             return json.dumps(str(value), ensure_ascii=False)  # the escapes of JSON are valid in TOML
 
@@ -117,6 +123,62 @@ def one_of(*choices: str) -> Check:
         if not isinstance(value, str) or value not in choices:
             raise wrong(value, f"write {' or '.join(map(spell, choices))}")
         return value
+
+    return check
+
+
+def finite(above: float = -math.inf) -> Check:
+    """Return a check for a finite number above a bound."""
+
+    def check(value: Any) -> float:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MAX_NUMBER
+        if not number or not value > above:
+            raise wrong(value, "write a number" if above == -math.inf else f"write a number above {above:g}")
+        return float(value)
+
+    return check
+
+
+def ascending(most: int) -> Check:
+    """Return a check for a list of ascending numbers."""
+
+    def check(value: Any) -> tuple[float, ...]:
+        if not isinstance(value, list) or not 1 <= len(value) <= most:
+            raise wrong(value, f"write a list of 1 to {most} numbers")
+        numbers = tuple(map(finite(), value))
+        if any(after <= before for before, after in pairwise(numbers)):
+            raise wrong(value, "write the numbers in ascending order, each once")
+        return numbers
+
+    return check
+
+
+def bounds(value: Any) -> tuple[float, float]:
+    """Accept a smallest and a largest number."""
+    pair = ascending(2)(value)
+    if len(pair) == 1:
+        raise wrong(value, "write two numbers, such as [0, 120]")
+    return pair[0], pair[1]
+
+
+def texts(most: int) -> Check:
+    """Return a check for a list of strings."""
+
+    def check(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or len(value) > most or not all(isinstance(each, str) for each in value):
+            raise wrong(value, f'write a list of at most {most} strings, such as ["a", "b"]')
+        return tuple(value)
+
+    return check
+
+
+def table_of(check_each: Check) -> Check:
+    """Return a check for a table with keys of any name."""
+
+    def check(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise wrong(value, "write a table, such as { name = … }")
+        return {name: check_each(each) for name, each in value.items()}
 
     return check
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.textstream import told_as_data_errors
 from fedslim.errors import ConfigurationError
-from fedslim.settings.toml_values import Check, Wrong, describe, spell
+from fedslim.toml.values import Check, Wrong, describe, spell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,7 @@ def parse(  # noqa: PLR0913, PLR0917  # together they describe a kind of file
     Raises:
         ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
     """
-    given = _tables(data, path, what, begin)
+    given = tables(data, path, what, begin)
     for name in given:
         if name in removed:
             msg = f"{path}: {name}: {removed[name]}"
@@ -91,10 +91,15 @@ def parse(  # noqa: PLR0913, PLR0917  # together they describe a kind of file
         if name not in kinds:
             problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
             raise unknown(path, f"{name:.60}: this {problem} of {what}", name, list(kinds))
-    return {name: _section(path, name, kind, given.get(name, {})) for name, kind in kinds.items()}
+    return {name: section(path, name, kind, given.get(name, {})) for name, kind in kinds.items()}
 
 
-def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
+def tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
+    """Parse a file, whatever its keys.
+
+    Raises:
+        ConfigurationError: The file is too large or not TOML.
+    """
     if len(data) > MAX_BYTES:
         msg = f"{path}: this is not {what}: it is larger than {MAX_BYTES:,} bytes; choose another file"
         raise ConfigurationError(msg)
@@ -114,7 +119,12 @@ def _tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
     raise ConfigurationError(msg) from None
 
 
-def _section(path: Path, name: str, kind: Any, given: Any) -> Any:
+def section(path: Path, name: str, kind: Any, given: Any) -> Any:
+    """Check a table against its declaration.
+
+    Raises:
+        ConfigurationError: A key is unknown or missing, or a value is not allowed.
+    """
     if not isinstance(given, dict):
         msg = f"{path}: {name}: {describe(given)} cannot be used; write a table: [{name}] and its keys below it"
         raise ConfigurationError(msg)
@@ -141,9 +151,9 @@ def value(path: Path, dotted: str, declared: Field[Any], given: dict[str, Any]) 
         raise ConfigurationError(msg) from None
 
 
-def _default(path: Path, section: str, declared: Field[Any]) -> Any:
+def _default(path: Path, table: str, declared: Field[Any]) -> Any:
     if declared.default is MISSING:
-        msg = f"{path}: {section}.{declared.name}: missing; add {declared.name} = … below [{section}]"
+        msg = f"{path}: {table}.{declared.name}: missing; add {declared.name} = … below [{table}]"
         raise ConfigurationError(msg)
     return _complete(declared.default, path)
 

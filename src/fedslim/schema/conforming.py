@@ -1,0 +1,231 @@
+"""A table in terms of a schema: its columns found, its values read, its units converted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedslim.data.columns import MISSING, check_names, number_transactions
+from fedslim.data.database import TransactionDatabase, first_repeat
+from fedslim.data.discretise import interval_labels
+from fedslim.errors import DataError
+from fedslim.schema.reading import OTHER, ColumnValues, read_column
+from fedslim.schema.rules import ColumnRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fedslim.data.columns import Column
+    from fedslim.data.encoding import EncodedTable
+    from fedslim.schema.agreeing import Agreed
+    from fedslim.schema.file import Schema
+
+_NAMED = 20
+_IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReport:
+    """What a column became. `name` is None for a column that the schema does not know; errors say what does not fit."""
+
+    name: str | None
+    found: str | None
+    kind: str
+    becomes: str
+    missing: int = 0
+    notes: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+class Conformed:
+    """The table of one site in terms of a schema; `report` says column by column what it became."""
+
+    def __init__(self, schema: Schema, table: EncodedTable) -> None:
+        check_names([column.name for column in table.columns], table.source)
+        self.schema = schema
+        self.source = table.source
+        self.name = table.name
+        self.report: list[ColumnReport] = []
+        self._parts: dict[str, ColumnValues] = {}
+        self._transactions: NDArray[np.int64] | None = None  # of each row, if the table is long
+        found = self._find(table.columns)
+        if schema.is_long:
+            self._read_long(found)
+        else:
+            self.rows = len(table.columns[0].distinct()[0])
+            for name, rule in schema.columns.items():
+                self._read(name, rule, found.get(name))
+        taken = {column.name for column, _ in found.values()}
+        for column in table.columns:
+            if column.name not in taken:
+                self.report.append(ColumnReport(None, column.name, "ignore", "nothing: not in the schema"))
+
+    rows: int
+    """The number of transactions."""
+
+    def values(self, column: str) -> NDArray[np.float64]:
+        """Return the numbers of an open column, in the schema's unit, without missing ones."""
+        part = self._parts.get(column)
+        return np.empty(0) if part is None else part.numbers[part.codes[part.codes != MISSING]]
+
+    def categories(self, column: str) -> dict[str, int]:
+        """Return the categories of a capped column, with the number of rows of each."""
+        part = self._parts.get(column)
+        if part is None:
+            return {}
+        counts = np.bincount(part.codes[part.codes != MISSING], minlength=len(part.labels)).tolist()
+        return {label: count for label, count in zip(part.labels, counts, strict=True) if label != OTHER}
+
+    def items(self, agreed: Agreed, known: Callable[[str], bool] | None = None) -> TransactionDatabase:
+        """Return the transactions. Items are in the order of the schema, and only those that occur.
+
+        Args:
+            agreed: The cuts and categories that all members agreed on.
+            known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
+                item if that is not known either, or an error, as the schema says.
+
+        Raises:
+            DataError: An item is new, and the schema says that this is an error.
+        """
+        tids, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        vocabulary: list[str] = []
+        for column, part in self._parts.items():
+            codes, named = self._labelled(column, part, agreed)
+            labels = [label if known is None else self._replace(label, column, known) for label in named]
+            rows = np.flatnonzero(codes != MISSING)
+            rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
+            present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
+            place = {label: len(vocabulary) + number for number, label in enumerate(present)}
+            number = np.array([place.get(label or "", MISSING) for label in labels], np.int64)
+            tids.append(rows if self._transactions is None else self._transactions[rows])
+            ids.append(number[codes[rows]])
+            vocabulary += place
+        if (twin := first_repeat(vocabulary)) is not None:
+            msg = f"{self.source}: two columns make the same item {twin!r}; rename one of them in the schema"
+            raise DataError(msg)
+        return TransactionDatabase.from_pairs(
+            np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=self.rows, name=self.name
+        )
+
+    def _replace(self, label: str, column: str, known: Callable[[str], bool]) -> str | None:
+        if known(label):
+            return label
+        if self.schema.table.new == "error":
+            msg = f'{self.source}: the item {label!r} is new since the preparation; prepare again, or let new = "other"'
+            raise DataError(msg)
+        other = OTHER if self.schema.is_long else f"{column}={OTHER}"
+        return other if known(other) else None
+
+    def _labelled(self, column: str, part: ColumnValues, agreed: Agreed) -> tuple[NDArray[np.int32], list[str]]:
+        """Return the codes of a column, and the item of each code."""
+        rule = self._rule(column)
+        if rule.kind == "numeric":
+            cuts = rule.cuts or agreed.cuts[column]
+            places = np.searchsorted(np.array(cuts, np.float64), part.numbers, side="right")
+            codes = np.append(places, MISSING).astype(np.int32)[part.codes]
+            return codes, [f"{column}={label}" for label in interval_labels(cuts)]
+        if rule.kind == "boolean":
+            return part.codes, [column for _ in part.labels]
+        labels = part.labels
+        if rule.cap is not None:
+            labels = [label if label in agreed.kept[column] else OTHER for label in labels]
+        return part.codes, labels if self.schema.is_long else [f"{column}={label}" for label in labels]
+
+    def _rule(self, column: str) -> ColumnRule:
+        return self.schema.columns.get(column) or ColumnRule("categorical")
+
+    # -- finding and reading columns -----------------------------------------------------------------------------------
+
+    def _find(self, columns: Sequence[Column]) -> dict[str, tuple[Column, str | None]]:
+        """Return the site's column for each column of the schema, with the unit that it names."""
+        spelled: dict[str, tuple[str, str | None]] = {}
+        for name in filter(None, (self.schema.table.transaction, self.schema.table.item)):
+            spelled[name.casefold()] = (name, None)
+        for name, rule in self.schema.columns.items():
+            units = {alias.casefold(): unit for alias, unit in (rule.alias_units or {}).items()}
+            for spelling in map(str.casefold, rule.spellings(name)):
+                spelled[spelling] = (name, units.get(spelling))
+        found: dict[str, tuple[Column, str | None]] = {}
+        for column in columns:
+            header = column.name.strip().casefold()
+            known = spelled.get(header) or self._with_unit(header, spelled)
+            if known is None:
+                continue
+            name, unit = known
+            if name in found:
+                twins = f"{found[name][0].name!r} and {column.name!r}"
+                msg = f"{self.source}: the columns {twins} are both {name!r} of the schema; remove one of them"
+                raise DataError(msg)
+            found[name] = (column, unit)
+        return found
+
+    def _with_unit(self, header: str, spelled: dict[str, tuple[str, str | None]]) -> tuple[str, str] | None:
+        """Return the column and the unit that a header such as `hb (g/L)` names."""
+        match = _IN_HEADER.fullmatch(header)
+        if match is None or match[1] not in spelled:
+            return None
+        name = spelled[match[1]][0]
+        rule = self._rule(name)
+        units = (unit for unit in (rule.unit, *(rule.units or ())) if unit and unit.casefold() == match[2])
+        return next(((name, unit) for unit in units), None)
+
+    def _read(self, name: str, rule: ColumnRule, found: tuple[Column, str | None] | None) -> None:
+        if found is None:
+            errors = () if rule.optional or rule.kind == "ignore" else ("there is no such column; name it in aliases",)
+            self.report.append(ColumnReport(name, None, rule.kind, "nothing: no such column", 0, (), errors))
+            return
+        part = read_column(found[0], rule, self.schema.table.missing, found[1])
+        if rule.kind != "ignore":
+            self._parts[name] = part
+        gone = int(np.count_nonzero(part.codes == MISSING)) if rule.kind not in {"ignore", "boolean"} else 0
+        if rule.kind != "ignore" and gone == len(part.codes):
+            part.notes.append("every value is missing")
+        self.report.append(
+            ColumnReport(
+                name, found[0].name, rule.kind, _becomes(rule, part), gone, tuple(part.notes), tuple(part.errors)
+            )
+        )
+
+    def _read_long(self, found: dict[str, tuple[Column, str | None]]) -> None:
+        transaction, item = str(self.schema.table.transaction), str(self.schema.table.item)
+        for name in (transaction, item):
+            if name not in found:
+                msg = f"{self.source}: there is no column {name!r}, which the schema names; correct the name"
+                raise DataError(msg)
+        self._transactions, self.rows = number_transactions(found[transaction][0], self.source)
+        self._read(item, self._rule(item), found[item])
+
+
+def _becomes(rule: ColumnRule, part: ColumnValues) -> str:
+    match rule.kind:
+        case "numeric":
+            return f"{len(rule.cuts) + 1} fixed intervals" if rule.cuts else f"at most {rule.bins} intervals"
+        case "boolean":
+            return "one item, where true"
+        case "ignore":
+            return "nothing: ignored"
+        case "date":
+            return f"{len(part.labels)} items, by {rule.part}"
+        case _:
+            capped = "" if rule.cap is None else f", at most {rule.cap} kept"
+            return f"{len(part.labels)} items{capped}"
+
+
+def conform(schema: Schema, table: EncodedTable) -> Conformed:
+    """Return a table in terms of the schema.
+
+    Raises:
+        DataError: A column is missing, or its values do not fit the schema; the message names the first.
+    """
+    site = Conformed(schema, table)
+    for column in site.report:
+        if column.errors:
+            where = column.found or column.name
+            msg = f"{table.source}: column {where!r}: {column.errors[0]}"
+            raise DataError(msg)
+    return site

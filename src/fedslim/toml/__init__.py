@@ -1,0 +1,1 @@
+"""TOML files whose keys are declared."""
