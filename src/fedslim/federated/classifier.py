@@ -30,10 +30,10 @@ class FedSlimClassifier(ClassTables):
 
     Args:
         prior: see `SlimClassifier`.
-        width: see `FedSlim`, and so are the others, for each class.
-        effort: see `FedSlim`.
-        max_time: see `FedSlim`.
-        seed: see `FedSlim`.
+        width: see `SlimClassifier`, and so are the others.
+        effort: see `SlimClassifier`.
+        max_time: see `SlimClassifier`.
+        seed: see `SlimClassifier`; also for keys and masks.
 
     Attributes:
         classes_: the classes, sorted.
@@ -53,7 +53,7 @@ class FedSlimClassifier(ClassTables):
     def __init__(  # scikit-learn's flat parameters
         self,
         prior: bool = True,
-        width: int | None = None,
+        width: int = 1,
         effort: int = 1,
         max_time: float | None = None,
         seed: int = 0,
