@@ -97,8 +97,8 @@ def encode_numbers(
     """
     if isinstance(X, np.ndarray) and X.ndim == _MATRIX_DIMENSIONS and X.dtype.kind in "iuf":
         names = tuple(str(column) for column in range(X.shape[1]))
-        fits = not np.isin(X, (0, 1)).all() if encoding is None else encoding.kind == "categorical"
-        if fits and (encoding is None or encoding.columns == names):
+        values = not np.isin(X, (0, 1)).all() or (encoding is not None and encoding.kind == "categorical")
+        if values and (encoding is None or encoding.columns == names):
             columns = [NumberColumn(name, X[:, k]) for k, name in enumerate(names)]
             return encode_table(EncodedTable(columns, "data", "the array"), encoding=encoding, schema=schema)
     return encode(X, encoding, schema=schema)

@@ -259,7 +259,8 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
     if encoding.kind == "items":
         msg = (
             f"{table.source}: this is a table with the column {table.columns[0].name!r}, but the model was fitted on "
-            "lists of items; give lists of items, or fit on a table"
+            "lists of items; give lists of items, or fit on a table (a code table file of version 1 or 2 does not say "
+            "how its table was encoded: mine it again)"
         )
         raise DataError(msg)
     gone = frozenset(encoding.missing)
