@@ -25,7 +25,7 @@ from fedslim.federated.loopback import HOST
 from fedslim.network.status import ASKING, PREFIX_BYTES
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.settings.federation_file import Log
+from fedslim.settings.federation_keys import Log
 from fedslim.trust import server_context
 
 FORGED = "2026-01-01 00:00:00,000 INFO all is ok"

@@ -93,6 +93,7 @@ def test_describe(fedslim, tmp_path):
         "empty": 1,
         "duplicates_removed": 1,
         "frequent": [{"item": "1", "support": 3}, {"item": "3", "support": 2}],
+        "columns": [],
     }
     told = fedslim("data", "describe", path).out
     assert "transactions  4, of which 1 empty\n" in told

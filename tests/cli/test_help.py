@@ -12,10 +12,11 @@ from fedslim.mdl import policy
 
 READING = "--format --bins --transaction-column --item-column"
 CONNECTING = "--host --port --identity"
+CHOOSING = "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
-    f"--no-pruning --threads {READING} --from --seed --quiet -q",
+    f"--no-pruning --threads {READING} {CHOOSING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
     "--from --data-seed --quiet -q",
@@ -29,11 +30,15 @@ COMMANDS = {
     "data": "",
     "data list": "--from --json",
     "data get": "--from --quiet -q",
-    "data describe": f"{READING} --from --seed --top --json --quiet -q",
+    "data describe": f"{READING} {CHOOSING} --from --seed --top --json --quiet -q",
     "data make": "--out --transactions --seed --quiet -q",
+    "schema": "",
+    "schema make": "--out --with-values --format --quiet -q",
+    "schema check": "--format --json --quiet -q",
+    "schema show": "--json",
     "vocabulary": "",
     "vocabulary secret": "",
-    "vocabulary make": f"--secret --out {READING} --from --seed --quiet -q",
+    "vocabulary make": f"--secret --out {READING} {CHOOSING} --from --seed --quiet -q",
     "vocabulary merge": "--out --quiet -q",
     "vocabulary show": "--json",
     "federation": "",

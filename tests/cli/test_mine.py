@@ -326,6 +326,6 @@ def test_a_long_table_is_recognised_and_a_hint_given(fedslim, tmp_path):
     path.write_text("visit,item\n" + "".join(f"{v},{i}\n" for v in range(20) for i in ("fever", "cough")))
     ran = fedslim("mine", path)
     assert ran.code == 0
-    assert "--transaction-column and --item-column (item, visit)" in ran.err
+    assert "--transaction-column 'visit' --item-column 'item'" in ran.err
     named = fedslim("mine", path, "--transaction-column", "visit", "--item-column", "item")
     assert "--transaction-column" not in named.err

@@ -10,7 +10,8 @@ import pytest
 from fedslim.cli.console import logs
 from fedslim.cli.console.logs import set_up_logs
 from fedslim.errors import ParameterError
-from fedslim.settings.federation_file import FederationFile, Log
+from fedslim.settings.federation_file import FederationFile
+from fedslim.settings.federation_keys import Log
 from fedslim.settings.new_federation import write_template
 
 logger = logging.getLogger("fedslim.network.server")

@@ -43,7 +43,7 @@ def test_a_row_of_missing_values_is_an_empty_transaction(write):
 def test_numbers_with_many_values_are_cut_into_intervals(write):
     rows = "".join(f"{age},x\n" for age in range(20, 60))
     db = read(write("a.csv", "age,k\n" + rows), bins=4)
-    assert db.vocabulary == ("age=[20, 30)", "age=[30, 40)", "age=[40, 50)", "age=[50, 59]", "k=x")
+    assert db.vocabulary == ("age=<30", "age=[30, 40)", "age=[40, 50)", "age=≥50", "k=x")
     assert db.supports.tolist() == [10, 10, 10, 10, 40]
 
 

@@ -21,6 +21,7 @@ from fedslim.cli.commands import (
     nvflare,
     policy,
     report,
+    schema,
     serve,
     show,
     simulate,
@@ -56,6 +57,7 @@ app.command("member", short_help="Take part in a federation.")(serve.member)
 app.command("status", short_help="Show the progress of a running server.")(serve.status)
 app.command("audit", short_help="Summarise what a member has sent, from its audit log.")(audit.audit)
 app.add_typer(data.app, name="data")
+app.add_typer(schema.app, name="schema")
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(federation.app, name="federation")
 app.add_typer(policy.app, name="policy")

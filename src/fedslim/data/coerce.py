@@ -71,7 +71,7 @@ def encode(
         >>> db, encoding = encode(pd.DataFrame({"age": range(20, 60)}))
         >>> unseen, _ = encode(pd.DataFrame({"age": [21, 99]}), encoding)
         >>> list(unseen)
-        [('age=[20, 24)',), ('age=[56, 59]',)]
+        [('age=<24',), ('age=≥56',)]
     """
     if isinstance(X, (str, os.PathLike)):
         table = read_table(X, name=name) if is_file(Path(X)) else None

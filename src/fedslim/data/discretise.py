@@ -53,11 +53,9 @@ def equal_frequency(values: NDArray[Any], counts: NDArray[np.int64], bins: int) 
     """
     starts = _interval_ends(np.cumsum(counts), bins)[:-1]
     cuts = [_shortest_between(values[s - 1], values[s]) for s in starts]
-    bounds = [number_label(values[0]), *map(number_label, cuts), number_label(values[-1])]
-    labels = [f"[{low}, {high})" for low, high in pairwise(bounds[:-1])]
-    labels.append(f"[{bounds[-2]}, {bounds[-1]}]")
     # Python's own numbers compare exactly; numpy would turn large integers into floats
-    return Intervals(tuple(np.asarray(cut).item() for cut in cuts), tuple(labels))
+    cuts = [np.asarray(cut).item() for cut in cuts]
+    return Intervals(tuple(cuts), tuple(interval_labels(cuts)))
 
 
 def _interval_ends(cumulative: NDArray[np.int64], bins: int) -> list[int]:
@@ -96,7 +94,9 @@ def interval_labels(cuts: Sequence[float]) -> list[str]:
     if not cuts:
         return ["any"]
     inner = [
-        number_label(low) if high == math.nextafter(low, math.inf) else f"[{number_label(low)}, {number_label(high)})"
+        number_label(low)
+        if isinstance(low, float) and high == math.nextafter(low, math.inf)
+        else f"[{number_label(low)}, {number_label(high)})"
         for low, high in pairwise(cuts)
     ]
     return [f"<{number_label(cuts[0])}", *inner, f"≥{number_label(cuts[-1])}"]

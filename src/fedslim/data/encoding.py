@@ -174,9 +174,8 @@ def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Code
         columns, ignored = [column for column in columns if column.name not in unlike], (*ignored, *unlike)
     odd = [f"{name!r}: {guess.note}, {_TREATED[guess.kind]}" for name, guess in guesses.items() if guess.odd]
     if (pair := looks_long(table.columns)) is not None:
-        odd.append(
-            "each row may have a transaction and an item: --transaction-column {!r} --item-column {!r}".format(*pair)
-        )
+        how = "--transaction-column {!r} --item-column {!r}".format(*pair)
+        odd.append(f"each row may have a transaction and one of its items; if so, add {how}")
     if odd:
         logger.warning("%s: %s; see `fedslim data describe`", table.source, "; ".join(odd))
     coded: list[Coded] = []
@@ -196,8 +195,8 @@ def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Code
 
 _TREATED = {
     "ignore": "left out",
-    "month": "taken by month",
-    "year": "taken by year",
+    "month": "by month",
+    "year": "by year",
     "categorical": "not taken as numbers",
 }
 

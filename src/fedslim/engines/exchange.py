@@ -190,6 +190,8 @@ class Exchange:
                     for name in to:
                         self._account(type(message).__name__, "down", name, frame.data, frame.plain)
                         self._outbox[name].append(frame.data)
+                        if isinstance(message, m.Finish) and not self.session.over:
+                            self._outbox[name].append(JOIN)  # it had missed the end of the preparation
                 case RoundEnded(number, kind):
                     self._trace(RoundPassed(number, kind))
                 case Began():

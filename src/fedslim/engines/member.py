@@ -22,16 +22,19 @@ from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import KitTrust
-from fedslim.errors import FedslimError, FrameError, ProtocolError
+from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
+from fedslim.federated.kept_preparation import PREPARATION, find_preparation, keep_preparation
 from fedslim.federated.sessions import make_member_session
 from fedslim.federated.simulation import prepare
 from fedslim.format import printable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import farewell
+from fedslim.protocol.member import MemberInput, MemberSession, farewell
+from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.audit import AuditLog
 from fedslim.safeguards.guard import Guard
+from fedslim.schema import Schema, conform_file
 from fedslim.settings.federation_file import FederationFile
 from fedslim.settings.site_file import SiteFile
 
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.data import TransactionDatabase
-    from fedslim.protocol.member import MemberSession
+    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import RosterSigner
 
 logger = logging.getLogger(__name__)
@@ -60,7 +63,8 @@ class SiteMember:
         self.name = name
         self._folder, self._kit, self._job = folder, kit, job
         self._results: Path | None = None
-        self._own: tuple[TransactionDatabase, ItemSecret] | None = None
+        self._own: tuple[TransactionDatabase, ItemSecret] | None = None  # None in a preparation
+        self._federation: FederationFile | None = None
         self._guard: Guard | None = None
         self._session: MemberSession | None = None
         self._audit: AuditLog | None = None
@@ -112,7 +116,8 @@ class SiteMember:
         try:
             message = self._joined() if frame == JOIN else self._received(frame)
             if self._session is not None and self._session.position and self._guard is not None:
-                self._guard.answering(self._session.run)  # raises if nothing may be answered
+                preparing = self._own is None
+                self._guard.answering(self._session.run, preparing=preparing)  # raises if nothing may be answered
         except FedslimError as error:
             self.note(str(error))
             message = farewell(error)
@@ -121,7 +126,8 @@ class SiteMember:
         reply = framing.to_bytes(message)
         if self._audit is not None:
             run = None if self._session is None else self._session.run or None
-            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=f"NVFlare job {self._job}")
+            peer, preparing = f"NVFlare job {self._job}", self._federation is not None and self._own is None
+            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=peer, preparing=preparing)
         else:
             # There is no audit log before the site's files have been read. A refusal contains no data.
             assert isinstance(message, m.Abort)  # noqa: S101  # a session begins only with an audit log
@@ -153,6 +159,9 @@ class SiteMember:
     def _keep(self, session: MemberSession, guard: Guard) -> None:
         received, own = session.received, self._own
         assert received is not None  # noqa: S101  # checked by the caller
+        if received.preparation is not None:
+            self._keep_preparation(received.preparation, guard)
+            return
         assert own is not None  # noqa: S101  # set with the session
         logger.info("the run is over: %s", received.ending)
         if received.table is None or not session.position:
@@ -169,6 +178,19 @@ class SiteMember:
             make_folder_for(path)
             table.save(path, private=True)
             logger.info("saved the code table as %s", path)
+
+    def _keep_preparation(self, prepared: Preparation, guard: Guard) -> None:
+        """Keep the preparation for the search, also for a process that takes over; or leave, as this site has said."""
+        assert self._results is not None  # noqa: S101  # set with the session
+        assert self._federation is not None  # noqa: S101
+        path = self._results / self._job / PREPARATION
+        make_folder_for(path)
+        keep_preparation(prepared, self._federation, path.parent)
+        guard.finished()
+        if self.name in prepared.left:
+            guard.refused()  # the server learnt that this site shares too little; it must not ask often
+            self.note("this site left after the preparation: it shares too little with the others (min_overlap)")
+        self._session = None  # the server asks this site to join the search
 
     # -- what the site allows -----------------------------------------------------------------------------------
 
@@ -193,9 +215,14 @@ class SiteMember:
         secret = ItemSecret.read(own.items.secret)
         vocabulary = None if own.items.vocabulary is None else Vocabulary.read(own.items.vocabulary)
         federation.check_items(secret, vocabulary)
+        schema = None if own.data.schema is None else Schema.read(own.data.schema)
+        federation.check_schema(schema)
+        self._federation = federation
         trust: RosterSigner = Unsigned()
         if not policy.policy.unsigned_keys:
             trust = KitTrust.load(self._kit, federation, self.name)
+        if schema is not None:
+            return self._begun_with(_site(schema, own, secret, policy.policy.min_overlap), federation, guard, trust)
         database = load(own.data.source, **_reading_of(own))
         for warning in guard.admit(database):
             self._log(f"warning: {warning}")
@@ -203,12 +230,45 @@ class SiteMember:
         self._own = database, secret
         return make_member_session(federation, self.name, database, secret=secret, vocabulary=vocabulary, trust=trust)
 
+    def _begun_with(self, site: Site, federation: FederationFile, guard: Guard, trust: RosterSigner) -> MemberSession:
+        """Begin the preparation, or the search if this site has the preparation of this job."""
+        assert self._results is not None  # noqa: S101  # set with the audit log
+        for warning in guard.admit(site.conformed):
+            self._log(f"warning: {warning}")
+        prepare(federation.federation.variant)
+        prepared = find_preparation(None, federation, self._results / self._job)
+        if prepared is None:
+            members = federation.federation.members
+            return MemberSession(self.name, MemberInput.preparing(site, members, federation.preparing(), trust))
+        if prepared.left:
+            msg = f"{', '.join(prepared.left)} left after the preparation, so the job stops"
+            raise Refused(msg)
+        database = prepared.database(site.schema, site.conformed, site.secret)
+        self._own = database, site.secret
+        return make_member_session(
+            federation,
+            self.name,
+            database,
+            secret=site.secret,
+            vocabulary=prepared.vocabulary(site.secret.fingerprint),
+            trust=trust,
+            prepared=prepared.digest(),
+        )
+
 
 def _is_abort(frame: bytes) -> bool:
     try:
         return isinstance(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]), m.Abort)
     except FrameError:
         return False
+
+
+def _site(schema: Schema, own: SiteFile, secret: ItemSecret, min_overlap: float) -> Site:
+    """Read the data in terms of the schema."""
+    if odd := [name for name in _reading_of(own) if name != "format"]:
+        msg = f"{own.path}: data.{odd[0]} does not go with data.schema, which says that for all members; leave it out"
+        raise ConfigurationError(msg)
+    return Site(schema, conform_file(schema, own.data.source, format=own.data.format), secret, min_overlap)
 
 
 def _reading_of(own: SiteFile) -> dict[str, Any]:

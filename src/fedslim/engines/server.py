@@ -50,6 +50,7 @@ class Serving:
     def __init__(self, file: FederationFile, folder: Path, *, keys: KeyCheck | None = None) -> None:
         self._file, self._folder = file, folder
         self._stop = Stop()
+        self._keys = keys
         self._session = make_server_session(file, run=os.urandom(16), keys=keys)
         self._account = Account(self._session)
         self._first: float | None = None  # when the first round ended
@@ -83,17 +84,11 @@ class Serving:
             RunError: The run ended early, because of a member or an abort. The best table so far is saved.
         """
         make_folder_for(self._folder / STATUS)
-        waits = self._file.timeouts
         prepare(self._file.federation.variant)
-        exchange = Exchange(
-            self._session,
-            call,
-            answer=waits.answer,
-            grace=waits.grace,
-            trace=self._trace,
-            stopping=self._stopping,
-        )
         logger.info("waiting for %s", ", ".join(self._session.members))
+        if self._file.prepares:
+            self._prepare(call)
+        exchange = self._exchange(call)
         try:
             outcome, lost = exchange.run(), None
         except RunError as error:
@@ -106,6 +101,32 @@ class Serving:
         if lost is not None:
             raise lost
         return served
+
+    def _exchange(self, call: Callable[[Mapping[str, bytes], float], Collected]) -> Exchange:
+        waits = self._file.timeouts
+        return Exchange(
+            self._session,
+            call,
+            answer=waits.answer,
+            grace=waits.grace,
+            trace=self._trace,
+            stopping=self._stopping,
+        )
+
+    def _prepare(self, call: Callable[[Mapping[str, bytes], float], Collected]) -> None:
+        """Serve the preparation, and go on to the search; a job needs all its sites, so it ends if one leaves."""
+        try:
+            prepared = self._exchange(call).run().preparation
+            assert prepared is not None  # noqa: S101  # the session was a preparation
+            if prepared.left:
+                msg = f"{', '.join(prepared.left)} left after the preparation, sharing too little with the others"
+                raise RunError(msg)  # noqa: TRY301  # the status says so, as for any other end
+        except RunError as error:
+            self._write_status(str(error))
+            raise
+        logger.info("the preparation is complete: %s items", len(prepared.ids))
+        self._session = make_server_session(self._file, run=os.urandom(16), keys=self._keys, prepared=prepared)
+        self._account = Account(self._session)
 
     def _save(self, outcome: Outcome, lost: RunError | None, untold: tuple[str, ...]) -> Served:
         served = served_by(self._session, outcome, self._account, lost, untold)

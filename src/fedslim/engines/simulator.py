@@ -45,7 +45,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
 from fedslim.network.traffic import Communication
-from fedslim.settings.federation_file import LARGEST
+from fedslim.settings.federation_keys import LARGEST
 from fedslim.settings.new_federation import write_template
 from fedslim.settings.policy import FILE as POLICY
 from fedslim.settings.policy import write_policy

@@ -15,8 +15,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fedslim import __version__
+from fedslim.data.database import TransactionDatabase
 from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
+from fedslim.federated.kept_preparation import PREPARATION, PREPARATION_JOURNAL, keep_preparation
+from fedslim.federated.key_trust import KeyTrust, MemberTrust
 from fedslim.federated.sessions import make_member_session, make_server_session
 from fedslim.network.journal import Journal, check_folder
 from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
@@ -25,23 +28,26 @@ from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
-from fedslim.trust import RevocationWatch, Statement, client_context, peer_name, server_context
+from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.prepare import Site
+from fedslim.trust import RevocationWatch, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fedslim.data import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
     from fedslim.federated.accounting import Served
     from fedslim.network.journal import Reopened
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
+    from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.server import ServerSession
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity, TrustStore
+    from fedslim.trust import Identity
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +77,8 @@ def patience(file: FederationFile) -> Patience:
 class DeployedServer:
     """Serves one run of a federation."""
 
-    def __init__(self, file: FederationFile, identity: Identity, out: Path) -> None:
-        self._file, self._identity, self._out = file, identity, out
+    def __init__(self, file: FederationFile, identity: Identity, out: Path, kept: Preparation | None = None) -> None:
+        self._file, self._identity, self._out, self._kept = file, identity, out, kept
         self.run_id = ""
         self.session: ServerSession | None = None
         self.network: NetworkServer | None = None
@@ -81,7 +87,11 @@ class DeployedServer:
     @property
     def journal(self) -> Path:
         """The path of the journal; the file exists only while it is needed."""
-        return self._out / SERVER_JOURNAL
+        return self._out / (PREPARATION_JOURNAL if self._preparing else SERVER_JOURNAL)
+
+    @property
+    def _preparing(self) -> bool:
+        return self._file.prepares and self._kept is None
 
     async def run(
         self,
@@ -91,14 +101,31 @@ class DeployedServer:
         port: int | None = None,
         on_round: Callable[[], None] | None = None,
     ) -> Served:
-        """Serve until the run is over.
+        """Serve the preparation, if the federation needs one, and the search, until the run is over.
 
         Raises:
             RunError: The run could not be finished; the message names the member. The journal stays, for `resume`.
             JournalError: There is a journal of another run, or one that cannot be resumed.
         """
+        check_folder(self.journal)
+        if self._preparing:
+            outcome, _, _ = await self._serve(resume=resume, host=host, port=port, on_round=on_round)
+            self._kept = outcome.preparation
+            assert self._kept is not None  # noqa: S101  # the session was a preparation
+            logger.info("the preparation is complete: %s items", len(self._kept.ids))
+        if self._kept is not None:
+            keep_preparation(self._kept, self._file, self._out)
+            self._file = self._file.without(self._kept.left)
+        outcome, account, lost = await self._serve(resume=resume, host=host, port=port, on_round=on_round)
+        assert self.session is not None  # noqa: S101  # it has just ended
+        assert self.network is not None  # noqa: S101
+        return served_by(self.session, outcome, account, lost, self.network.untold())
+
+    async def _serve(
+        self, *, resume: bool, host: str | None, port: int | None, on_round: Callable[[], None] | None
+    ) -> tuple[Outcome, Account, RunError | None]:
+        """Serve one session; return its outcome, its costs, and why it ended early, if it did."""
         path = self.journal
-        check_folder(path)
         reopened = self._reopen() if resume else None
         if reopened is None and path.exists():
             msg = f"{path}: this journal of another run is in the way; continue that run with --resume, or move it away"
@@ -115,12 +142,14 @@ class DeployedServer:
             run=run,
             keys=KeyTrust(file, lambda: listed.trust),
             history=lambda: read_server_records(Journal.read(path, key=self._key), str(path)).rounds,
+            prepared=self._kept,
         )
         self.account = account = Account(session, on_round)
         kept = read_server_records(records, str(path))
         if journal is not None:
             rounds = kept.rounds
-            session.gathering.name_items(bytes.fromhex(header.get("ids", "")), header.get("labels", ()))
+            if header.get("ids"):
+                session.gathering.name_items(bytes.fromhex(header["ids"]), header.get("labels", ()))
             elapsed = rounds[-1].elapsed if rounds else 0.0
             session.replay(
                 rounds,
@@ -161,11 +190,15 @@ class DeployedServer:
             outcome, lost = best, error
         finally:
             self.network.close_journal()
-        return served_by(session, outcome, account, lost, self.network.untold())
+        return outcome, account, lost
 
     def forget(self) -> None:
         """Remove the journal, once the results are saved."""
         self.journal.unlink(missing_ok=True)
+
+    @property
+    def _prepared(self) -> str:
+        return "" if self._kept is None else self._kept.digest().hex()
 
     @property
     def _key(self) -> bytes:
@@ -178,7 +211,7 @@ class DeployedServer:
         if found is None:
             logger.info("%s: no journal to resume; starting a new run", path)
             return None
-        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL}
+        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL, "prepared": self._prepared}
         for name, value in wanted.items():
             if found.header.get(name) != value:
                 found.journal.close()
@@ -193,7 +226,7 @@ class DeployedServer:
             assert session is not None  # noqa: S101  # it has just begun
             items = session.gathering
             named = {"ids": b"".join(items.ids).hex(), "labels": list(items.labels)}
-            header |= named | {"digest": self._file.digest().hex()}
+            header |= named | {"digest": self._file.digest().hex(), "prepared": self._prepared}
             return Journal.create(path, header, key=self._key)
 
         return begin
@@ -215,48 +248,6 @@ def _reopen(path: Path, key: bytes) -> Reopened | None:
 # -- a member -------------------------------------------------------------------------------------------------------
 
 
-class KeyTrust:
-    """Checks members' agreement keys and roster signatures for one federation, at the server and at each member."""
-
-    def __init__(self, file: FederationFile, trust: Callable[[], TrustStore]) -> None:
-        self._trust = trust  # a function, because the revocation list may be replaced
-        self._members = file.federation.members
-        # Includes the digest: a key signed for another federation file is not accepted.
-        self._federation = bytes.fromhex(file.federation.id) + file.digest()
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.roster.KeyCheck`."""
-        self._check(Statement.agreement_key(self._federation, name, key), certificate, signature)
-
-    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.roster.KeyCheck`."""
-        self._check(Statement.roster(self._federation, name, digest), certificate, signature)
-
-    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
-        self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
-
-
-class MemberTrust(KeyTrust):
-    """A `KeyTrust` that can also sign, for a member."""
-
-    def __init__(self, file: FederationFile, identity: Identity) -> None:
-        super().__init__(file, lambda: identity.trust)
-        self._identity = identity
-
-    @property
-    def certificate(self) -> bytes:
-        """See `protocol.roster.Trust`."""
-        return self._identity.certificate_der
-
-    def sign(self, key: bytes) -> bytes:
-        """See `protocol.roster.Trust`."""
-        return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
-
-    def sign_roster(self, digest: bytes) -> bytes:
-        """See `protocol.roster.Trust`."""
-        return self._identity.sign(Statement.roster(self._federation, self._identity.name, digest))
-
-
 class DeployedMember:
     """Takes part in one run of a federation."""
 
@@ -264,32 +255,115 @@ class DeployedMember:
         self,
         file: FederationFile,
         identity: Identity,
-        database: TransactionDatabase,
+        data: TransactionDatabase | Site,
         secret: ItemSecret,
         vocabulary: Vocabulary | None,
         out: Path,
         *,
         audit: AuditLog | None,
         guard: Guard | None = None,  # without it (in tests) there is no ledger
+        kept: Preparation | None = None,
     ) -> None:
         self._file, self._identity, self._out, self._audit, self._guard = file, identity, out, audit, guard
+        self._kept, self.site = kept, data if isinstance(data, Site) else None
+        self._secret, self._vocabulary = secret, vocabulary
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
-        if guard is not None:
-            for warning in guard.admit(database):
-                logger.warning("warning: %s", warning)
-        trust = MemberTrust(file, identity)
-        self.session = make_member_session(
-            file, identity.name, database, secret=secret, vocabulary=vocabulary, trust=trust
+        file.check_schema(None if self.site is None else self.site.schema)
+        if isinstance(data, Site) and kept is not None:
+            data = self._start_from(kept, data)
+        self.database = data if isinstance(data, TransactionDatabase) else None
+        if self._guard is not None:
+            self._admit(self._guard)
+        self.session = self._session()
+
+    @property
+    def transactions(self) -> int:
+        """The number of transactions of this member."""
+        return len(self.database) if self.database is not None else self.site.conformed.rows if self.site else 0
+
+    def _admit(self, guard: Guard) -> None:
+        data = self.database if self.site is None else self.site.conformed
+        assert data is not None  # noqa: S101  # there is a database or a site
+        for warning in guard.admit(data):
+            logger.warning("warning: %s", warning)
+
+    def _session(self) -> MemberSession:
+        file, kept = self._file, self._kept
+        name, trust = self._identity.name, MemberTrust(file, self._identity)
+        if self.database is None:
+            assert self.site is not None  # noqa: S101  # one of them is there
+            return MemberSession(
+                name, MemberInput.preparing(self.site, file.federation.members, file.preparing(), trust)
+            )
+        return make_member_session(
+            file,
+            name,
+            self.database,
+            secret=self._secret,
+            vocabulary=self._vocabulary,
+            trust=trust,
+            prepared=b"" if kept is None else kept.digest(),
         )
 
+    def _start_from(self, kept: Preparation, site: Site) -> TransactionDatabase:
+        """Go on from a preparation to the search; members that left are not in it."""
+        name = self._identity.name
+        if name in kept.left:
+            msg = (
+                "this member left after the preparation: it shares too little with the others (min_overlap in its "
+                "policy); compare its data with theirs by `fedslim schema check`, and start again in a new run folder"
+            )
+            raise RunError(msg)
+        before, self._file = self._file, self._file.without(kept.left)
+        if kept.left and self._guard is not None:
+            left = ", ".join(kept.left)
+            logger.warning("%s left after the preparation; the search goes on without", left)
+            self._guard = self._guard.without(self._file, f"{left} left after the preparation of {kept.run.hex()}")
+        database = kept.database(site.schema, site.conformed, self._secret)
+        self._vocabulary = kept.vocabulary(self._secret.fingerprint)
+        self._kept = kept
+        logger.info("starting from a preparation of %s items (%s)", len(kept.ids), before.federation.name)
+        return database
+
+    async def _prepare(self, host: str | None, port: int | None) -> None:
+        """Take part in the preparation, and go on to the search."""
+        received = await self._take_part(host, port)
+        site = self.site
+        assert site is not None  # noqa: S101  # otherwise there is nothing to prepare
+        if received.preparation is None:
+            msg = f"the preparation ended early ({received.ending})"
+            raise RunError(msg)
+        logger.info("%s", received.overlap)
+        kept = received.preparation
+        keep_preparation(kept, self._file, self._out)
+        if self._identity.name in kept.left and self._guard is not None:
+            self._guard.refused()  # the server learnt that this member shares too little; it must not ask often
+        self.database = self._start_from(kept, site)
+        if self._guard is not None:
+            self._admit(self._guard)
+        self.session = self._session()
+
     async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
-        """Take part until the run is over.
+        """Take part in the preparation, if there is one, and in the search, until the run is over.
 
         Raises:
-            RunError: The server could not be reached, ended the run, or asked for what this member does not give.
+            RunError: The server could not be reached, ended the run, or asked for what this member does not give; or
+                this member left after the preparation.
             LedgerError: The ledger does not allow the first answer.
         """
+        if self.database is None:
+            await self._prepare(host, port)
+        elif self._kept is not None:
+            self._kept.write(self._out / PREPARATION)
+        return await self._take_part(host, port)
+
+    @property
+    def journal(self) -> Path:
+        """The path of the journal of this session."""
+        return self._out / (PREPARATION_JOURNAL if self.database is None else MEMBER_JOURNAL)
+
+    async def _take_part(self, host: str | None, port: int | None) -> Received:
         journal = self._journal()
         file = self._file
         host, port = host or file.server.host, port or file.server.port
@@ -312,10 +386,10 @@ class DeployedMember:
             journal.close()
             if not self.session.has_answered:
                 self.forget()  # nothing was answered, so there is nothing to resume
-        path = self._out / MEMBER_JOURNAL
+        path = self.journal
         ended_by_server = received.ending.startswith("ended by the server")
         if self._guard is not None:
-            if received.table is not None and self.session.has_answered:
+            if (received.table or received.preparation) is not None and self.session.has_answered:
                 self._guard.finished()
             elif member.refused or not ended_by_server or not self.session.has_answered:
                 self._guard.refused()  # otherwise it can be resumed, which no other run can replace
@@ -331,11 +405,11 @@ class DeployedMember:
 
     def forget(self) -> None:
         """Remove the journal, once the results are saved."""
-        (self._out / MEMBER_JOURNAL).unlink(missing_ok=True)
+        self.journal.unlink(missing_ok=True)
 
     def _journal(self) -> Journal:
         """Reopen and replay the journal of an interrupted run, or create a new one."""
-        path = self._out / MEMBER_JOURNAL
+        path = self.journal
         digest = self._file.digest().hex()
         key = self._identity.derived_key(MEMBER_JOURNAL)
         reopened = _reopen(path, key)
@@ -362,13 +436,14 @@ class DeployedMember:
         def record(message: m.FromMember, frame: Frame) -> None:
             nonlocal last, sent
             if self._guard is not None and self.session.has_answered:
-                self._guard.answering(self.session.run)
+                self._guard.answering(self.session.run, preparing=self.database is None)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()
                 logger.info("answered %s rounds, sent %.1f MB", self.session.position, sent / 1e6)
             if self._audit is not None:
                 run = self.session.run or None
-                self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer)
+                preparing = self.database is None
+                self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer, preparing=preparing)
 
         return record

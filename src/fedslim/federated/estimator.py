@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data import TransactionDatabase, encode_together
+from fedslim.data import ItemSecret, TransactionDatabase, encode_together
+from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.errors import DataError
-from fedslim.federated.simulation import prepare, simulate
+from fedslim.federated.preparing import prepare_together
+from fedslim.federated.simulation import entropy_of, prepare, simulate
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.estimator import CodeTableEstimator
+from fedslim.schema import Schema, conform, conform_file
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
+    from fedslim.data.encoding import Encoding
     from fedslim.federated.simulation import Simulation
     from fedslim.network.traffic import Communication
 
@@ -40,6 +45,9 @@ class FedSlim(CodeTableEstimator):
         effort: how hard to search, for "x": 1 to 8, as for `Slim`; a higher one takes many more rounds.
         masking: whether answers are masked; turn it off only to measure what masking costs.
         seed: the seed for keys and masks; the table depends on it only from effort 3 on.
+        schema: what the columns of the members' tables mean: a `fedslim.schema.Schema`, or the path of a `schema.toml`.
+            The members then agree on cuts and items in a preparation, as in a real federation. Items are numbered by
+            keyed ids, so the table may differ from that of `Slim` where two candidates are equally good.
 
     Attributes:
         table_: the `CodeTable`.
@@ -77,6 +85,7 @@ class FedSlim(CodeTableEstimator):
         effort: int = 1,
         masking: bool = True,
         seed: int = 0,
+        schema: Schema | str | os.PathLike[str] | None = None,
     ) -> None:
         self.variant = variant
         self.max_time = max_time
@@ -87,6 +96,7 @@ class FedSlim(CodeTableEstimator):
         self.effort = effort
         self.masking = masking
         self.seed = seed
+        self.schema = schema
 
     def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> FedSlim:  # noqa: ARG002, N803  # scikit-learn's
         """Mine the members' transactions; Ctrl-C ends the search early and keeps the best table so far.
@@ -97,15 +107,18 @@ class FedSlim(CodeTableEstimator):
             y: Ignored.
         """
         names, members = members_of(X)
-        databases, encoding = encode_together(members, names)
+        how = self.get_params()
+        schema = how.pop("schema")
+        given: Mapping[str, TransactionDatabase] | list[TransactionDatabase]
+        if schema is None:
+            databases, encoding = encode_together(members, names)
+            given = databases if names is None else dict(zip(names, databases, strict=True))
+        else:
+            given, encoding = self._prepared(schema, names, members)
         prepare(self.variant)
         stop = Stop()
         with stopping_on_interrupt(stop):
-            simulation = simulate(
-                databases if names is None else dict(zip(names, databases, strict=True)),
-                **self.get_params(),
-                stop=stop,
-            )
+            simulation = simulate(given, **how, stop=stop)
         self._fitted(simulation.table, encoding)
         self.simulation_ = simulation
         self.converged_ = simulation.converged
@@ -113,6 +126,20 @@ class FedSlim(CodeTableEstimator):
         self.n_iter_ = simulation.tally.accepted
         self.n_members_ = len(simulation.databases)
         return self
+
+    def _prepared(
+        self, schema: Schema | str | os.PathLike[str], names: list[str] | None, members: list[Any]
+    ) -> tuple[Mapping[str, TransactionDatabase], Encoding]:
+        """Let the members agree on items in a preparation."""
+        read = schema if isinstance(schema, Schema) else Schema.read(schema)
+        names = names or [f"member-{number:0{len(str(len(members)))}}" for number in range(1, len(members) + 1)]
+        sites = {}
+        for name, data in zip(names, members, strict=True):
+            framed = conform(read, dataframe_table(data, name=name)) if is_dataframe(data) else None
+            sites[name] = framed or conform_file(read, data)
+        entropy = entropy_of(self.seed)
+        made = prepare_together(read, sites, ItemSecret.from_random(entropy(32)), entropy, masking=self.masking)
+        return made.databases, made.encoding
 
     def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:  # noqa: ARG002, N803
         """Fit, then cover the rows of all members, one member after the other."""

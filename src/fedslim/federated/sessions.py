@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedslim.data.vocabulary import Vocabulary
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
 
@@ -11,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fedslim.data import TransactionDatabase
-    from fedslim.data.vocabulary import ItemSecret, Vocabulary
+    from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.positions import Kept
+    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
 
@@ -23,16 +25,23 @@ def make_server_session(
     run: bytes,
     keys: KeyCheck | None,
     history: Callable[[], Iterable[Kept]] | None = None,  # see `ServerSession`
+    prepared: Preparation | None = None,
 ) -> ServerSession:
-    """Return the server's session of one run."""
+    """Return the server's session of a search, or of the preparation that it needs first."""
+    preparing = file.prepares and prepared is None
+    vocabulary = bytes.fromhex(file.items.vocabulary_digest or "")
+    if file.prepares:
+        ids = () if prepared is None else tuple(prepared.ids)
+        vocabulary = Vocabulary(ids, file.items.secret_fingerprint or "").digest
     return ServerSession(
         file.federation.members,
-        file.settings(),
+        file.preparing() if preparing else file.settings(b"" if prepared is None else prepared.digest()),
         run=run,
-        max_time=file.limits.max_time,
+        max_time=None if preparing else file.limits.max_time,
         keys=keys,
-        vocabulary=bytes.fromhex(file.items.vocabulary_digest or ""),
+        vocabulary=vocabulary,
         history=history,
+        prepared=prepared,
     )
 
 
@@ -44,7 +53,8 @@ def make_member_session(  # noqa: PLR0913  # keyword-only
     secret: ItemSecret,
     vocabulary: Vocabulary | None,
     trust: RosterSigner,
+    prepared: bytes = b"",
 ) -> MemberSession:
-    """Return a member's session of one run."""
-    own = MemberInput(database, file.federation.members, file.settings(), secret, vocabulary, trust=trust)
+    """Return a member's session of one search; `prepared` is the digest of its preparation."""
+    own = MemberInput(database, file.federation.members, file.settings(prepared), secret, vocabulary, trust=trust)
     return MemberSession(name, own)

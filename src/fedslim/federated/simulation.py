@@ -190,7 +190,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
     width = width_of(variant, width)
     check_effort(variant, effort)
     masked = masking and variant not in UNMASKED
-    entropy = _entropy(seed)
+    entropy = entropy_of(seed)
     prepare(variant)
     stop = stop or Stop()
     members = tuple(named)
@@ -265,7 +265,7 @@ def _warm_up(variant: str) -> None:
     MemoryFederation(
         ServerSession(members, settings, run=bytes(16)),
         {name: MemberInput(database, members, settings, secret, agreed) for name in members},
-        entropy=_entropy(0),
+        entropy=entropy_of(0),
     ).run()
     if variant != "x":
         with_room(no_pairs(1), FEW_PAIRS + 1)  # compiles what only larger data use
@@ -295,7 +295,7 @@ def _between(
     return between
 
 
-def _entropy(seed: int) -> Callable[[int], bytes]:
+def entropy_of(seed: int) -> Callable[[int], bytes]:
     """Return a generator of pseudorandom bytes. For simulations only: the seed reveals all keys."""
     numbers = count()
 

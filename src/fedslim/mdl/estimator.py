@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fedslim.data.coerce import encode_numbers, is_matrix
+from fedslim.data.encoding import ITEMS
 from fedslim.data.frames import is_dataframe
 from fedslim.errors import MissingExtraError
 
@@ -54,7 +56,7 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     encoding_: Encoding
 
     def _fitted(self, table: CodeTable, encoding: Encoding) -> None:
-        self.table_ = table
+        self.table_ = table if encoding == ITEMS else replace(table, encoding=encoding)
         self.encoding_ = encoding
 
     def __sklearn_tags__(self) -> Any:

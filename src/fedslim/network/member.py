@@ -127,6 +127,9 @@ class NetworkMember:
                 message = framing.from_server(data[framing.PREFIX_BYTES :])
                 self.refused = isinstance(message, m.Abort) and not self._heard
                 self._heard = True
+                if self.session.is_too_early(message):
+                    msg = "the server is not ready for the search yet"
+                    raise LineError(msg)  # the caller connects again
                 kept = _is_kept(message, self.session.position)
                 reply = await self._answer(message)
                 # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a

@@ -38,7 +38,7 @@ WITHIN = 5.0
 
 def of_session(session: ServerSession) -> dict[str, Any]:
     """Return the part of a status that all servers share, over whichever transport."""
-    search = None if session.variant is None else session.variant.search
+    search = None if session.variant is None else session.variant.search  # None in a preparation
     known = session.variant is not None and session.variant.supports  # before, there is no table
     return {
         "variant": session.settings.variant,

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.protocol.messages import FromMember, FromServer
     from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.protocol.preparation import Preparation
+    from fedslim.protocol.prepare import Overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """At a member: the run is over. The table has the member's labels; in SO it is the member's own table."""
+    """At a member: the run is over. The table has the member's labels; in SO it is the member's own table.
+
+    A preparation has its outcome instead, and how much the member shares with others.
+    """
 
     ending: str
     table: CodeTable | None
+    preparation: Preparation | None = None
+    overlap: Overlap | None = None
 
 
 ServerOutput = Send | NewEpoch | Began | RoundEnded | Waiting | Resumed | WentBack | Ended | Failed

@@ -125,7 +125,7 @@ class Gathering:
             msg = f"the members have {items} items now, but had {self.items} when the run began"
             raise ProtocolError(msg)
         self.epoch, self._lost_epochs, self.items = epoch, 0, items
-        self.ids = union or _split(some.ids)
+        self.ids = union or _split(some.ids) or self.ids
         self._take_labels(joins)
         before = self._roster
         self._roster = m.Roster(

@@ -46,6 +46,12 @@ class JoinRules:
                 f"member {member!r} has vocabulary {join.digest.hex() or '(none)'}, but this federation agreed on "
                 f"{self.vocabulary.hex() or 'none'}; give it the vocabulary of the other members"
             )
+            if self.settings.schema:
+                kept = "from another preparation than" if self.settings.preparation else "from a preparation, unlike"
+                msg = (
+                    f"member {member!r} starts {kept} this server; give the server and all members the same "
+                    "preparation (--preparation), or none"
+                )
             raise ProtocolError(msg)
         for other, before in joined.items():
             if other == member:

@@ -23,8 +23,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from fedslim import __version__
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
 from fedslim.errors import (
     DataError,
@@ -37,6 +39,7 @@ from fedslim.errors import (
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
+from fedslim.protocol.prepare import PrepareMember
 from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
@@ -47,7 +50,7 @@ from fedslim.secagg import AgreementKey, MaskLabel
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.prepare import Site
     from fedslim.protocol.variant import MemberSide
     from fedslim.secagg import PairSecret
 
@@ -64,6 +67,13 @@ class MemberInput:
     secret: ItemSecret
     vocabulary: Vocabulary | None = None  # agreed among the members; without one, the server forms the union
     trust: RosterSigner = field(default_factory=Unsigned)
+    site: Site | None = None  # in a preparation, in place of the database
+
+    @classmethod
+    def preparing(cls, site: Site, members: tuple[str, ...], settings: m.Settings, trust: RosterSigner) -> MemberInput:
+        """Return the input of a preparation: there are no items yet."""
+        rows = TransactionDatabase(np.zeros(site.conformed.rows + 1, np.int64), np.empty(0, np.int32), ())
+        return cls(rows, members, settings, site.secret, Vocabulary((), site.secret.fingerprint), trust, site)
 
     def __post_init__(self) -> None:
         """Check the member's own data before anything is sent."""
@@ -139,6 +149,10 @@ class MemberSession:
         final = self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
         return final or isinstance(message, m.Finish)
 
+    def is_too_early(self, message: m.FromServer) -> bool:
+        """Return whether a message ends the preparation before this search: the server is not ready for it yet."""
+        return isinstance(message, m.Finish) and bool(self._own.settings.preparation) and self._roster is None
+
     def join(self, entropy: bytes) -> m.Join:
         """Return the first message on a connection, also after a fault; `entropy` is 32 new random bytes."""
         own, agreed = self._own, self._own.vocabulary
@@ -203,6 +217,10 @@ class MemberSession:
             msg = f"the server sent Finish while this member was {self.state.value}; it is refused"
             raise ProtocolError(msg)
         table = self._variant.own_table() if message.table is None else message.table
+        if table is None and isinstance(self._variant, PrepareMember):
+            assert self._roster is not None  # noqa: S101  # since the first question
+            self.received = self._variant.end(message, self._roster, self._own.trust)
+            return
         if table is None:
             self.received = Received(message.ending, None)
             return
@@ -266,16 +284,21 @@ class MemberSession:
             self._again.popleft()
         return answer
 
+    def _side(self) -> MemberSide:
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        return member_side(self._own.settings, self._own.site or self._numbered, len(self._own.members))
+
     def _go_back(self, number: int) -> None:
         """Go back to the state before this round, by answering the earlier questions again."""
-        assert self._numbered is not None  # noqa: S101  # since the roster
-        self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
+        self._variant = self._side()
         self._last, self._again = None, deque(self._asked.values())
         while self._again and self._again[0].round < number:
             self._answered(self._again[0])
 
     def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
         """Return the answer as it is sent: with masks where the server must not see the counts."""
+        if isinstance(self._variant, PrepareMember) and isinstance(answer, m.Ready):
+            return self._variant.signed(answer, self.run, self._own.trust)
         if not isinstance(answer, UnmaskedWords):
             return answer
         if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:
@@ -316,8 +339,7 @@ class MemberSession:
             vocabulary = self._vocabulary(roster)
             if self._own.vocabulary is None:
                 self._numbered = self._over(vocabulary)
-            assert self._numbered is not None  # noqa: S101  # set in `__init__`, or just now
-            self._variant = member_side(self._own.settings, self._numbered, len(self._own.members))
+            self._variant = self._side()
         self._roster = roster
         if roster.next_round + 1 < self.position:
             self._go_back(roster.next_round)

@@ -25,6 +25,7 @@ from fedslim.protocol.wire_types import (
     Bits,
     Certificate,
     Count,
+    Digest,
     Ids,
     Item,
     Key,
@@ -35,12 +36,13 @@ from fedslim.protocol.wire_types import (
     Piece,
     RoundNumber,
     Signature,
+    SketchSize,
     Text,
 )
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 
-PROTOCOL = 6
+PROTOCOL = 7
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
@@ -73,6 +75,12 @@ class Settings(Piece, frozen=True):
     """How hard the search looks; of x only."""
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = 0
     """The seed of the local search, from effort 3 on."""
+    schema: Digest = b""
+    """The digest of the schema, if the members agreed on one."""
+    outline: Text = ""
+    """What the server has to know of the schema: see `preparation.py`."""
+    preparation: Digest = b""
+    """The digest of the preparation that a search starts from."""
 
 
 class Join(Message, frozen=True):
@@ -162,11 +170,19 @@ class PackedTable(Piece, frozen=True):
     other: Count  # occurrences of items that are too rare to be published
 
 
+class Departure(Piece, frozen=True):
+    """A member that leaves after a preparation, with its signature: see `preparation.py`."""
+
+    name: Name
+    signature: Signature
+
+
 class Finish(Message, frozen=True):
-    """Server: the run is over. It has the table if the variant lets members know it."""
+    """Server: the run is over. It has the table if the variant lets members know it, or who left in a preparation."""
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
+    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)] = []  # noqa: RUF012  # msgspec copies it
 
 
 class Heard(Message, frozen=True):
@@ -197,6 +213,67 @@ class Masked(Message, frozen=True):
     round: RoundNumber
     attempt: Attempt
     words: Vector
+
+
+# -- preparation: cuts and vocabulary from everybody's rows, sums only ------------------------------------------------
+
+
+class WantValues(Message, frozen=True):
+    """How many values each open column has. Asked first."""
+
+
+class WantBetween(Message, frozen=True):
+    """How many values are in each part of each open interval."""
+
+    bits: Bits
+
+
+class WantCategories(Message, frozen=True):
+    """The ids of the categories of each capped column, as a sketch for this many; asked again, it has four times."""
+
+    entries: SketchSize
+
+
+class WantCategoryCounts(Message, frozen=True):
+    """How often each of these categories occurs: of each capped column as many ids as `sizes` says, ascending."""
+
+    sizes: Vector
+    ids: Ids
+    bits: Bits
+
+
+class WantItems(Message, frozen=True):
+    """These of the categories are kept; the ids of all items, as a sketch as for categories."""
+
+    kept: Vector
+    entries: SketchSize
+
+
+class WantReady(Message, frozen=True):
+    """These are the items, in ascending order, and whether several members have each: do you share enough to stay?"""
+
+    ids: Ids
+    shared: Vector
+
+
+class AskPreparation(Message, frozen=True):
+    """Server: these parts of the open intervals have the order statistics; then answer this question.
+
+    At first, `chosen` says how many order statistics each column needs. No message can name another threshold.
+    """
+
+    round: RoundNumber
+    attempt: Attempt
+    chosen: Vector
+    want: WantValues | WantBetween | WantCategories | WantCategoryCounts | WantItems | WantReady
+
+
+class Ready(Message, frozen=True):
+    """Member: I stay, or I leave because I share too little with the others; only that is signed."""
+
+    round: RoundNumber
+    leaves: bool
+    signature: Signature
 
 
 # -- SA and SO: a table for each member -----------------------------------------------------------------------------
@@ -332,12 +409,15 @@ class AskIndexedSupports(Message, frozen=True):
     bits: Bits
 
 
-FromMember = Join | Confirm | Masked | Usages | Candidates | Evaluated | SupportCounts | Structure | Heard | Abort
+FromMember = (
+    Join | Confirm | Masked | Ready | Usages | Candidates | Evaluated | SupportCounts | Structure | Heard | Abort
+)
 FromServer = (
     Roster
     | RosterUpdate
     | Confirmed
     | Ask
+    | AskPreparation
     | AskUsages
     | AskCandidates
     | Evaluate

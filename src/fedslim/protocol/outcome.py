@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from fedslim.data import Encoding
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import SearchResult, Tally
+    from fedslim.protocol.preparation import Preparation
 
+NO_TABLE = PackedTable([], Vector.of(np.empty(0, np.int64)), Vector.of(np.empty(0, np.int64)), 0, 1, 0)
 DISAGREE = "usages and supports of the table do not agree: a member does not count as the protocol says"
 
 Ending = Literal["converged", "out of time", "out of rounds", "interrupted", "member lost"]
@@ -36,6 +38,7 @@ class Outcome:
     tally: Tally
     ending: Ending
     member_usages: Mapping[str, Sequence[int]] | None = None
+    preparation: Preparation | None = None  # then there is no table yet
 
     @property
     def converged(self) -> bool:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Ending
     from fedslim.protocol.positions import AnyKept, Kept
+    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck
     from fedslim.protocol.variant import ServerSide
 
@@ -60,6 +61,7 @@ class ServerSession:
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
         history: Callable[[], Iterable[Kept]] | None = None,  # the rounds so far, from a journal
+        prepared: Preparation | None = None,  # what the members agreed on before
     ) -> None:
         if not members or len(set(members)) != len(members):
             msg = f"a federation needs members with different names, not {list(members)}"
@@ -82,6 +84,9 @@ class ServerSession:
         self._farewell: m.Finish | m.Abort | None = None  # the message that ended the run
         self._late = dict.fromkeys(self.members, 0)  # for each member, how many messages came after that
         self.positions = Positions(self.members, settings.max_rounds, history)
+        self._prepared = prepared
+        if prepared is not None:
+            self.gathering.name_items(b"".join(prepared.ids), ())
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -160,9 +165,9 @@ class ServerSession:
             msg = f"{member!r} is not a member of this federation; its {type(message).__name__} is refused"
             raise ProtocolError(msg)
         state = self._states[member]
-        if isinstance(message, m.Join) and self._farewell is not None:
+        if isinstance(message, m.Join) and (end := self._missed(message)) is not None:
             self._late[member] = 0
-            return [Send((member,), self._farewell)]  # it was away when the run ended
+            return [Send((member,), end)]
         after = at_server(state, message, member)
         if state is MemberState.FINISHED:
             return self._take_late(member, message)
@@ -179,7 +184,7 @@ class ServerSession:
         if isinstance(message, m.Confirm):
             return self._take_confirmation(member, message, after, now)
         if after is state:
-            if self.gathering.epoch <= 0:
+            if self.gathering.epoch <= 0 and not isinstance(message, m.Heard):
                 msg = (
                     f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
                 )
@@ -190,6 +195,13 @@ class ServerSession:
         self._replies[member] = message
         self._waiting.discard(member)
         return [] if self._waiting else self._resume(now)
+
+    def _missed(self, join: m.Join) -> m.Finish | m.Abort | None:
+        """Return the message that a member missed if the run, or the preparation before it, ended while it was away."""
+        before = self._prepared
+        if self._farewell is None and before is not None and join.run == before.run:
+            return m.Finish("converged", None, [m.Departure(*one) for one in before.left.items()])
+        return self._farewell
 
     def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
         """Ignore messages that were on their way when the run ended; only the driver needs `Heard`."""
@@ -322,7 +334,9 @@ class ServerSession:
 
     def _start(self, now: float) -> None:
         self._began = now
-        self._situation = Situation(self.members, self.gathering.items, self.settings, self._policy)
+        self._situation = Situation(
+            self.members, self.gathering.items, self.settings, self._policy, run=self.gathering.run
+        )
         self.variant = server_side(self._situation)
         self._rounds = self.variant.run()
 
@@ -397,7 +411,8 @@ class ServerSession:
         self.outcome = outcome
         self._end()
         table = outcome.table if self.variant.members_know else None
-        self._farewell = m.Finish(outcome.ending, table)
+        left = {} if outcome.preparation is None else outcome.preparation.left
+        self._farewell = m.Finish(outcome.ending, table, [m.Departure(*one) for one in left.items()])
         return [Send(self.members, self._farewell), Ended(outcome)]
 
     def _fail(self, reason: str, member: str | None) -> list[ServerOutput]:

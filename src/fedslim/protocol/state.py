@@ -35,6 +35,7 @@ class MemberState(Enum):
     INVITED = "waiting for it to confirm the roster"
     IDLE = "not asked anything"
     ASKED_MASKED = "waiting for masked counts"
+    ASKED_READY = "waiting to hear whether it stays"
     ASKED_USAGES = "waiting for usages"
     ASKED_CANDIDATES = "waiting for candidates"
     ASKED_EVALUATED = "waiting for an evaluation"
@@ -49,6 +50,7 @@ class SessionState(Enum):
 
     JOINING = "waiting for the roster"
     CONFIRMING = "waiting for the others to confirm the roster"
+    PREPARING = "preparing a run"
     RUNNING_X = "running X"
     RUNNING_SA = "running SA"
     RUNNING_SO = "running SO"
@@ -57,13 +59,15 @@ class SessionState(Enum):
 
 M, C = MemberState, SessionState
 
-_ANSWERS = (m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
+_ANSWERS = (m.Masked, m.Ready, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
 
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
     (M.AWAY, m.Join): M.SEATED,
+    (M.EXPECTED, m.Heard): M.EXPECTED,  # it missed the end of the preparation, and has now heard it
     (M.INVITED, m.Confirm): M.IDLE,
     (M.ASKED_MASKED, m.Masked): M.IDLE,
+    (M.ASKED_READY, m.Ready): M.IDLE,
     (M.ASKED_USAGES, m.Usages): M.IDLE,
     (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
     (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
@@ -80,10 +84,11 @@ AWAITING: Mapping[type[Message], MemberState] = {
 }
 """The state of a member that owes a reply of this kind."""
 
-RUNNING: Mapping[str, SessionState] = {"x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
+RUNNING: Mapping[str, SessionState] = {"prepare": C.PREPARING, "x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
 """The state after a confirmed roster, by variant."""
 
-_ASKED_OF = {
+_ASKED_OF: Mapping[SessionState, tuple[type[Message], ...]] = {
+    C.PREPARING: (m.AskPreparation,),
     C.RUNNING_X: (m.Ask,),
     C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
     C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),

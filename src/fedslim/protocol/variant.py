@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.protocol.messages import FromMember, FromServer, PackedTable, Settings
     from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.protocol.prepare import Site
 
 VARIANTS: Mapping[str, str] = {
     "x": "exact: one table for all, found by masked sums; equal to mining all data in one place",
@@ -31,11 +32,12 @@ VARIANTS: Mapping[str, str] = {
 }
 
 HOMES = {
+    "prepare": ("fedslim.protocol.prepare", "PrepareServer", "PrepareMember"),
     "x": ("fedslim.protocol.x", "XServer", "XMember"),
     "sa": ("fedslim.algorithm1.sa", "SaServer", "SaMember"),
     "so": ("fedslim.algorithm1.so", "SoServer", "SoMember"),
 }
-"""The module of each variant, and its classes for the server and for a member."""
+"""The module of each variant, and its classes for the server and for a member; `prepare` comes before a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Situation:
     settings: Settings
     policy: Policy
     number: int = 0  # of the next round
+    run: bytes = b""
     ending: Ending | None = None  # set when the search must stop; the best table so far is then the result
 
 
@@ -120,9 +123,9 @@ def server_side(situation: Situation) -> ServerSide:
     return side
 
 
-def member_side(settings: Settings, database: TransactionDatabase, members: int) -> MemberSide:
+def member_side(settings: Settings, data: TransactionDatabase | Site, members: int) -> MemberSide:
     """Create a member's side of the variant that the settings name; `members` is the size of the federation."""
-    side: MemberSide = _sides(settings.variant)[1](database, settings, members)
+    side: MemberSide = _sides(settings.variant)[1](data, settings, members)
     return side
 
 
@@ -139,7 +142,7 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def _sides(variant: str) -> tuple[Any, Any]:
-    if variant not in VARIANTS:
+    if variant not in HOMES:
         msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
         raise ParameterError(msg)
     # Imported by name: SA and SO are above this package in the import order, and unused variants are not loaded.

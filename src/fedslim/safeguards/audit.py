@@ -67,7 +67,7 @@ class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     statistics: Size  # number of counts, pairs or ids: see `statistics_in`
     labels: Size  # number of item labels
     masked: bool  # whether masks hide the statistics
-    variant: Literal["x", "sa", "so"]
+    variant: Literal["prepare", "x", "sa", "so"]
     round: Annotated[int, Meta(ge=0, lt=1 << 47)] | None  # None outside of rounds
     run: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None  # None until the server has sent it
     peer: Name
@@ -82,11 +82,12 @@ _line_decoder = msgspec.json.Decoder(AuditEntry)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def statistics_in(message: m.FromMember) -> int:
+def statistics_in(message: m.FromMember) -> int:  # noqa: PLR0911  # one for each kind
     """Return the number of statistics in a message.
 
     Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
-    element. Structure: pairs, unmasked and without counts. Join: ids of items. All others: none.
+    element. Structure: pairs, unmasked and without counts. Ready: whether the member stays. Join: ids of items. All
+    others: none.
     """
     match message:
         case m.Join():
@@ -99,6 +100,8 @@ def statistics_in(message: m.FromMember) -> int:
             return message.lost.length + message.won.length
         case m.Structure():
             return message.x.length
+        case m.Ready():
+            return 1
         case m.Confirm() | m.Heard() | m.Abort():
             return 0
 
@@ -192,7 +195,16 @@ class AuditLog:
             whole = b"\n" not in start or read_entry(rest) is not None
             self._write(b"\n" if whole else TORN + b"\n")
 
-    def record(self, message: m.FromMember, frame: Frame, *, now: datetime, run: bytes | None, peer: str) -> None:
+    def record(  # noqa: PLR0913  # keyword-only
+        self,
+        message: m.FromMember,
+        frame: Frame,
+        *,
+        now: datetime,
+        run: bytes | None,
+        peer: str,
+        preparing: bool = False,
+    ) -> None:
         """Record a message that is about to leave. Send it only after this has returned.
 
         By then the operating system has the line, and it outlives this process. So the log may have a message that was
@@ -205,6 +217,7 @@ class AuditLog:
             now: The time, with a time zone.
             run: The id of the run, once the server has sent it.
             peer: The receiver, as a host name only.
+            preparing: Whether the run is the preparation of a search; its counts are masked in all variants.
 
         Raises:
             WriteError: The line could not be written, so the message must not be sent.
@@ -219,8 +232,8 @@ class AuditLog:
             bytes_before_compression=frame.plain,
             statistics=statistics_in(message),
             labels=len(message.labels) if isinstance(message, m.Join) else 0,
-            masked=self._masks and isinstance(message, m.Masked),
-            variant=self._variant,  # type: ignore[arg-type]  # checked just below
+            masked=(self._masks or preparing) and isinstance(message, m.Masked),
+            variant="prepare" if preparing else self._variant,  # type: ignore[arg-type]  # checked just below
             round=getattr(message, "round", None),
             run=None if run is None else run.hex(),
             peer=peer,

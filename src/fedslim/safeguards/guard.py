@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from fedslim.format import count, duration
 from fedslim.safeguards.backoff import FILE, FIRST_WAIT, Refusals
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
+from fedslim.schema import Conformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class Guard:
 
     # -- before a run -------------------------------------------------------------------------------------------
 
-    def admit(self, database: TransactionDatabase) -> list[str]:
+    def admit(self, database: TransactionDatabase | Conformed) -> list[str]:
         """Check that this federation may be answered on these data. Return warnings about what a second result reveals.
 
         The warnings contain figures about the member's data. NVFlare's logs go to the server, so the caller decides
@@ -68,10 +69,23 @@ class Guard:
             LedgerError: The ledger does not allow it.
             WriteError: The ledger cannot be written.
         """
-        self.policy.check_transactions(len(database))
+        self.policy.check_transactions(database.rows if isinstance(database, Conformed) else len(database))
         self.ledger.check_place()
         self._snapshot = Snapshot.of(database)
         return self.ledger.check(self._file, self._snapshot)
+
+    def without(self, file: FederationFile, reason: str) -> Guard:
+        """Return the guard of a search without members that left after the preparation.
+
+        The federation file says that the others go on, so the ledger allows the smaller set, and has the reason.
+
+        Raises:
+            PolicyError: The policy does not allow a federation of those that stay.
+        """
+        guard = Guard(self.policy, file, now=self._now)
+        if not guard.ledger.is_allowed(file):
+            guard.ledger.allow(file, reason, now=self._now())
+        return guard
 
     def wait(self) -> float:
         """Return the seconds until this member may connect again."""
@@ -93,7 +107,7 @@ class Guard:
 
     # -- during a run -------------------------------------------------------------------------------------------
 
-    def answering(self, run: bytes) -> None:
+    def answering(self, run: bytes, *, preparing: bool = False) -> None:
         """Record in the ledger that this run is answered. Call this before each answer; only the first call writes.
 
         Raises:
@@ -103,7 +117,7 @@ class Guard:
         if self._recorded == run:
             return
         assert self._snapshot is not None  # noqa: S101  # `admit` comes first
-        self.ledger.record(self._file, self._snapshot, run, now=self._now())
+        self.ledger.record(self._file, self._snapshot, run, now=self._now(), preparing=preparing)
         self._recorded = run
 
     def refused(self) -> None:

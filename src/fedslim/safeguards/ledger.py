@@ -27,6 +27,7 @@ from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.wire_types import MAX_MEMBERS
+from fedslim.schema import Conformed
 from fedslim.trust.keys import read_trusted
 from fedslim.trust.register import alone_with
 from fedslim.trust.times import format_time, whole
@@ -46,7 +47,9 @@ FEWEST_APART = 2
 """Fewest members by which two sets may differ, on each side on which they differ at all."""
 
 _MAX_NAMED = 10
-_SNAPSHOT, _LABEL = b"fedslim data 1", b"fedslim label 1"
+MAX_PREPARATIONS = 3
+"""Preparations on the same data: in each, a lying server could choose other values to count."""
+_SNAPSHOT, _TABLE, _LABEL = b"fedslim data 1", b"fedslim table 1", b"fedslim label 1"
 
 Time = Annotated[datetime, Meta(tz=True)]
 Member = Annotated[str, Meta(max_length=63)]
@@ -63,8 +66,14 @@ class Snapshot:
     transactions: int
 
     @classmethod
-    def of(cls, database: TransactionDatabase) -> Snapshot:
-        """Return the snapshot of a database. Items are identified by their labels."""
+    def of(cls, database: TransactionDatabase | Conformed) -> Snapshot:
+        """Return the snapshot of a database. Items are identified by their labels.
+
+        That of a table in terms of a schema has its values: it must not depend on cuts, which a server could change.
+        """
+        if isinstance(database, Conformed):
+            rows = np.sort(database.hashes())
+            return cls(sha256(_TABLE + rows.astype("<u8").tobytes()).hexdigest(), database.rows)
         hashed = b"".join(
             blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8, person=_LABEL).digest()
             for label in database.vocabulary
@@ -89,6 +98,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: Annotated[int, Meta(ge=1)]
     run: Hex
     """The last run, so that it is not counted again when the member rejoins it."""
+    preparations: Annotated[int, Meta(ge=0)] = 0
+    """How many of the runs were preparations."""
 
 
 class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +169,7 @@ class AnswerLedger:
             LedgerError: It may not; the message explains what the results together would reveal.
         """
         entries, members = self.entries(), frozenset(file.federation.members)
-        if not any(frozenset(each.members) == members for each in entries.allowed):
+        if not self.is_allowed(file):
             before = [each for each in entries.answers if each.snapshot == snapshot.digest]
             for each in before:
                 if (why := describe_difference(each.members, members)) is not None:
@@ -170,8 +181,16 @@ class AnswerLedger:
                 )
         return _warnings(entries, file, snapshot)
 
-    def record(self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime) -> None:
+    def is_allowed(self, file: FederationFile) -> bool:
+        """Return whether this set of members was allowed whatever was answered before."""
+        return any(sorted(each.members) == sorted(file.federation.members) for each in self.entries().allowed)
+
+    def record(
+        self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime, preparing: bool = False
+    ) -> None:
         """Record that this set of members is answered, before the first answer; a run counts once.
+
+        A preparation and its search are one entry, with two runs: they answer the same members on the same data.
 
         Raises:
             LedgerError: It may not be answered; another process may have answered another set meanwhile.
@@ -192,8 +211,22 @@ class AnswerLedger:
                 elif each.run == new.run:
                     return
                 else:
-                    new = msgspec.structs.replace(new, first=each.first, runs=each.runs + 1)
+                    new = msgspec.structs.replace(
+                        new, first=each.first, runs=each.runs + 1, preparations=each.preparations
+                    )
+            new = self._count_preparation(new, entries) if preparing else new
             self._write(msgspec.structs.replace(entries, answers=[*answers, new]))
+
+    def _count_preparation(self, new: Answer, entries: Entries) -> Answer:
+        allowed = sum(sorted(each.members) == new.members for each in entries.allowed)
+        if new.preparations >= MAX_PREPARATIONS * (1 + allowed):
+            msg = (
+                f"{self.path}: this member has prepared {new.preparations} runs with {member_list(new.members)} on the "
+                "same data, and with each the server could count other values; start from a kept preparation "
+                "(--preparation), or allow more with `fedslim ledger allow`"
+            )
+            raise LedgerError(msg)
+        return msgspec.structs.replace(new, preparations=new.preparations + 1)
 
     def allow(self, file: FederationFile, reason: str, *, now: datetime) -> None:
         """Allow this set of members from now on, whichever sets were answered before.

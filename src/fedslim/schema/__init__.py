@@ -9,7 +9,7 @@ database = site.items(agreed)
 from __future__ import annotations
 
 from fedslim.schema.agreeing import Agreed, agree, cut_ranks, keep_categories, round_cuts
-from fedslim.schema.conforming import Conformed, conform
+from fedslim.schema.conforming import Conformed, conform, conform_file
 from fedslim.schema.file import Schema, SchemaRules, encoding_from_dict
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "SchemaRules",
     "agree",
     "conform",
+    "conform_file",
     "cut_ranks",
     "encoding_from_dict",
     "keep_categories",

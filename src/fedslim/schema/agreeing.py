@@ -91,8 +91,9 @@ def cut_ranks(n: int, bins: int) -> tuple[int, ...]:
 def round_cuts(statistics: Sequence[float], rule: ColumnRule) -> tuple[float, ...]:
     """Return the cuts that follow from order statistics: rounded to the resolution, ascending, distinct and finite.
 
-    Ties may make several statistics equal. That value then fills an interval by itself: it ends at the next multiple
-    of the resolution or, without a resolution, at the next number.
+    It depends on the rounded statistics only, which are all that members of a federation find out. If several are
+    equal, that value fills an interval by itself: it ends at the next multiple of the resolution or, without a
+    resolution, at the next number.
 
     Examples:
         >>> from fedslim.schema import Schema
@@ -101,14 +102,15 @@ def round_cuts(statistics: Sequence[float], rule: ColumnRule) -> tuple[float, ..
         (0.0, 10.0, 30.0, 40.0, 60.0)
     """
     step = rule.resolution
-    cuts = {_rounded(value, step) for value in statistics}
-    for value, after in pairwise(statistics):
+    found = [rounded(value, step) for value in statistics]
+    cuts = set(found)
+    for value, after in pairwise(found):
         if value == after:
-            cuts.add(math.nextafter(value, math.inf) if step is None else _rounded(_rounded(value, step) + step, step))
+            cuts.add(math.nextafter(value, math.inf) if step is None else rounded(value + step, step))
     return tuple(sorted(cut + 0.0 for cut in cuts if math.isfinite(cut)))  # -0.0 + 0.0 is 0.0
 
 
-def _rounded(value: float, step: float | None) -> float:
+def rounded(value: float, step: float | None) -> float:
     """Round to a multiple of `step`, exactly: multiples of 0.1 are 0.3, not 0.30000000000000004."""
     if step is None or not math.isfinite(value):
         return value

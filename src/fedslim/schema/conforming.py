@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +12,13 @@ import numpy as np
 from fedslim.data.columns import MISSING, check_names, number_transactions
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import interval_labels
+from fedslim.data.readers import read_table
 from fedslim.errors import DataError
 from fedslim.schema.reading import OTHER, ColumnValues, read_column
 from fedslim.schema.rules import ColumnRule
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
@@ -111,6 +114,18 @@ class Conformed:
         return TransactionDatabase.from_pairs(
             np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=self.rows, name=self.name
         )
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """Return a hash of the values of each transaction; those of equal transactions are equal."""
+        total = np.zeros(self.rows, np.uint64)
+        for column, part in self._parts.items():
+            known = part.numbers.tolist() if self._rule(column).kind == "numeric" else part.labels
+            texts = (f"{len(column)} {column}={value!r}".encode("utf-8", "surrogatepass") for value in known)
+            hashed = np.frombuffer(b"".join(blake2b(text, digest_size=8).digest() for text in texts), "<u8")
+            rows = np.flatnonzero(part.codes != MISSING)
+            at = rows if self._transactions is None else self._transactions[rows]
+            np.add.at(total, at, hashed[part.codes[rows]])
+        return total
 
     def _replace(self, label: str, column: str, known: Callable[[str], bool]) -> str | None:
         if known(label):
@@ -229,3 +244,16 @@ def conform(schema: Schema, table: EncodedTable) -> Conformed:
             msg = f"{table.source}: column {where!r}: {column.errors[0]}"
             raise DataError(msg)
     return site
+
+
+def conform_file(schema: Schema, path: str | os.PathLike[str], *, format: str | None = None) -> Conformed:  # noqa: A002
+    """Return the table in a file in terms of the schema.
+
+    Raises:
+        DataError: The file cannot be read, has no columns, or does not fit the schema.
+    """
+    table = read_table(path, format=format)
+    if table is None:
+        msg = f"{path}: a schema is for tables with columns; name a file such as CSV or Parquet"
+        raise DataError(msg)
+    return conform(schema, table)

@@ -61,9 +61,9 @@ class Schema:
             return cls.parse(stream.read(MAX_BYTES + 1), path)
 
     @classmethod
-    def parse(cls, data: bytes, path: Path) -> Schema:
+    def parse(cls, data: bytes, path: str | Path) -> Schema:
         """Parse the content of a file; `path` names it in messages."""
-        return cls.of(tables(data, path, _WHAT, _BEGIN), path)
+        return cls.of(tables(data, Path(path), _WHAT, _BEGIN), Path(path))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], path: Path = Path("the schema")) -> Schema:
@@ -175,9 +175,8 @@ class Schema:
         """Return the schema as TOML, without comments."""
         plain = self.to_dict()
         named = [("table", plain["table"])] if "table" in plain else []
-        named += [(f"columns.{spell_key(name)}", rule) for name, rule in plain["columns"].items()]
-        parts = [[f"[{name}]", *(f"{each} = {spell(value)}" for each, value in rule.items())] for name, rule in named]
-        return "\n\n".join(map("\n".join, parts)) + "\n"
+        named += [(f"columns.{name}", rule) for name, rule in plain["columns"].items()]
+        return "\n\n".join("\n".join(spell_rule(*each)) for each in named) + "\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the schema, in place of an existing file."""
@@ -210,9 +209,14 @@ def encoding_from_dict(plain: Mapping[str, Any]) -> Encoding:
     return Encoding("schema", rules=SchemaRules(Schema.of(plain["schema"]), Agreed.from_dict(plain["agreed"])))
 
 
-def spell_key(name: str) -> str:
-    """Return a key as TOML writes it."""
-    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else spell(name)
+def spell_rule(name: str, rule: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table."""
+    first, dot, column = name.partition(".")
+    bare = column.isascii() and column.replace("_", "").replace("-", "").isalnum()
+    return [
+        f"[{first}{dot}{column if bare or not dot else spell(column)}]",
+        *(f"{k} = {spell(v)}" for k, v in rule.items()),
+    ]
 
 
 def _plain(rule: Any) -> dict[str, Any]:

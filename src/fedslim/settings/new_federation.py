@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
-from fedslim.settings.federation_file import (
-    ABOUT,
-    DEFAULT_PORT,
-    ID_BYTES,
-    ON_BY_DEFAULT,
-    ONLY_X,
-    SECTIONS,
-    FederationFile,
-)
+from fedslim.settings.federation_file import ABOUT, FederationFile
+from fedslim.settings.federation_keys import DEFAULT_PORT, ID_BYTES, ON_BY_DEFAULT, ONLY_X, SECTIONS
 from fedslim.toml.keys import template
 from fedslim.toml.keys import value as value_of
 

@@ -19,7 +19,7 @@ from fedslim.data.textstream import real_path
 from fedslim.errors import PolicyError
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS
-from fedslim.settings.federation_file import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
+from fedslim.settings.federation_keys import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
 from fedslim.settings.weaknesses import SAFE_MEMBERS
 from fedslim.toml import values
 from fedslim.toml.keys import key, parse, template
@@ -42,6 +42,12 @@ def _variants(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
         raise values.wrong(value, f"write a list of {', '.join(map(values.spell, VARIANTS))}")
     return tuple(dict.fromkeys(value))
+
+
+def _fraction(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise values.wrong(value, "write a number from 0 to 1")
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,12 @@ class Allowed:
     )
     min_transactions: int = key(
         values.whole(1, LARGEST), "Take part only with at least this many transactions.", default=1
+    )
+    min_overlap: float = key(
+        _fraction,
+        "With a schema: leave before the search if a smaller fraction of this member's items, weighted by how often "
+        "they occur, is shared with another member. The others are told only that this member left.",
+        default=0.5,
     )
     unsigned_keys: bool = key(
         values.switch,
@@ -163,7 +175,7 @@ class MemberPolicy:
                 found.append(f"policy.{name} is {own}, but limits.{name} is {theirs}")
         if file.items.share_vocabulary and not mine.share_labels:
             found.append("policy.share_labels is false, but items.share_vocabulary is true")
-        if file.items.vocabulary_digest is None and not mine.union:
+        if file.items.vocabulary_digest is None and not file.prepares and not mine.union:
             found.append("policy.union is false, but items.vocabulary_digest is missing")
         return found
 

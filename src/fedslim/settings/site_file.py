@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import is_file, real_path
-from fedslim.settings.federation_file import LARGEST
+from fedslim.settings.federation_keys import LARGEST
 from fedslim.settings.policy import MemberPolicy
 from fedslim.toml import values
 from fedslim.toml.keys import key, parse, read, template
@@ -75,6 +75,12 @@ class Data:
         "The format, if the file's extension does not tell it: fimi, csv, tsv or parquet.",
         default=None,
         example="csv",
+    )
+    schema: Path | None = key(  # noqa: RUF009
+        values.place,
+        "The schema, if the members agreed on one; then the keys below have no effect, and must be left out.",
+        default=None,
+        example="schema.toml",
     )
     bins: int | None = key(
         values.whole(2, LARGEST), "The number of intervals for numeric columns.", default=None, example=5

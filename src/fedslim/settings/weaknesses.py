@@ -12,7 +12,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedslim.settings.federation_file import MAX_ROUNDS, MIN_COUNT, MIN_MEMBERS_WITH
+from fedslim.settings.federation_keys import MAX_ROUNDS, MIN_COUNT, MIN_MEMBERS_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
 
 
 def _find(file: FederationFile) -> Iterator[tuple[str, str]]:
-    agreed, items, limits = file.federation, file.items, file.limits
+    agreed, items = file.federation, file.items
     if agreed.variant == "sa":
         yield (
             "federation.variant",
@@ -53,11 +53,21 @@ def _find(file: FederationFile) -> Iterator[tuple[str, str]]:
             "federation.members",
             "with two members, each can subtract its own counts from the sums and knows the other's",
         )
-    if items.vocabulary_digest is None:
+    if file.schema.on_departure == "continue":
+        yield (
+            "schema.on_departure",
+            "if a member leaves after the preparation, the server can compute how many values it has in each interval",
+        )
+    if items.vocabulary_digest is None and not file.prepares:
         yield (
             "items.vocabulary_digest",
             "not set: the server learns who has which ids, and the counts of ids that only one member has",
         )
+    yield from _find_limits(file)
+
+
+def _find_limits(file: FederationFile) -> Iterator[tuple[str, str]]:
+    items, limits = file.items, file.limits
     if items.share_vocabulary:
         yield "items.share_vocabulary", "members send the labels of their items to the server"
     if limits.max_rounds > MAX_ROUNDS:

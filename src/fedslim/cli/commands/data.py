@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.options import Reading, chosen, whole
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
@@ -71,6 +71,13 @@ def describe(
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
+    schema: options.Schema = None,
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    categorical: options.Categorical = None,
+    numeric: options.Numeric = None,
+    one_hot: options.OneHot = None,
+    missing: options.Missing = None,
     from_: options.From = None,
     seed: options.Seed = None,
     top: Annotated[
@@ -79,10 +86,12 @@ def describe(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Describe DATA: the number of transactions and items, lengths, density, and the most frequent items."""
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
+    """Describe DATA: its columns as they are understood, transactions and items, and the most frequent items."""
+    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
+    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         record = _describe_content(data, reading.load(), top)
+        record["columns"] = _describe_columns(reading)
     if json:
         print_json(record)
     else:
@@ -244,6 +253,19 @@ def _describe_content(source: str, database: "TransactionDatabase", top: int) ->
     }
 
 
+def _describe_columns(reading: Reading) -> list[dict[str, str]]:
+    """Return what each column of a table looks like without a schema."""
+    from fedslim.data.discretise import DEFAULT_BINS
+    from fedslim.data.guessing import guess_column
+
+    long = reading.transaction_column is not None or reading.item_column is not None
+    table = None if long or reading.schema is not None else reading.table()
+    if table is None:
+        return []
+    guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}
+    return [{"name": name, "kind": guess.kind, "note": guess.note} for name, guess in guesses.items()]
+
+
 def _print_description(record: dict[str, Any]) -> None:
     """Print what is in a database."""
     transactions = record["transactions"]
@@ -263,7 +285,9 @@ def _print_description(record: dict[str, Any]) -> None:
         ("duplicates", f"{record['duplicates_removed']:,} removed inside transactions"),
     ]
     frequent = [grid(("support", "%", "most frequent items"), rows, right=2)] if rows else []
-    print_rich(summary(facts), *frequent)
+    looks = [(shown_label(each["name"]), each["kind"], each["note"]) for each in record["columns"]]
+    columns = [grid(("column", "looks", ""), looks, right=0)] if looks else []
+    print_rich(summary(facts), *columns, *frequent)
 
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":

@@ -63,6 +63,9 @@ def init(
         str | None,
         typer.Option(metavar="HEX", help="The fingerprint of the members' secret, if you do not have the secret."),
     ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The schema of the members' tables, instead of --vocabulary.")
+    ] = None,
 ) -> None:
     """Write a new federation file with every key, each explained by a comment.
 
@@ -79,6 +82,12 @@ def init(
         )
         raise ParameterError(msg)
     chosen = _items(vocabulary, secret, fingerprint)
+    if schema is not None:
+        from fedslim.protocol.preparation import Outline
+        from fedslim.schema import Schema
+
+        agreed = Schema.read(schema)
+        chosen |= {"schema.digest": agreed.digest().hex(), "schema.outline": str(Outline.of(agreed))}
     made = write_template(file, name, names, variant.value, host=host, port=port, chosen=chosen)
     line = f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}"
     print_text(printable(line) + "\n")
@@ -156,6 +165,8 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
     vocabulary = (
         f"agreed, digest {items.vocabulary_digest}"
         if items.vocabulary_digest
+        else f"found in a preparation, schema {file.schema.digest}"
+        if file.prepares
         else "made by the server, the union of all"
     )
     log, metrics = file.log, file.metrics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.options import Reading, chosen, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import ENDINGS, mined_with_progress, read_and_prepare
@@ -78,12 +78,23 @@ def mine(
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
+    schema: options.Schema = None,
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    categorical: options.Categorical = None,
+    numeric: options.Numeric = None,
+    one_hot: options.OneHot = None,
+    missing: options.Missing = None,
     from_: options.From = None,
     seed: Annotated[
         int | None,
         typer.Option(
             metavar="N", callback=whole(0, 2**63 - 1), help="Random seed, for generated data and for efforts above 2."
         ),
+    ] = None,
+    secret: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The members' secret: number items as their federation does, by their ids."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -93,9 +104,15 @@ def mine(
     """
     if out is not None:
         check_place(out, besides=data)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
+    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
+    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     report = reporter(quiet=quiet)
     database = read_and_prepare(reading, report)
+    if secret is not None:
+        from fedslim.data import ItemSecret, Vocabulary, over
+
+        shared = ItemSecret.read(secret)
+        database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
     mined = mined_with_progress(
         database,
         data,

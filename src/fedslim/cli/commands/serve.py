@@ -17,25 +17,33 @@ from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress, read_and_prepare
+from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.stream import print_json, print_text, say
-from fedslim.cli.console.text import count, printable, size
+from fedslim.cli.console.text import count, printable, shown_label, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
-    from fedslim.federated.deployment import DeployedServer
+    from fedslim.data import ItemSecret, TransactionDatabase
+    from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
     from fedslim.mdl import CodeTable
+    from fedslim.protocol.preparation import Preparation
+    from fedslim.protocol.prepare import Site
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
 
 FOLDER_MODE = 0o700
 """Permissions of a new run folder; an existing one keeps its own."""
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
+OWN_ONLY = " in this member's own table (in variant so, members get no other)"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two progress lines."""
 
+PreparationOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A preparation.json that an earlier run kept, to start with the search."),
+]
 FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
 IdentityOption = Annotated[
     Path | None,
@@ -54,6 +62,7 @@ def server(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run whose journal is in --out, if there is one.")
     ] = False,
+    preparation: PreparationOption = None,
     port: Annotated[
         int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
     ] = None,
@@ -74,8 +83,8 @@ def server(
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
-    run = DeployedServer(federation, who, out)
     with _folder(out, "fedslim server") as folder:
+        run = DeployedServer(federation, who, out, _prepared(preparation, federation, out))
         finished = folder.finished(who="server", federation=federation.digest().hex())
         if finished is not None:
             run.forget()
@@ -109,6 +118,12 @@ def member(
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
     ] = None,
+    schema: options.Schema = None,
+    preparation: PreparationOption = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check data, schema, policy, ledger, secret and certificate, then stop."),
+    ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for result, journal and audit log.")] = Path(
         "run"
     ),
@@ -127,8 +142,9 @@ def member(
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
-    Every message is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run
-    the same command again.
+    With a schema, the members first agree on cuts and vocabulary in a preparation, which --out keeps. Every message is
+    written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run the same command
+    again.
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
@@ -149,22 +165,33 @@ def member(
         msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
         raise ParameterError(msg)
     shared = ItemSecret.read(secret)
-    agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+    reading = Reading(data, format, bins, transaction_column, item_column, None, None, schema)
+    _check_reading(reading, vocabulary)
+
+    def joined(audit: AuditLog | None) -> DeployedMember:
+        """Read everything, and check it before anybody waits for this member."""
+        read = _read(reading, federation, shared, own.policy.min_overlap)
+        agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+        kept = _prepared(preparation, federation, out)
+        return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
+
+    if check:
+        _show_ready(joined(None))
+        return
     with _folder(out, f"fedslim member --name {name}") as place:
         finished = place.finished(who=name, federation=federation.digest().hex())
         if finished is not None:
             (out / MEMBER_JOURNAL).unlink(missing_ok=True)
             _show_finished(finished, out, federation.federation.name)
             return
-        reading = Reading(data, format, bins, transaction_column, item_column, None, None)
-        database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
-            member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
+            member = joined(audit)
+            compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
             received = _until_over(member.run(host=host, port=port), None)
-        if received.table is None:
+        if received.table is None or member.database is None:
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
-        kept = guard.kept(received.table, database, shared)
+        kept = guard.kept(received.table, member.database, shared)
         if kept is not None:
             kept.save(out / CODE_TABLE, private=True)
         # Only after everything is saved: until then, the same command needs the journal.
@@ -172,10 +199,58 @@ def member(
         member.forget()
         if kept is not None:
             _show(kept, federation.federation.name, out)
-        own_only = federation.federation.variant == "so"
-        whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
+        whose = OWN_ONLY if federation.federation.variant == "so" else ""
         where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
         say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+
+
+def _read(
+    reading: Reading, federation: "FederationFile", secret: "ItemSecret", min_overlap: float
+) -> "TransactionDatabase | Site":
+    """Read this member's data, as items or in terms of the schema."""
+    from fedslim.protocol.prepare import Site
+    from fedslim.schema import Schema, conform_file
+
+    schema = None if reading.schema is None else Schema.read(reading.schema)
+    federation.check_schema(schema)
+    with reporter(quiet=False).stage(f"reading {shown_label(reading.source)}"):
+        if schema is None:
+            return reading.load()
+        return Site(schema, conform_file(schema, reading.source, format=reading.format), secret, min_overlap)
+
+
+def _check_reading(reading: Reading, vocabulary: Path | None) -> None:
+    """Refuse options that a schema replaces: they would look as if they applied."""
+    given = {
+        "--bins": reading.bins,
+        "--transaction-column": reading.transaction_column,
+        "--item-column": reading.item_column,
+        "--vocabulary": vocabulary,
+    }
+    if reading.schema is not None and (odd := [option for option, value in given.items() if value is not None]):
+        msg = f"{odd[0]} does not go with --schema, which says that for all members; leave it out"
+        raise ParameterError(msg)
+
+
+def _prepared(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
+    from fedslim.federated.kept_preparation import find_preparation
+
+    if given is not None and not federation.prepares:
+        msg = f"--preparation is for federations with a schema, and {federation.path} has none; leave it out"
+        raise ParameterError(msg)
+    return find_preparation(given, federation, out) if federation.prepares else None
+
+
+def _show_ready(member: "DeployedMember") -> None:
+    """Say what a dry run found."""
+    from fedslim.cli.commands.schema import print_report
+
+    if member.site is not None:
+        print_report(member.site.conformed.report)
+    say(
+        f"ready: {count(member.transactions, 'transaction')}; policy, ledger, secret and certificate are fine; nothing "
+        "was sent"
+    )
 
 
 def status(
@@ -314,6 +389,9 @@ def _progress(run: "DeployedServer") -> Callable[[], None]:
             return
         assert run.account is not None  # noqa: S101  # created with the session
         last = time.monotonic()
+        if run.session.settings.variant == "prepare":
+            say(f"preparing, round {run.session.rounds}: {size(run.account.communication.bytes_total)}")
+            return
         search = run.session.variant.search
         percent = percent_of_standard(search.bits_now, search.bits_standard.total)
         say(

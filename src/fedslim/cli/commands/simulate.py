@@ -2,6 +2,7 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -71,8 +72,20 @@ def _positive(value: float) -> float:
 
 def simulate(
     context: typer.Context,
-    data: options.Data,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            show_default=False,
+            help="The data to divide, as for `fedslim mine`; or with --schema a file for each member.",
+        ),
+    ],
     *,
+    schema: options.Schema = None,
+    secret: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With several files: the secret that numbers items; by default from --seed."),
+    ] = None,
     variant: Annotated[
         Variant,
         typer.Option(metavar="x|sa|so", help="x: exact. sa, so: as in the paper, with and without secure aggregation."),
@@ -175,12 +188,17 @@ def simulate(
 ) -> None:
     """Divide DATA among members, let them mine together without sharing a transaction, and show the result.
 
+    With --schema and several files, each file is a member's, and the members first agree on cuts and items.
+
     Everything runs in this process, with the messages and masks of a real federation. Ctrl-C stops the search and
     keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
+    from fedslim.data import TransactionDatabase
+
+    data = " ".join(sources)
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
     _check_engine(engine, no_masking=no_masking)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed)
+    reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed, schema)
     if classes is not None:
         left_out = {
             "--variant": variant is not Variant.x,
@@ -189,6 +207,7 @@ def simulate(
             "--min-count": min_count > 1 or min_members_with > 1,
             "--max-rounds": max_rounds is not None,
             "--no-masking": no_masking,
+            "--schema or several data sets": schema is not None or len(sources) > 1,
         }
         check_classes(left_out, out, data)
         split = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
@@ -202,12 +221,13 @@ def simulate(
     width = _width(variant, width, effort)
     report = reporter(quiet=quiet)
     given = None if reference is None else _load(reference)
-    database = read_and_prepare(reading, report)
+    together = _prepare(sources, schema, secret, seed, format) if len(sources) > 1 else None
+    database = TransactionDatabase.joined(list(together.values())) if together else read_and_prepare(reading, report)
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
     run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     simulation, early = run.federate(
-        run.divide(partition, how),
+        together or run.divide(partition, how),
         masking=not no_masking,
         max_time=max_time,
         max_rounds=max_rounds,
@@ -245,6 +265,35 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
     if no_compare and reference is not None:
         msg = "--reference and --no-compare contradict each other; leave one of them out"
         raise ParameterError(msg)
+
+
+def _prepare(
+    sources: list[str],
+    schema: Path | None,
+    secret: Path | None,
+    seed: int,
+    format: str | None,  # noqa: A002  # the option's name
+) -> "Mapping[str, TransactionDatabase]":
+    """Let members with a file each agree on cuts and items."""
+    from fedslim.data import ItemSecret
+    from fedslim.federated.preparing import prepare_together
+    from fedslim.federated.simulation import entropy_of
+    from fedslim.schema import Schema, conform_file
+
+    if schema is None:
+        msg = "several files are the tables of members, and need --schema; name one file to divide it"
+        raise ParameterError(msg)
+    names = [Path(source).stem for source in sources]
+    if len(set(names)) < len(names):
+        msg = "two files have the same name; members are called by the names of their files, so rename one"
+        raise ParameterError(msg)
+    agreed, entropy = Schema.read(schema), entropy_of(seed)
+    sites = {name: conform_file(agreed, one, format=format) for name, one in zip(names, sources, strict=True)}
+    shared = ItemSecret.from_random(entropy(32)) if secret is None else ItemSecret.read(secret)
+    made = prepare_together(agreed, sites, shared, entropy)
+    costs = f"{count(made.communication.rounds, 'round')}, {size(made.communication.bytes_total)}"
+    say(f"preparation: {count(len(made.preparation.ids), 'item')}, {costs}")
+    return made.databases
 
 
 def _width(variant: Variant, width: int | None, effort: int) -> int:
@@ -324,7 +373,7 @@ class _Run:
         return self._whole
 
     def federate(
-        self, partition: "Partition", *, max_time: float | None, **how: Any
+        self, partition: "Partition | Mapping[str, TransactionDatabase]", *, max_time: float | None, **how: Any
     ) -> "tuple[Simulation, FedslimError | None]":
         """Run the federation; return the result, and the error if it ended early because a member was lost."""
         from fedslim.federated import simulation as room
@@ -332,7 +381,8 @@ class _Run:
 
         compile_with_progress(self._report, lambda: room.prepare(self._variant))
         stop = Stop(max_time)
-        doing = f"{self._variant} over {count(len(partition.parts), 'member')} of"
+        members = len(partition if isinstance(partition, Mapping) else partition.parts)
+        doing = f"{self._variant} over {count(members, 'member')} of"
         with stopping_on_interrupt(stop), self._report.mining(self._name, stop, doing) as show:
             on_progress = None
             if show is not None:

@@ -62,7 +62,7 @@ def score(
     used = _Used(table, data, out, quiet=quiet, **how)
     with used.report.stage(f"scoring {shown_label(data)}"):
         scores = score_chunks(used.table, used.chunks())
-    order = scores.ranking
+    order = scores.ranking if out is not None else scores.ranking[:top]
     columns = {
         "rank": np.arange(1, len(order) + 1),
         "row": order + 1,
@@ -74,10 +74,10 @@ def score(
     first = list(zip(*(column[:top].tolist() for column in columns.values()), strict=True))
     if json:
         rows = [dict(zip(columns, row, strict=True)) for row in first]
-        print_json({"table": str(table), "data": data, "rows": len(order), "top": rows, "out": used.saved})
+        print_json({"table": str(table), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved})
         return
     shown = [(f"{rank:,}", f"{row:,}", *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
-    print_rich(grid((*columns,), shown, right=5), f"{count(len(order), 'row')}; see why with `fedslim explain --row N`")
+    print_rich(grid((*columns,), shown, right=5), f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`")
 
 
 def explain(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading
+from fedslim.cli.console.options import Reading, chosen
 from fedslim.cli.console.output import summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
@@ -62,6 +62,13 @@ def make(
     bins: options.Bins = None,
     transaction_column: options.TransactionColumn = None,
     item_column: options.ItemColumn = None,
+    schema: options.Schema = None,
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    categorical: options.Categorical = None,
+    numeric: options.Numeric = None,
+    one_hot: options.OneHot = None,
+    missing: options.Missing = None,
     from_: options.From = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
@@ -69,7 +76,8 @@ def make(
     """Write the vocabulary of DATA: the ids of its items, in an order that reveals nothing, without their labels."""
     check_place(out, besides=data)
     check_place(out, besides=secret, what="the secret")
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed)
+    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
+    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         from fedslim.data import ItemSecret, Vocabulary
 

@@ -15,7 +15,7 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     import io
 
-    from fedslim.settings.federation_file import Log
+    from fedslim.settings.federation_keys import Log
 
 MAX_BYTES = 10_000_000
 OLD_FILES = 5

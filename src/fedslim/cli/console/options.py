@@ -1,15 +1,22 @@
 """Arguments and options that several commands share, and their checks."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import csv
+import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import printable
+
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
+    from fedslim.data.encoding import EncodedTable
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
@@ -39,6 +46,19 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     return check
 
 
+def listed(value: str | None) -> Any:
+    """Split a list at its commas; quotes keep a name with a comma together."""
+    return None if value is None else next(csv.reader([value], skipinitialspace=True), [])
+
+
+class Told(logging.Handler):
+    """Says what the readers of data guessed, on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        say(printable(f"fedslim: {record.getMessage()}"))
+
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -66,6 +86,28 @@ TransactionColumn = Annotated[
     typer.Option(metavar="C", help="The column of transactions, if each row has a transaction and one of its items."),
 ]
 ItemColumn = Annotated[str | None, typer.Option(metavar="C", help="The column of items, with --transaction-column.")]
+Schema = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What the columns mean, the same for all members; see `fedslim schema make`."),
+]
+Columns = Annotated[
+    str | None, typer.Option(metavar="C,C", callback=listed, help="Use these columns only, separated by commas.")
+]
+Exclude = Annotated[str | None, typer.Option(metavar="C,C", callback=listed, help="Leave out these columns.")]
+Categorical = Annotated[
+    str | None, typer.Option(metavar="C,C", callback=listed, help="Make an item of each value of these columns.")
+]
+Numeric = Annotated[
+    str | None,
+    typer.Option(metavar="C,C", callback=listed, help="Take these columns as numbers, even codes like 0123."),
+]
+OneHot = Annotated[
+    bool | None,
+    typer.Option("--one-hot/--no-one-hot", show_default=False, help="Whether the columns are items, of 0 and 1."),
+]
+Missing = Annotated[
+    str | None, typer.Option(metavar="V,V", callback=listed, help="More spellings of a missing value, such as -99.")
+]
 From = Annotated[
     str | None, typer.Option("--from", metavar="FOLDER", help="A folder with public data sets that you downloaded.")
 ]
@@ -93,6 +135,12 @@ Top = Annotated[
 ]
 
 
+def chosen(*choices: Any) -> dict[str, Any]:
+    """Return the options about columns, in the order of their names below, as `load` takes them."""
+    names = ("columns", "exclude", "categorical", "numeric", "one_hot", "missing")
+    return dict(zip(names, choices, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Where the data are, and how to read them."""
@@ -104,18 +152,36 @@ class Reading:
     item_column: str | None
     folder: str | None
     seed: int | None
+    schema: Path | None = None
+    choices: dict[str, Any] = field(default_factory=dict)
+
+    def table(self) -> "EncodedTable | None":
+        """Return the columns of a file with a table, or None."""
+        from fedslim.data.readers import read_table
+        from fedslim.data.textstream import is_file
+
+        return read_table(self.source, format=self.format) if is_file(Path(self.source)) else None
 
     def load(self) -> "TransactionDatabase":
-        """Load the data."""
+        """Load the data, and say what was guessed."""
         from fedslim.data import load
+        from fedslim.schema import Schema
 
+        logger, told = logging.getLogger("fedslim.data"), Told()
+        if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
+            logger.addHandler(told)
         chosen: dict[str, Any] = {} if self.bins is None else {"bins": self.bins}  # the default is that of `load`
-        return load(
-            self.source,
-            format=self.format,
-            transaction_column=self.transaction_column,
-            item_column=self.item_column,
-            folder=self.folder,
-            seed=self.seed,
-            **chosen,
-        )
+        try:
+            return load(
+                self.source,
+                format=self.format,
+                transaction_column=self.transaction_column,
+                item_column=self.item_column,
+                folder=self.folder,
+                seed=self.seed,
+                schema=None if self.schema is None else Schema.read(self.schema),
+                **self.choices,
+                **chosen,
+            )
+        finally:
+            logger.removeHandler(told)

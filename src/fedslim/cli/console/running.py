@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.interrupts import keep_interrupts
-from fedslim.cli.console.stream import say
 from fedslim.cli.console.text import shown_label
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ NOT_KEPT = (
     "set NUMBA_CACHE_DIR to a folder that you can write to"
 )
 
-PAIR = 2
-
 
 def read_and_prepare(
     reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None
@@ -42,24 +39,8 @@ def read_and_prepare(
     """Read the data and compile the kernels that `prepare` needs, by default those for mining."""
     with report.stage(f"reading {shown_label(reading.source)}"):
         database = reading.load()
-    if hint := _looks_long(reading, database):
-        say(hint)
     compile_with_progress(report, prepare or _engine)
     return database
-
-
-def _looks_long(reading: Reading, database: TransactionDatabase) -> str | None:
-    """Return a hint if a table of two columns was read as one transaction per row but may have one pair per row."""
-    columns = {label.partition("=")[0] for label in database.vocabulary if "=" in label}
-    named = reading.transaction_column is not None or reading.item_column is not None
-    if named or len(columns) != PAIR or any("=" not in label for label in database.vocabulary):
-        return None
-    one, other = sorted(columns)
-    how = f"--transaction-column and --item-column ({shown_label(one)}, {shown_label(other)})"
-    return (
-        f"fedslim: {shown_label(reading.source)} was read with one transaction per row; if each row has a transaction "
-        f"and one of its items, add {how}"
-    )
 
 
 def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None:

@@ -1,0 +1,158 @@
+"""The outcome of a preparation: order statistics, kept categories and the vocabulary, from everybody's rows.
+
+    preparation = Preparation.read("preparation.json")
+    database = preparation.database(schema, site, secret)        # the items of a member's rows
+    preparation.digest()                                         # equal at the server and at all members
+
+A member derives it from the questions that it was asked. All members sign its digest, as part of the search's settings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from fedslim.data.atomic import write_whole
+from fedslim.data.documents import Format
+from fedslim.data.encoding import Encoding
+from fedslim.data.textstream import told_as_data_errors
+from fedslim.data.vocabulary import ID_BYTES, ItemSecret, Vocabulary
+from fedslim.errors import DataError
+from fedslim.protocol.bisection import OpenColumn
+from fedslim.protocol.wire_types import MAX_ITEMS, MAX_MEMBERS, Digest, Name
+from fedslim.schema import SchemaRules
+from fedslim.schema.agreeing import Agreed, round_cuts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.schema import Conformed, Schema
+
+FORMAT, VERSION = "fedslim-preparation", 1
+MAX_BYTES = 1 << 27
+DEPARTURE = b"fedslim departure v1"
+_CAP = "<="
+
+Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the server has to know of a schema: no names, only bins, resolutions and caps."""
+
+    columns: tuple[OpenColumn, ...]
+    caps: tuple[int, ...]
+
+    @classmethod
+    def of(cls, schema: Schema) -> Outline:
+        """Return the outline of a schema."""
+        rules = [schema.columns[name] for name in schema.open_columns]
+        caps = [schema.columns[name].cap for name in schema.capped_columns]
+        return cls(tuple(OpenColumn(rule.bins, rule.resolution) for rule in rules), tuple(cap or 1 for cap in caps))
+
+    @classmethod
+    def parse(cls, text: str) -> Outline:
+        """Read what `str` wrote; raise ValueError for anything else."""
+        columns, caps = [], []
+        for word in text.split():
+            if word.startswith(_CAP):
+                caps.append(int(word.removeprefix(_CAP)))
+            else:
+                bins, _, step = word.partition("/")
+                columns.append(OpenColumn(int(bins), float(step) if step else None))
+        made = cls(tuple(columns), tuple(caps))
+        if str(made) != text:
+            msg = f"{text!r:.60} is not an outline"
+            raise ValueError(msg)
+        return made
+
+    def __str__(self) -> str:
+        columns = [f"{bins}" if step is None else f"{bins}/{float(step)!r}" for bins, step in self.columns]
+        return " ".join([*columns, *(f"{_CAP}{cap}" for cap in self.caps)])
+
+
+class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the members have agreed on before a search; also the content of `preparation.json`."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    run: Annotated[bytes, Meta(max_length=16)]
+    schema: Digest
+    federation: Digest = b""
+    """The digest of the federation file, in a file."""
+    statistics: list[list[float]]
+    """Of each open column, in the order of the schema, as the resolution rounds them."""
+    kept: list[list[Id]]
+    """Of each capped column, the ids of the categories that are kept."""
+    ids: Annotated[list[Id], Meta(max_length=MAX_ITEMS)]
+    left: Annotated[dict[Name, bytes], Meta(max_length=MAX_MEMBERS)] = {}
+    """Members that left after it, and their signatures."""
+
+    def digest(self) -> bytes:
+        """Hash all that decides which items there are."""
+        content = (self.schema, self.statistics, self.kept, self.ids)
+        return sha256(FORMAT.encode() + msgspec.msgpack.encode(content)).digest()
+
+    def departure(self, run: bytes) -> bytes:
+        """Return what a member signs that leaves this run."""
+        return sha256(DEPARTURE + run + self.digest()).digest()
+
+    def vocabulary(self, fingerprint: str) -> Vocabulary:
+        """Return the vocabulary of the search; the fingerprint is that of the members' secret."""
+        return Vocabulary(tuple(self.ids), fingerprint)
+
+    def agreed(self, schema: Schema, site: Conformed, secret: ItemSecret) -> Agreed:
+        """Return the cuts, and which of a site's own categories are kept."""
+        names = zip(schema.open_columns, self.statistics, strict=True)
+        cuts = {name: round_cuts(statistics, schema.columns[name]) for name, statistics in names}
+        kept = {}
+        for name, ids in zip(schema.capped_columns, self.kept, strict=True):
+            known = set(ids)
+            kept[name] = frozenset(c for c in site.categories(name) if category_id(secret, name, c) in known)
+        return Agreed(cuts, kept)
+
+    def database(self, schema: Schema, site: Conformed, secret: ItemSecret) -> TransactionDatabase:
+        """Return the items of a site's rows; items that are new since the preparation become what the schema says.
+
+        Raises:
+            DataError: An item is new, and the schema says that this is an error.
+        """
+        known, agreed = set(self.ids), self.agreed(schema, site, secret)
+        database = site.items(agreed, lambda label: secret.id_of(label) in known)
+        return replace(database, encoding=Encoding("schema", rules=SchemaRules(schema, agreed)))
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def write(self, path: Path) -> None:
+        """Write it to a file that only its owner may read; it is on the disk when this returns."""
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", private=True)
+
+    @classmethod
+    def read(cls, path: Path) -> Preparation:
+        """Read what `write` wrote.
+
+        Raises:
+            DataError: The file is not a preparation or is damaged; the message names the file and the field.
+        """
+        with told_as_data_errors(path):
+            data = FILES.read(path, MAX_BYTES)
+        return FILES.decode(data, path, cls)
+
+
+def category_id(secret: ItemSecret, column: str, category: str) -> bytes:
+    """Return the id of a category: that of the item which it is if it is kept."""
+    return secret.id_of(f"{column}={category}")
+
+
+def _bad(path: str | Path, why: str) -> DataError:
+    return DataError(
+        f"{path} is not a usable preparation: {why}; start without it, or get it from the run folder of an earlier run"
+    )
+
+
+FILES = Format(FORMAT, VERSION, _bad)

@@ -1,0 +1,90 @@
+"""Propose a schema for a table, as a file for people to edit and agree on."""
+
+from __future__ import annotations
+
+import math
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.guessing import guess_column, looks_long
+from fedslim.schema.file import Schema, spell_rule
+from fedslim.schema.reading import read_column
+from fedslim.schema.rules import ColumnRule
+from fedslim.toml.values import spell
+
+if TYPE_CHECKING:
+    from fedslim.data.columns import Column
+    from fedslim.data.encoding import EncodedTable
+
+CAP = 50
+"""The cap that is proposed for columns with more categories."""
+
+ABOUT = (
+    "What the columns mean, the same for all members. Check every column with the other members: its name, the names "
+    "that it has elsewhere (aliases), the unit of numbers and the factors from other units, plausible ranges, and the "
+    "spellings of categories (synonyms). Then give everybody the same file; `fedslim schema check` tells each member "
+    "whether its data fit. The reference of schema.toml explains every key."
+)
+_HINTS = {
+    "numeric": ('# unit = "…"', '# units = { "…" = 0.1 }', "# range = [0, 100]"),
+    "categorical": ('# synonyms = { female = ["f"], male = ["m"] }',),
+}
+_WIDTH = 118
+
+
+def propose(table: EncodedTable, *, with_values: bool = False) -> str:
+    """Return the text of a schema that fits a table. It has no values of the data, unless asked for.
+
+    Raises:
+        ConfigurationError: The names of the columns cannot be used in a schema.
+    """
+    lines = [f"# {line}" for line in wrap(ABOUT, _WIDTH)]
+    if (pair := looks_long(table.columns)) is not None:
+        lines += [
+            "#",
+            "# Each row may have a transaction and one of its items. If so, keep only these lines:",
+            "# [table]",
+        ]
+        lines += [f"# transaction = {spell(pair[0])}", f"# item = {spell(pair[1])}"]
+        lines += [f"# [columns.{spell(pair[1])}]", '# kind = "categorical"']
+    flags = all(column.is_flag() for column in table.columns)
+    for column in table.columns:
+        rule, note = _rule(column, flags=flags, with_values=with_values)
+        lines += ["", *([f"# {note}"] if note else []), *spell_rule(f"columns.{column.name}", rule)]
+        lines += _HINTS.get(rule["kind"], ())
+    text = "\n".join(lines) + "\n"
+    Schema.parse(text.encode(), table.source)
+    return text
+
+
+def _rule(column: Column, *, flags: bool, with_values: bool) -> tuple[dict[str, Any], str]:
+    guess = guess_column(column, DEFAULT_BINS)
+    if flags or guess.kind == "boolean":
+        return {"kind": "boolean"}, ""
+    if guess.kind in {"year", "month"}:
+        return {"kind": "date", "part": guess.kind}, ""
+    if guess.kind == "numeric":
+        numbers = read_column(column, ColumnRule("numeric"), ()).numbers
+        return {"kind": "numeric", "bins": DEFAULT_BINS} | _resolution(numbers[np.isfinite(numbers)]), guess.note
+    if guess.kind == "ignore":
+        return {"kind": "ignore"}, guess.note
+    labels = read_column(column, ColumnRule("categorical"), ()).labels
+    rule: dict[str, Any] = {"kind": "categorical"}
+    if len(labels) > CAP:
+        rule["cap"] = CAP
+    elif with_values and labels:
+        rule["categories"] = labels
+    return rule, guess.note
+
+
+def _resolution(numbers: Any) -> dict[str, float]:
+    """Return a power of ten that divides the bulk of the values into ten to a hundred parts."""
+    low, high = np.quantile(numbers, [0.1, 0.9]).tolist() if len(numbers) else (0.0, 0.0)
+    return (
+        {"resolution": float(f"1e{math.ceil(math.log10((high - low) / 100))}")}
+        if math.isfinite(high - low) and high > low
+        else {}
+    )
