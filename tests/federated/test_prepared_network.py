@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import stat
-import time
 
 import pytest
-from prepared import MEMBERS, PreparedLoopback, rows_of, write_csv
-
-from fedslim.protocol.preparation import Preparation
+from prepared import MEMBERS, PreparedLoopback, rows_of
 
 
 def split(rows, members=MEMBERS):
@@ -42,5 +38,7 @@ def test_every_member_has_the_table_of_all_rows_in_one_place(federation):
     assert len({path.read_bytes() for path in kept}) == 1
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
     assert not list(federation.folder.glob("out-*/*.journal"))
-    variants = [json.loads(line)["variant"] for line in (federation.out("east") / "audit.jsonl").open() if '"x"' in line]
+    variants = [
+        json.loads(line)["variant"] for line in (federation.out("east") / "audit.jsonl").open() if '"x"' in line
+    ]
     assert variants

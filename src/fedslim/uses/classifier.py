@@ -187,10 +187,15 @@ class SlimClassifier(ClassTables):
         if len(set(labels)) != len(labels) or len({type(label) for label in labels}) != 1:
             raise _bad(path, "its classes are not different values of one type")
         tables = [code_table_of(bytes(one.table), f"{path}, class {one.label!r:.60}") for one in file.classes]
-        if len({(table.vocabulary, table.encoding) for table in tables}) != 1:
-            raise _bad(path, "its tables have different vocabularies or encodings")
-        model = cls(prior=file.prior)
-        model._fitted(labels, tables)
+        if any(table.encoding != tables[0].encoding for table in tables):
+            raise _bad(path, "its tables have different encodings")
+        return cls.of(labels, tables, prior=file.prior)
+
+    @classmethod
+    def of(cls, classes: Sequence[Any], tables: Sequence[CodeTable], *, prior: bool = True) -> SlimClassifier:
+        """Return a classifier with given tables, such as those that a federation found; the classes are sorted."""
+        model = cls(prior=prior)
+        model._fitted(classes, tables)
         return model
 
 

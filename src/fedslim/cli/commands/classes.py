@@ -1,19 +1,22 @@
-"""`fedslim simulate --classes`: a classifier from a federation, one run for each class over the same members."""
+"""`--classes`: a classifier from a federation, simulated or deployed; one run for each class over the same members."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.output import grid
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_rich
+from fedslim.cli.console.stream import print_json, print_rich, say
 from fedslim.cli.console.text import count, shown_label, size
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from fedslim.cli.console.options import Reading
     from fedslim.cli.console.progress import Reporter
+    from fedslim.data import TransactionDatabase
+    from fedslim.settings.federation_file import FederationFile
 
 CLASSIFIER = "classifier.json"
 
@@ -78,3 +81,52 @@ def simulate_classifier(
     if out is not None:
         lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
     print_rich(grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), named, right=5), "\n".join(lines))
+
+
+# -- over the network --------------------------------------------------------------------------------------------------
+
+
+def class_runs(
+    federation: FederationFile, classes: str | None, out: Path
+) -> list[tuple[str | None, FederationFile, Path]]:
+    """Return the runs of a command: the class of each, if any, its federation and its folder.
+
+    The class is in the name of the federation, and so in the digest that members sign: nobody mixes up two runs.
+    """
+    if classes is None:
+        return [(None, federation, out)]
+    labels = classes.split(",")
+    if len(set(labels)) != len(labels) or not all(labels):
+        msg = f"--classes {classes}: give different classes, separated by commas"
+        raise ParameterError(msg)
+    return [
+        (label, replace(federation, federation=replace(federation.federation, name=label)), out / f"class-{number}")
+        for number, label in enumerate(labels, 1)
+    ]
+
+
+def rows_of_class(reading: Reading, read: Any, classes: str, column: str | None, label: str) -> TransactionDatabase:
+    """Return a member's rows of one class, without the column or the items that say so."""
+    from fedslim.data import TransactionDatabase
+    from fedslim.uses.cells import labelled
+
+    if not isinstance(read, TransactionDatabase):
+        msg = "--classes does not go with --schema yet; give data whose items all members name alike"
+        raise ParameterError(msg)
+    database, labels = labelled(read if column is None else reading.source, column or classes)
+    if (odd := next((one for one in labels if one not in classes.split(",")), None)) is not None:
+        msg = f"{reading.source}: a row has the class {odd!r}, which is not in --classes; add it at all members"
+        raise ParameterError(msg)
+    return database.take([t for t, own in enumerate(labels) if own == label])
+
+
+def save_classifier(tables: list[tuple[str | None, Path]], out: Path) -> None:
+    """Save the tables that a member has received as a classifier, unless its policy keeps none."""
+    from fedslim.mdl import CodeTable
+    from fedslim.uses.classifier import SlimClassifier
+
+    if all(path.exists() for _, path in tables):
+        ordered = sorted(tables, key=lambda one: one[0] or "")
+        model = SlimClassifier.of([label for label, _ in ordered], [CodeTable.load(path) for _, path in ordered])
+        model.save(out / CLASSIFIER, private=True)
+        say(f"the classifier is saved as {out / CLASSIFIER}; use it with SlimClassifier.load")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier
 from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import print_code_table
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
     from fedslim.mdl import CodeTable
+    from fedslim.protocol.events import Received
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.prepare import Site
+    from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
 
@@ -43,6 +46,13 @@ SAY_EVERY = 5.0
 PreparationOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A preparation.json that an earlier run kept, to start with the search."),
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,…",
+        help="Make a classifier: a run for each of these classes, one after the other. The same for all.",
+    ),
 ]
 FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
 IdentityOption = Annotated[
@@ -67,6 +77,7 @@ def server(
         int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
     ] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
+    classes: ClassesOption = None,
 ) -> None:
     """Run the server of a federation until its members have found their code table.
 
@@ -75,14 +86,30 @@ def server(
     immediately, and --resume continues it.
     """
     from fedslim.cli.console.logs import set_up_logs
-    from fedslim.federated.accounting import save_served
-    from fedslim.federated.deployment import DeployedServer
-    from fedslim.federated.simulation import prepare
     from fedslim.settings.federation_file import FederationFile
 
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
+    for _, one, place in class_runs(federation, classes, out):
+        _serve(one, who, place, preparation, resume=resume, host=host, port=port)
+
+
+def _serve(
+    federation: "FederationFile",
+    who: "Identity",
+    out: Path,
+    preparation: Path | None,
+    *,
+    resume: bool,
+    host: str | None,
+    port: int | None,
+) -> None:
+    """Serve one run."""
+    from fedslim.federated.accounting import save_served
+    from fedslim.federated.deployment import DeployedServer
+    from fedslim.federated.simulation import prepare
+
     with _folder(out, "fedslim server") as folder:
         run = DeployedServer(federation, who, out, _prepared(preparation, federation, out))
         finished = folder.finished(who="server", federation=federation.digest().hex())
@@ -139,6 +166,11 @@ def member(
     item_column: options.ItemColumn = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
+    classes: ClassesOption = None,
+    class_column: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="With --classes: the column that has them; without it, classes are items."),
+    ] = None,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
@@ -159,7 +191,7 @@ def member(
     folder = identity or federation.server.certificates
     own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
     set_up_logs(federation.log)
-    guard = Guard(own, federation)  # before anything else is read
+    Guard(own, federation)  # before anything else is read
     who = _identity(folder, passphrase_file)
     if who.name != name:
         msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
@@ -168,40 +200,66 @@ def member(
     reading = Reading(data, format, bins, transaction_column, item_column, None, None, schema)
     _check_reading(reading, vocabulary)
 
-    def joined(audit: AuditLog | None) -> DeployedMember:
-        """Read everything, and check it before anybody waits for this member."""
-        read = _read(reading, federation, shared, own.policy.min_overlap)
-        agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
-        kept = _prepared(preparation, federation, out)
-        return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
+    def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
+        guard = Guard(own, federation)
 
-    if check:
-        _show_ready(joined(None))
-        return
-    with _folder(out, f"fedslim member --name {name}") as place:
-        finished = place.finished(who=name, federation=federation.digest().hex())
-        if finished is not None:
-            (out / MEMBER_JOURNAL).unlink(missing_ok=True)
-            _show_finished(finished, out, federation.federation.name)
+        def joined(audit: AuditLog | None) -> DeployedMember:
+            """Read everything, and check it before anybody waits for this member."""
+            read = _read(reading, federation, shared, own.policy.min_overlap)
+            if label is not None:
+                read = rows_of_class(reading, read, classes or "", class_column, label)
+            agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+            kept = _prepared(preparation, federation, out)
+            return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
+
+        if check:
+            _show_ready(joined(None))
             return
-        with AuditLog.of(out / AUDIT, federation, name) as audit:
-            member = joined(audit)
-            compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
-            received = _until_over(member.run(host=host, port=port), None)
-        if received.table is None or member.database is None:
-            msg = f"the run ended without a table ({received.ending})"
-            raise RunError(msg)
-        kept = guard.kept(received.table, member.database, shared)
-        if kept is not None:
-            kept.save(out / CODE_TABLE, private=True)
-        # Only after everything is saved: until then, the same command needs the journal.
-        place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
-        member.forget()
-        if kept is not None:
-            _show(kept, federation.federation.name, out)
-        whose = OWN_ONLY if federation.federation.variant == "so" else ""
-        where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-        say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+        with _folder(out, f"fedslim member --name {name}") as place:
+            finished = place.finished(who=name, federation=federation.digest().hex())
+            if finished is not None:
+                (out / MEMBER_JOURNAL).unlink(missing_ok=True)
+                _show_finished(finished, out, federation.federation.name)
+                return
+            with AuditLog.of(out / AUDIT, federation, name) as audit:
+                member = joined(audit)
+                compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
+                received = _until_over(member.run(host=host, port=port), None)
+            _keep(received, member, guard, shared, place, federation, out)
+
+    runs = class_runs(federation, classes, out)
+    for run in runs:
+        take_part(*run)
+    if classes is not None and not check:
+        save_classifier([(label, place / CODE_TABLE) for label, _, place in runs], out)
+
+
+def _keep(  # noqa: PLR0917  # the parts of a run that has ended
+    received: "Received",
+    member: "DeployedMember",
+    guard: "Guard",
+    secret: "ItemSecret",
+    place: "RunFolder",
+    federation: "FederationFile",
+    out: Path,
+) -> None:
+    """Save and show what a member has received."""
+    if received.table is None or member.database is None:
+        msg = f"the run ended without a table ({received.ending})"
+        raise RunError(msg)
+    kept = guard.kept(received.table, member.database, secret)
+    if kept is not None:
+        kept.save(out / CODE_TABLE, private=True)
+    # Only after everything is saved: until then, the same command needs the journal.
+    place.finish(
+        _check_finished(member.session.name, federation, member.session.run.hex(), received.ending, len(received.table))
+    )
+    member.forget()
+    if kept is not None:
+        _show(kept, federation.federation.name, out)
+    whose = OWN_ONLY if federation.federation.variant == "so" else ""
+    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
+    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 
 
 def _read(

@@ -77,7 +77,9 @@ def score(
         print_json({"table": str(table), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved})
         return
     shown = [(f"{rank:,}", f"{row:,}", *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
-    print_rich(grid((*columns,), shown, right=5), f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`")
+    print_rich(
+        grid((*columns,), shown, right=5), f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`"
+    )
 
 
 def explain(
