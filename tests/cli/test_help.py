@@ -18,13 +18,19 @@ COMMANDS = {
     "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
     f"--no-pruning --threads {READING} {CHOOSING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
-    f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
+    f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json {READING} "
     "--from --data-seed --quiet -q",
+    "score": "--out --top --json --format --transaction-column --item-column --from --quiet -q",
+    "explain": "--row --json --format --transaction-column --item-column --from --quiet -q",
+    "compare": "--by --new --fdr --out --top --json --quiet -q",
+    "complete": "--out --top --json --format --quiet -q",
+    "rules": "--min-confidence --min-lift --out --top --json",
     "show": "--top --json",
     "report": "--out --title --results",
     "demo": "--network --variant --out --quiet -q",
-    "server": f"{CONNECTING} --out --resume --passphrase-file",
-    "member": f"{CONNECTING} {READING} --name --data --out --policy --secret --vocabulary --passphrase-file",
+    "server": f"{CONNECTING} --out --resume --passphrase-file --classes",
+    "member": f"{CONNECTING} {READING} --name --data --out --policy --secret --vocabulary --passphrase-file --classes "
+    "--class-column",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",

@@ -7,7 +7,6 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data.atomic import make_folder_for, writing
 from fedslim.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def write_columns(columns: dict[str, Sequence[Any]], path: Path) -> None:
     Raises:
         WriteError: The file cannot be written.
     """
+    from fedslim.data.atomic import make_folder_for, writing  # numpy comes with it
+
     make_folder_for(path)
     with writing(path) as stream:
         if path.suffix == ".parquet":
