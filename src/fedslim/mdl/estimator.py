@@ -16,6 +16,8 @@ from fedslim.data.coerce import encode_numbers, is_matrix
 from fedslim.data.encoding import ITEMS
 from fedslim.data.frames import is_dataframe
 from fedslim.errors import MissingExtraError
+from fedslim.mdl.driver import Stop, stopping_on_interrupt
+from fedslim.mdl.mining import mine, prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from fedslim.data import Encoding, TransactionDatabase
     from fedslim.data.encoding import TableSchema
     from fedslim.mdl.codetable import CodeTable, Compression
+    from fedslim.mdl.mining import Mined
 
 
 def convert(
@@ -47,6 +50,15 @@ def convert(
     if (fitting and (matrix or is_dataframe(X))) or (matrix and not hasattr(estimator, "feature_names_in_")):
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
     return encode_numbers(X, encoding, schema)[0]
+
+
+def mine_for(estimator: BaseEstimator, *databases: TransactionDatabase, besides: str) -> list[Mined]:
+    """Mine databases with the parameters of an estimator, except for one; Ctrl-C keeps the best tables so far."""
+    how = {name: value for name, value in estimator.get_params().items() if name != besides}
+    prepare()
+    stop = Stop()
+    with stopping_on_interrupt(stop):
+        return [mine(database, **how, stop=stop) for database in databases]
 
 
 class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

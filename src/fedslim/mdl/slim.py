@@ -13,9 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.encoding import ITEMS
-from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.estimator import CodeTableEstimator, convert
-from fedslim.mdl.mining import mine, prepare
+from fedslim.mdl.estimator import CodeTableEstimator, convert, mine_for
 from fedslim.mdl.policy import WIDTH
 from fedslim.schema import Schema
 
@@ -89,13 +87,9 @@ class Slim(CodeTableEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
-        how = self.get_params()
-        schema = how.pop("schema")
-        database = convert(self, X, schema=Schema.read(schema) if isinstance(schema, (str, os.PathLike)) else schema)
-        prepare()
-        stop = Stop()
-        with stopping_on_interrupt(stop):
-            mined = mine(database, **how, stop=stop)
+        schema = Schema.read(self.schema) if isinstance(self.schema, (str, os.PathLike)) else self.schema
+        database = convert(self, X, schema=schema)
+        (mined,) = mine_for(self, database, besides="schema")
         self._fitted(mined.table, database.encoding or ITEMS)
         self.converged_ = mined.converged
         self.candidates_ = mined.tally.candidates

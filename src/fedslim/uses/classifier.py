@@ -24,10 +24,8 @@ from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.data.encoding import ITEMS
 from fedslim.errors import CodeTableError, DataError
-from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.estimator import convert, item_tags
+from fedslim.mdl.estimator import convert, item_tags, mine_for
 from fedslim.mdl.files import MAX_BYTES, code_table_document, code_table_of
-from fedslim.mdl.mining import mine, prepare
 from fedslim.mdl.objective import log2
 from fedslim.uses.explaining import Explanation, explain_transaction
 
@@ -165,12 +163,8 @@ class SlimClassifier(ClassTables):
         """Mine the table of each class; Ctrl-C ends the search of each early and keeps the best table so far."""
         database = convert(self, X)
         classes, groups = classes_of(y, len(database))
-        prepare()
-        how = {name: value for name, value in self.get_params().items() if name != "prior"}
-        stop = Stop()
-        with stopping_on_interrupt(stop):
-            tables = [mine(database.take(group), **how, stop=stop).table for group in groups]
-        self._fitted(classes, tables)
+        mined = mine_for(self, *(database.take(group) for group in groups), besides="prior")
+        self._fitted(classes, [one.table for one in mined])
         return self
 
     @classmethod

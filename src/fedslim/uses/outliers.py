@@ -10,9 +10,7 @@ from sklearn.base import OutlierMixin
 
 from fedslim.data.encoding import ITEMS
 from fedslim.errors import ParameterError
-from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.estimator import CodeTableEstimator, convert
-from fedslim.mdl.mining import mine, prepare
+from fedslim.mdl.estimator import CodeTableEstimator, convert, mine_for
 from fedslim.mdl.policy import WIDTH
 from fedslim.uses.scoring import LengthTrend
 
@@ -69,11 +67,8 @@ class SlimOutlierDetector(OutlierMixin, CodeTableEstimator):  # type: ignore[mis
             msg = f"contamination must be a number above 0 and at most {MOST}, not {given!r}"
             raise ParameterError(msg)
         database = convert(self, X)
-        prepare()
-        how = {name: value for name, value in self.get_params().items() if name != "contamination"}
-        stop = Stop()
-        with stopping_on_interrupt(stop):
-            self._fitted(mine(database, **how, stop=stop).table, database.encoding or ITEMS)
+        (mined,) = mine_for(self, database, besides="contamination")
+        self._fitted(mined.table, database.encoding or ITEMS)
         covering = self.table_.covering
         excess = covering.bits(database) - covering.expected(database)
         self.trend_ = LengthTrend.of(excess, database.lengths)

@@ -71,16 +71,26 @@ def simulate_classifier(
         print_json({"data": reading.source, "classes": records, "equal": equal, "accuracy_on_these_rows": correct})
         return
     rows = [
-        (f"{r['transactions']:,}", f"{r['itemsets']:,}", f"{r['L_percent']:.2f}", f"{r['rounds']:,}", size(r["bytes"]))
+        tuple(
+            map(
+                str,
+                (
+                    *list(r.values())[1:3],
+                    f"{r['L_percent']:.2f}",
+                    r["rounds"],
+                    size(r["bytes"]),
+                    shown_label(r["class"]),
+                ),
+            )
+        )
         for r in records
     ]
-    named = [(*row, shown_label(r["class"])) for row, r in zip(rows, records, strict=True)]
     lines = [f"{100 * correct:.1f}% of these rows, which the tables were mined from, are given their class"]
     if equal is not None:
         lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
     if out is not None:
         lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
-    print_rich(grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), named, right=5), "\n".join(lines))
+    print_rich(grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), rows, right=5), "\n".join(lines))
 
 
 # -- over the network --------------------------------------------------------------------------------------------------
