@@ -44,6 +44,7 @@ CONVERGING = (
 QUICK_SETS = ("ionosphere", "chess", "mushroom", "adult")
 PUBLIC = tuple(one.name for one in CONVERGING)
 
+LOCAL_MARKS = (5, 10, 20, 30, 60, 120, 300, 600, 1_200)
 LARGE_MARKS = (100, 250, 500, 1_000, 1_500, 2_000)
 GROWTH_SIZES = (10_000, 20_000, 40_000, 80_000)
 GROWTH_ACCEPTED = 500
@@ -56,7 +57,8 @@ class Settings:
     quick: bool
     peer_seconds: float
     missing: dict[str, str]  # data sets that were not found, with the reason
-    sets: tuple[str, ...] = ()  # for the federation, instead of the default ones
+    sets: tuple[str, ...] = ()  # for the federation and the local search, instead of the default ones
+    most: float = 120.0  # CPU seconds of each local search
 
     @property
     def marks(self) -> list[float]:
@@ -145,6 +147,20 @@ def convergence(runner: Runner, settings: Settings) -> Values:
     return results
 
 
+def local(runner: Runner, settings: Settings) -> Values:
+    """Search locally, and note the best table after so many CPU seconds of both chains.
+
+    Results of the same sources for other sets are kept, so that the sets may be run one at a time.
+    """
+    results: Values = {"marks": LOCAL_MARKS, "sets": runner.saved("local").get("sets", {})}
+    marks = LOCAL_MARKS[:2] if settings.quick else [mark for mark in LOCAL_MARKS if mark <= settings.most]
+    for name in settings.sets or (QUICK_SETS if settings.quick else PUBLIC[:-1]):
+        if name not in settings.missing:
+            results["sets"][name] = runner.fedslim(f"{name}: local search", "improve", data=name, marks=marks)
+            runner.save("local", results)
+    return results
+
+
 def _startup(runner: Runner, settings: Settings) -> Values:
     with tempfile.TemporaryDirectory() as folder:
         cold = runner.startup("start-up: kernels compiled", folder)
@@ -193,6 +209,7 @@ def growth(runner: Runner, settings: Settings) -> Values:
 PARTS: dict[str, Callable[[Runner, Settings], Values]] = {
     "peers": peers,
     "convergence": convergence,
+    "local": local,
     "large": large,
     "growth": growth,
     "federation": federation,

@@ -152,6 +152,20 @@ def _convergence(results: Values) -> list[Table]:
     return [table, startup]
 
 
+def _local(results: Values) -> list[Table]:
+    sets = results["sets"]
+    table = Table("L% of the local search, over CPU seconds", ["CPU s", *sets])
+    for place, mark in enumerate(results["marks"]):
+        reached = [one["points"][place : place + 1] for one in sets.values()]
+        if any(reached):
+            table.rows.append([f"{mark:,}", *[f"{p[0]['L_percent']:.3f}" if p else "-" for p in reached]])
+    done = ", ".join(f"{one['points'][-1]['iterations']:,} ({name})" for name, one in sets.items() if one["points"])
+    table.remarks.append(f"CPU time of both chains, seed 0. Iterations in all: {done}.")
+    for name, one in sets.items():
+        table.remarks += noise(name, [one | {"wall": 0.0}])
+    return [table]
+
+
 def _large(results: Values) -> list[Table]:
     dense = results["dense"]
     growing = Table(
@@ -256,6 +270,7 @@ def times(ratio: float) -> str:
 MAKERS: dict[str, Callable[[Values], list[Table]]] = {
     "peers": _peers,
     "convergence": _convergence,
+    "local": _local,
     "large": _large,
     "growth": _growth,
 }

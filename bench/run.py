@@ -1,6 +1,6 @@
 """Compare the engine with its peers on this machine.
 
-    python bench/run.py                       all six parts
+    python bench/run.py                       all seven parts
     python bench/run.py peers large           some of them
     python bench/run.py --quick               a few minutes, to check that everything works
     python bench/run.py --markdown            no runs: update the tables in docs/explanation/benchmarks.md
@@ -55,6 +55,7 @@ def main() -> int:
             options.seconds or (10.0 if options.quick else 120.0),
             here["missing"],
             tuple(options.sets or ()),
+            options.most,
         )
         for part in options.parts or PARTS:
             print(f"{part} ({datetime.now(UTC):%H:%M} UTC)", file=sys.stderr)
@@ -88,7 +89,13 @@ def _options() -> argparse.Namespace:
         help=f"CPU seconds that scikit-mine gets on each of {', '.join(PEER_SETS)} (120)",
     )
     parser.add_argument(
-        "--sets", type=lambda text: text.split(","), metavar="A,B", help="data sets of the federation (default: seven)"
+        "--sets",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="data sets of the federation and of the local search (default: seven)",
+    )
+    parser.add_argument(
+        "--most", type=float, default=120.0, metavar="S", help="CPU seconds of each local search, up to 1200 (120)"
     )
     parser.add_argument("--markdown", action="store_true", help="put the last results into the page of benchmarks")
     options = parser.parse_args()

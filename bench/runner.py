@@ -104,6 +104,12 @@ class Runner:
         """Write the results of a part atomically."""
         save_json(self.results / f"{part}.json", values | {"source": self._source, "changed": source() != self._source})
 
+    def saved(self, part: str) -> Values:
+        """Return the results of a part if they are of these sources; otherwise nothing."""
+        path = self.results / f"{part}.json"
+        found: Values = json.loads(path.read_text()) if path.exists() else {}
+        return found if found.get("source") == self._source and not found["changed"] else {}
+
     def begin(self) -> None:
         """Note which sources the next part measures."""
         self._source = source()

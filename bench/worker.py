@@ -22,11 +22,12 @@ from fedslim.federated.environment import machine, versions
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
 from fedslim.mdl.effort import parts, plan
+from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.tasks import carry_out
+from fedslim.mdl.tasks import TaskOutcome, carry_out
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
 
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.tasks import Task, TaskOutcome
+    from fedslim.mdl.tasks import Task
+
+
+TURN = 0.1
+"""CPU seconds after which it is the other chain's turn."""
 
 
 def look(names: Sequence[str]) -> Values:
@@ -210,6 +215,47 @@ def reach(data: str, targets: Sequence[float], effort: int) -> Values:
     }
 
 
+def improve(data: str, marks: Sequence[float]) -> Values:
+    """Search locally, and return the best L% after so many CPU seconds of both chains, which take turns."""
+    database, before = _ready(data)
+    waiting, best, iterations = list(marks), float("inf"), 0
+    points: list[Values] = []
+    tell = Teller()
+
+    def look(searches: Sequence[SlimSearch]) -> None:
+        nonlocal best
+        local = [search for search in searches if isinstance(search, LocalSearch)]
+        best = min([best, *[s.best_bits for s in local], *[s.bits_now for s in searches if s.bits_now and not local]])
+        now = {**clock.read(), "L_percent": 100 * best / searches[0].bits_standard.total}
+        now["iterations"] = iterations + sum(search.iterations for search in local)
+        tell(f"{now['L_percent']:.3f} %, {now['cpu']:.0f} CPU s")
+        while waiting and now["cpu"] >= waiting[0]:
+            waiting.pop(0)
+            points.append(now)
+
+    def take_turns(searches: Sequence[SlimSearch]) -> None:
+        going = [_steps(search, database) for search in searches]
+        while going and waiting:
+            for one in list(going):
+                until = clock.read()["cpu"] + TURN
+                while clock.read()["cpu"] < until:
+                    if next(one, going) is going:
+                        going.remove(one)
+                        break
+            look(searches)
+
+    with compilations() as compiled:
+        clock = Clock()
+        work = parts(Policy(), plan(None, limited=True), 0)
+        tasks = next(work)
+        while waiting:
+            searches = [task.search(database.n_items) for task in tasks]
+            take_turns(searches)
+            iterations += sum(search.iterations for search in searches if isinstance(search, LocalSearch))
+            tasks = work.send([TaskOutcome.of(search) for search in searches])
+    return {**before, **clock.read(), "points": points, "compiled": compiled}
+
+
 # -- help ----------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +271,16 @@ def _ready(data: str) -> tuple[TransactionDatabase, Values]:
     every_kernel()
     database, before = loaded(data)
     return database, {**before, "peak_mb_loaded": peak_mb(), "load_average": os.getloadavg()[0]}
+
+
+def _steps(search: SlimSearch, database: TransactionDatabase) -> Iterator[None]:
+    """Answer the questions of a search, one for each step."""
+    run, source = search.run(), CoverState(database)
+    question = next(run)
+    with suppress(StopIteration):
+        while True:
+            question = run.send(question.put_to(source))
+            yield
 
 
 def _until(reached: Callable[[], bool]) -> Stop:
@@ -255,5 +311,6 @@ if __name__ == "__main__":
             "accept": accept,
             "score": score,
             "reach": reach,
+            "improve": improve,
         }
     )

@@ -29,6 +29,7 @@ KEYS = re.compile(r"^<!-- keys: (\w+) -->$", re.MULTILINE)
 DECLARATIONS = {
     "federation": "fedslim.settings.federation_file",
     "policy": "fedslim.settings.policy",
+    "schema": "fedslim.schema.rules",
     "site": "fedslim.settings.site_file",
 }
 """The modules whose SECTIONS declare the keys of our TOML files."""
@@ -164,6 +165,8 @@ def _spelled(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    if isinstance(value, tuple):
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_spelled(name)} = {_spelled(one)}' for name, one in value.items())} }}"
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(_spelled, value))}]"
     return f'"{value}"' if isinstance(value, str | Path) else f"{value:_}" if value >= GROUPED else str(value)

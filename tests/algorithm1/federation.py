@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -13,16 +14,62 @@ from twin import Twin, cover
 
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.pairs import PairCounts
+from fedslim.algorithm1.search import Acceptance, Evaluation, NextCandidates
 from fedslim.data import TransactionDatabase
+from fedslim.mdl.driver import run_search
 from fedslim.mdl.objective import (
-    Joined,
     data_terms,
-    estimated_gain_of_union,
+    estimated_gain,
+    log2,
     model_terms,
     standard_length,
     standard_lengths,
 )
-from fedslim.mdl.questions import Change, add_changes
+from fedslim.mdl.questions import Change, Supports, add_changes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Two elements used together: u(X), u(Y), their co-usage, L(X | ST), L(Y | ST)."""
+
+    x: int
+    y: int
+    together: int
+    standard_x: float
+    standard_y: float
+
+
+def estimated_gain_of_union(pairs: list[Joined], usage: int, total: int, in_use: int) -> float:
+    """Return the bits saved if one itemset, the union of each of these pairs, replaced all their joint uses.
+
+    Where members have different tables, several pairs may have the same union, and it may already have a `usage`: then
+    it is not spelled out again. No element is in two of the pairs (its partner is the rest of the union), so the
+    changes of the pairs add up. `kernels/ranking.py` has the same sum, term by term.
+    """
+    if len(pairs) == 1 and usage == 0:
+        (p,) = pairs
+        return estimated_gain(p.x, p.y, p.together, total, in_use, p.standard_x, p.standard_y)
+    c = sum(p.together for p in pairs)
+    total_left, in_use_left, usage_then = total - c, in_use, usage + c
+    data_then, data_now = usage_then * log2(usage_then), usage * log2(usage)
+    codes_then, codes_now = log2(usage_then), log2(usage)
+    spelling = 0.0
+    if usage == 0:
+        in_use_left += 1
+        spelling = pairs[0].standard_x + pairs[0].standard_y
+    for p in pairs:
+        for before, standard in ((p.x, p.standard_x), (p.y, p.standard_y)):
+            left = before - p.together
+            data_then += left * log2(left)
+            data_now += before * log2(before)
+            codes_then += log2(left)
+            codes_now += log2(before)
+            if left == 0:
+                in_use_left -= 1
+                spelling -= standard
+    data = (total * log2(total) - total_left * log2(total_left)) + (data_then - data_now)
+    codes = (in_use * log2(total) - in_use_left * log2(total_left)) + (codes_then - codes_now)
+    return (data + codes) - spelling
 
 
 def database(rows, n_items):
@@ -114,14 +161,33 @@ class Member:
 
 
 class Federation:
-    """Implements `algorithm1.search.Members`."""
+    """All members together: answers the questions of `Algorithm1Search` with sums, by global numbers."""
 
     def __init__(self, databases, entry="own"):
         self.members = [Member(database) for database in databases]
         self.entry = entry
 
+    def answer(self, question):
+        match question:
+            case Supports():
+                return self.supports()
+            case NextCandidates():
+                return self.candidates()
+            case Evaluation(number, itemset, pairs, entry):
+                return self.evaluate(number, itemset, pairs, entry)
+            case Acceptance(trial):
+                return self.accept(trial.number, trial.itemset, trial.pairs, trial.entry)
+
+    def searched(self, search, should_stop=lambda: False):
+        def answer(question):
+            yield from ()  # members in memory answer at once
+            return self.answer(question)
+
+        assert list(run_search(search, answer, should_stop)) == []
+        return search.result()
+
     def supports(self):
-        return np.sum([m.local.supports() for m in self.members], axis=0, dtype=np.int64)
+        return np.sum([m.local.state.supports() for m in self.members], axis=0, dtype=np.int64)
 
     def candidates(self):
         keys = []
@@ -136,7 +202,7 @@ class Federation:
 
     def _entry(self, member, itemset, entry):
         if self.entry == "support":
-            return member.local.support(itemset)
+            return member.local.state.support(itemset)
         return entry if self.entry == "sum" else None
 
     def evaluate(self, number, itemset, pairs, entry):

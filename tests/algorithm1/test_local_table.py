@@ -43,10 +43,12 @@ class Mirror:
         every = list(combinations(range(-1, self.local.next_slot + 2), 2))
         assert self.local.together([y for _, y in every], [x for x, _ in every]).tolist() == [pairs[p] for p in every]
         used = self.covers()
-        assert [set(self.local.cover(t)) for t in range(len(used))] == used
+        assert [set(self.local.state.cover(t)) for t in range(len(used))] == used
         usages = Counter(slot for slots in used for slot in slots)
-        assert dict(enumerate(self.local.usages)) == dict.fromkeys(range(len(self.local.usages)), 0) | usages
-        assert [self.local.items_of(s) for s in self.local.slots] == self.twin.table()
+        assert (
+            dict(enumerate(self.local.state.usages)) == dict.fromkeys(range(len(self.local.state.usages)), 0) | usages
+        )
+        assert [self.local.state.table.items_of(s) for s in self.local.slots] == self.twin.table()
 
     def unite(self, rng, entry):
         """Join a random pair of elements that are used together; return False if there is none."""
@@ -54,7 +56,8 @@ class Mirror:
         if not pairs:
             return False
         union_of = {
-            p: tuple(sorted(self.local.items_of(p[0]) + self.local.items_of(p[1]))) for p in sorted(pairs.keys())
+            p: tuple(sorted(self.local.state.table.items_of(p[0]) + self.local.state.table.items_of(p[1])))
+            for p in sorted(pairs.keys())
         }
         union = union_of[rng.choice(list(union_of))]
         mine = [p for p in union_of if union_of[p] == union]
@@ -140,5 +143,5 @@ def test_pairs_must_have_one_union():
 def test_a_member_without_transactions_has_nothing_to_say():
     local = LocalTable(database([], 3))
     assert len(local.news()) == 0
-    assert local.supports().tolist() == [0, 0, 0]
+    assert local.state.supports().tolist() == [0, 0, 0]
     assert local.together(np.array([0]), np.array([1])).tolist() == [0]

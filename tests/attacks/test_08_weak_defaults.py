@@ -54,10 +54,10 @@ def test_two_members_are_not_taken_by_accident(capsys, tmp_path):
 
 
 def test_everything_that_weakens_a_federation_is_warned_of(capsys):
-    write_template("weak.toml", "weak", ["a", "b"], "so", chosen={**ITEMS, "items.share_vocabulary": True})
+    write_template("weak.toml", "weak", ["a", "b"], "so", chosen={**ITEMS, "items.share_labels": "server"})
     assert main(["federation", "check", "weak.toml"]) == 0
     told = capsys.readouterr().err
-    keys = ("federation.variant", "federation.members", "items.vocabulary_digest", "items.share_vocabulary")
+    keys = ("federation.variant", "federation.members", "items.vocabulary_digest", "items.share_labels")
     for key in (*keys, "limits.min_count", "limits.min_members_with"):
         assert f"fedslim: warning: {key}: " in told
     assert main(["federation", "check", "weak.toml", "--strict", "--json"]) == 2
@@ -72,7 +72,7 @@ def test_everything_that_weakens_a_federation_is_warned_of(capsys):
         ("abc", "sa", {}, "policy.variants has x, but federation.variant is sa"),
         ("abc", "x", {"limits.min_count": 1}, "policy.min_count is 5, but limits.min_count is 1"),
         ("abc", "x", {"limits.min_members_with": 1}, "policy.min_members_with is 2, but limits.min_members_with is 1"),
-        ("abc", "x", {"items.share_vocabulary": True}, "policy.share_labels is false"),
+        ("abc", "x", {"items.share_labels": "server"}, "policy.share_labels is none"),
     ],
 )
 def test_a_member_without_a_policy_takes_part_in_nothing_weak(capsys, tmp_path, members, variant, chosen, reason):

@@ -14,7 +14,7 @@ import pytest
 from deployment import PATIENCE, Deployment
 
 from fedslim.federated.loopback import HOST
-from fedslim.network.member_connection import MAX_RETURNS
+from fedslim.network.connection import MAX_RETURNS
 
 SECONDS = 2.0
 GARBAGE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -17,7 +17,7 @@ from deployment import PATIENCE, Deployment
 
 from fedslim.federated.deployment import MEMBER_JOURNAL
 from fedslim.network.journal import Journal
-from fedslim.network.journal_records import messages_in, told_record
+from fedslim.network.journal_records import encode_record, messages_in
 from fedslim.protocol import messages as m
 
 EXTRA = 1000
@@ -37,7 +37,7 @@ class Victim:
         self.genuine = self.path.read_bytes()
         *_, last = messages_in(self.records, "north")
         table = msgspec.structs.replace(last.table, transactions=last.table.transactions + EXTRA)
-        self.forged = [*self.records[:-1], told_record(msgspec.structs.replace(last, table=table))]
+        self.forged = [*self.records[:-1], encode_record(msgspec.structs.replace(last, table=table))]
         assert isinstance(last, m.Finish)
 
     async def _run(self):

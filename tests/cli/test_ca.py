@@ -428,3 +428,9 @@ def test_demo_with_bad_names(refused, tmp_path):
 def test_the_engine_is_not_loaded(loaded_by):
     heavy = {"numba", "sklearn", "pandas", "scipy"}
     assert loaded_by("ca", "demo", "try", "--members", "a") & heavy == set()
+
+
+def test_the_default_days_are_those_of_the_authority():
+    from fedslim.trust import authority
+
+    assert (ca.CA_DAYS, ca.DAYS, ca.DAYS) == (authority.CA_DAYS, authority.DAYS, authority.LIST_DAYS)

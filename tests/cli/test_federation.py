@@ -6,7 +6,7 @@ import pytest
 
 from fedslim.cli.commands import federation
 from fedslim.data import ItemSecret, Vocabulary
-from fedslim.settings import federation_file as config
+from fedslim.settings import federation_keys as config
 from fedslim.settings.federation_file import FederationFile
 
 

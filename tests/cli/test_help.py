@@ -10,45 +10,48 @@ from fedslim.cli.app import app
 from fedslim.cli.console import options
 from fedslim.mdl import policy
 
-READING = "--format --bins --transaction-column --item-column"
+TABLE = "--format --separator --encoding --query --table"
+READING = (
+    f"{TABLE} --bins --transaction-column --item-column "
+    "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
+)
 CONNECTING = "--host --port --identity"
-CHOOSING = "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
-    f"--no-pruning --threads {READING} {CHOOSING} --secret --from --seed --quiet -q",
+    f"--no-pruning --threads {READING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
-    f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json {READING} "
-    "--from --data-seed --quiet -q",
-    "score": "--out --top --json --format --transaction-column --item-column --from --quiet -q",
-    "explain": "--row --json --format --transaction-column --item-column --from --quiet -q",
+    f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json "
+    f"{READING} --from --data-seed --schema --secret --quiet -q",
+    "score": f"--out --top --json {READING} --from --quiet -q",
+    "explain": f"--row --json {READING} --from --quiet -q",
     "compare": "--by --new --fdr --out --top --json --quiet -q",
-    "complete": "--out --top --json --format --quiet -q",
+    "complete": f"--out --top --json {READING} --from --quiet -q",
     "rules": "--min-confidence --min-lift --out --top --json",
-    "show": "--top --json",
-    "report": "--out --title --results",
+    "show": "--top --json --labels --secret",
+    "report": "--out --title --results --labels --secret",
     "demo": "--network --variant --out --quiet -q",
-    "server": f"{CONNECTING} --out --resume --passphrase-file --classes",
-    "member": f"{CONNECTING} {READING} --name --data --out --policy --secret --vocabulary --passphrase-file --classes "
-    "--class-column",
+    "server": f"{CONNECTING} --out --resume --preparation --passphrase-file --classes",
+    "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
+    "--passphrase-file --schema --preparation --check --classes --class-column",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",
     "data list": "--from --json",
     "data get": "--from --quiet -q",
-    "data describe": f"{READING} {CHOOSING} --from --seed --top --json --quiet -q",
+    "data describe": f"{READING} --from --seed --top --json --quiet -q",
     "data make": "--out --transactions --seed --quiet -q",
     "schema": "",
-    "schema make": "--out --with-values --format --quiet -q",
-    "schema check": "--format --json --quiet -q",
+    "schema make": f"--out --with-values {TABLE} --quiet -q",
+    "schema check": f"{TABLE} --json --quiet -q",
     "schema show": "--json",
     "vocabulary": "",
     "vocabulary secret": "",
-    "vocabulary make": f"--secret --out {READING} {CHOOSING} --from --seed --quiet -q",
+    "vocabulary make": f"--secret --out {READING} --from --seed --quiet -q",
     "vocabulary merge": "--out --quiet -q",
     "vocabulary show": "--json",
     "federation": "",
-    "federation init": "--name --members --variant --host --port --secret --fingerprint --vocabulary "
+    "federation init": "--name --members --variant --host --port --secret --fingerprint --vocabulary --schema "
     "--allow-two-members",
     "federation check": "--strict --json",
     "policy": "",

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedslim.cli.console import progress as shown
-from fedslim.cli.console.progress import Lively, Plain, ProgressFacts, Silent, reporter
+from fedslim.cli.console.progress import Lively, Plain, ProgressFacts, Reporter, reporter
 from fedslim.mdl.driver import Progress, Stop
 
 
@@ -115,7 +115,7 @@ def test_a_stage_is_told_if_it_lasts(capsys, monkeypatch):
 
 def test_quiet_is_quiet(capsys):
     silent = reporter(quiet=True)
-    assert isinstance(silent, Silent)
+    assert isinstance(silent, Reporter)
     with silent.stage("reading"), silent.mining("data", Stop()) as on_progress:
         assert on_progress is None
     assert capsys.readouterr() == ("", "")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedslim.data import read, textstream
 from fedslim.data.columns import MISSING_TEXTS
-from fedslim.data.delimited import _records
+from fedslim.data.delimited import records
 from fedslim.errors import DataError, ParameterError
 
 PEOPLE = "name,age,city\nann,30,Bonn\nbob,4,\ncy,NA,Ulm\n"
@@ -129,7 +129,7 @@ def test_a_field_may_be_as_long_as_a_line(write):
 def test_the_limit_of_the_csv_module_is_restored_by_the_last_reader_only(write):
     before = csv.field_size_limit()
     path = write("a.csv", "a\n1\n")
-    first, second = _records(path, ","), _records(path, ",")
+    first, second = records(path, ","), records(path, ",")
     next(first)
     next(second)
     first.close()
@@ -141,7 +141,7 @@ def test_the_limit_of_the_csv_module_is_restored_by_the_last_reader_only(write):
 def test_a_limit_that_somebody_sets_meanwhile_stays(write):
     before = csv.field_size_limit()
     try:
-        reading = _records(write("a.csv", "a\n1\n"), ",")
+        reading = records(write("a.csv", "a\n1\n"), ",")
         next(reading)
         csv.field_size_limit(5000)
         reading.close()

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedslim.data import as_database, frames, from_dataframe, read
+from fedslim.data import as_database, from_dataframe, read
 from fedslim.errors import DataError, MissingExtraError, ParameterError
 
 pd = pytest.importorskip("pandas", reason="pandas is an extra")
@@ -145,7 +145,7 @@ def test_columns_of_pandas_may_be_numbers():
 
 
 def test_anything_but_a_dataframe_is_reported():
-    with pytest.raises(DataError, match="dict is not a pandas or polars DataFrame"):
+    with pytest.raises(DataError, match="dict is not a DataFrame or an Arrow stream"):
         from_dataframe({"a": [1]})
 
 
@@ -157,14 +157,6 @@ def test_a_dataframe_is_taken_by_as_database(frame):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["pyarrow", "polars"])
-def library(request, monkeypatch):
-    """Each library alone, as if the other were not installed."""
-    monkeypatch.setattr(frames, "_find", lambda name: name == request.param)
-    return request.param
-
-
-@pytest.mark.usefixtures("library")
 def test_parquet_is_read_as_a_categorical_table(tmp_path):
     table = pa.table(
         {
@@ -181,7 +173,6 @@ def test_parquet_is_read_as_a_categorical_table(tmp_path):
     assert db.name == "a"
 
 
-@pytest.mark.usefixtures("library")
 def test_parquet_of_flags_is_one_hot_and_of_pairs_is_long(tmp_path):
     pq.write_table(pa.table({"milk": [True, False], "bread": [None, True]}), tmp_path / "hot.parquet")
     assert list(read(tmp_path / "hot.parquet")) == [("milk",), ("bread",)]
@@ -189,7 +180,6 @@ def test_parquet_of_flags_is_one_hot_and_of_pairs_is_long(tmp_path):
     assert list(read(tmp_path / "long.pq", transaction_column="t", item_column="i")) == [("9", "10"), ("9",)]
 
 
-@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("content", [b"not parquet at all", b"PAR1" + bytes(50) + b"PAR1"])
 def test_a_damaged_parquet_file_is_reported(write, content):
     with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
@@ -214,14 +204,9 @@ def test_parquet_paths_that_are_no_files_are_reported_in_the_same_words(tmp_path
 
 
 def test_parquet_without_a_library_says_what_to_install(write, monkeypatch):
-    monkeypatch.setattr(frames, "_find", lambda _: False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedslim\[tables\]'"):
         read(write("a.parquet", b"x"))
-
-
-def test_a_library_that_is_not_installed_is_not_found(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert not frames._find("pyarrow")
 
 
 def test_bins_are_checked_for_tables():
@@ -229,7 +214,6 @@ def test_bins_are_checked_for_tables():
         from_dataframe(pd.DataFrame({"a": ["x"]}), bins=1)
 
 
-@pytest.mark.usefixtures("library")
 def test_the_index_of_pandas_makes_no_items(tmp_path):
     df = pd.DataFrame({"a": ["x", "y", "x"], "b": ["p", "q", "q"]})
     pairs = pd.MultiIndex.from_tuples([(1, "r"), (2, "s"), (3, "t")], names=["n", None])
@@ -238,7 +222,6 @@ def test_the_index_of_pandas_makes_no_items(tmp_path):
         assert read(tmp_path / f"{number}.parquet") == from_dataframe(df)
 
 
-@pytest.mark.usefixtures("library")
 def test_the_index_of_pandas_may_be_asked_for_by_name(tmp_path):
     df = pd.DataFrame({"thing": ["b", "a", "a"]}, index=pd.Index([7, 3, 7], name="order"))
     df.to_parquet(tmp_path / "a.parquet")

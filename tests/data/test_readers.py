@@ -30,8 +30,8 @@ def test_a_path_that_cannot_be_is_reported():
 
 
 def test_a_format_that_does_not_exist_is_reported(write):
-    with pytest.raises(ParameterError, match="there is no format 'excel'"):
-        read(write("a.dat", "1\n"), format="excel")
+    with pytest.raises(ParameterError, match="there is no format 'word'"):
+        read(write("a.dat", "1\n"), format="word")
 
 
 def test_importing_the_data_room_loads_no_heavy_library():

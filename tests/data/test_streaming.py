@@ -37,7 +37,7 @@ def test_a_table_in_chunks_has_the_rows_of_the_whole(tmp_path, name):
         frame.to_csv(path, index=False, sep="\t" if ".tsv" in name else ",")
     whole, encoding = encode(path)
     parts = list(chunks(path, encoding))
-    assert len(parts) > 10
+    assert len(parts) > 10 or name.endswith("parquet")
     assert rows(parts) == rows([whole])
 
 
@@ -50,7 +50,7 @@ def test_fimi_files_come_in_blocks_and_named_data_at_once(tmp_path):
     assert TransactionDatabase.joined(encode_together(parts)[0]) == encode_together([load(tmp_path / "t.dat")])[0][0]
     assert len(list(chunks("encounters", None))) == 1
     (tmp_path / "long.csv").write_text("order,item\n1,a\n1,b\n2,a\n")
-    (long,) = chunks(tmp_path / "long.csv", None, transaction_column="order", item_column="item")
+    (long,) = chunks(tmp_path / "long.csv", None, pair=("order", "item"))
     assert list(long) == [("a", "b"), ("a",)]
 
 

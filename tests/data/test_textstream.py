@@ -90,7 +90,7 @@ def test_a_path_with_a_nul_is_reported():
 @EVERY_TEXT_FORMAT
 def test_bytes_that_are_not_utf8_are_reported_with_their_line(write, name):
     row = b"1 2\n" if name.endswith(("dat", "txt")) else b"a\nb\n"
-    with pytest.raises(DataError, match=rf"{name}:{row.count(10) + 1}: byte 0xe9 is not UTF-8; save the file as UTF-8"):
+    with pytest.raises(DataError, match=rf"{name}:{row.count(10) + 1}: byte 0xe9 is not UTF-8; give the encoding"):
         read(write(name, row + b"caf\xe9\n"))
 
 

@@ -56,6 +56,7 @@ SLOW = {
     "docs/how-to/sample-data.md",
     "docs/how-to/simulate.md",
     "docs/tutorials/network.md",
+    "docs/tutorials/three-hospitals.md",
 }
 """Pages that take longer than a few seconds: run with -m slow."""
 

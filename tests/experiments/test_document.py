@@ -6,7 +6,7 @@ import pytest
 
 from fedslim.errors import InputError
 from fedslim.experiments import EXPERIMENTS, Store
-from fedslim.experiments import document as room
+from fedslim.experiments import tables as room
 from fedslim.experiments.worker import run_cells
 
 

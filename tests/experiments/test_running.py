@@ -163,11 +163,11 @@ def test_a_process_that_is_killed_fails_its_cells_and_only_those(tmp_path, monke
     real = Runner._start
 
     def start(runner, cells):
-        job = real(runner, cells)
+        process = real(runner, cells)
         if cells[0] == doomed:
-            job.process.kill()
-            killed.append(job)
-        return job
+            process.kill()
+            killed.append(process)
+        return process
 
     monkeypatch.setattr(Runner, "_start", start)
     state = Runner(store).run([doomed, CELLS[1]])
@@ -183,11 +183,11 @@ def test_the_others_of_a_killed_process_are_run_by_another(tmp_path, monkeypatch
     started = []
 
     def start(runner, cells):
-        job = real(runner, cells)
+        process = real(runner, cells)
         started.append([cell.variant for cell in cells])
         if len(started) == 1:
-            job.process.kill()
-        return job
+            process.kill()
+        return process
 
     monkeypatch.setattr(Runner, "_start", start)
     said = []
@@ -281,8 +281,9 @@ def test_kill_9_loses_only_what_was_running(tmp_path):
 
 
 def children(pid):
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
-    return [int(child) for child in children.split()]
+    """Of all threads of a process."""
+    lists = (thread / "children" for thread in Path(f"/proc/{pid}/task").iterdir())
+    return [int(child) for children in lists for child in children.read_text("ascii").split()]
 
 
 def alive(pid):

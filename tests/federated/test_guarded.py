@@ -20,8 +20,7 @@ from fedslim.federated.loopback import Loopback
 from fedslim.federated.simulation import prepare, simulate
 from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import messages as m
-from fedslim.safeguards.backoff import Refusals
-from fedslim.safeguards.guard import Guard
+from fedslim.safeguards.guard import Guard, Refusals
 from fedslim.safeguards.ledger import AnswerLedger
 from fedslim.settings.federation_file import FederationFile
 from fedslim.settings.new_federation import write_template

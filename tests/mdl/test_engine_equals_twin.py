@@ -13,14 +13,16 @@ from twin import Twin, cover
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
-from fedslim.mdl.effort import CHEAPER, FREE, HALF
-from fedslim.mdl.objective import EXACT, data_terms, model_terms, standard_length
+from fedslim.mdl.effort import FREE
+from fedslim.mdl.objective import EXACT, Charge, data_terms, model_terms, standard_length
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Insert
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
 
 PLAIN = Policy()
+HALF = Charge(0.5, 0.5)
+CHEAPER = Charge(1.0, 0.0)
 
 
 def database(rows, n_items):

@@ -206,3 +206,24 @@ def test_what_is_stored_about_an_unused_element_holds_when_it_is_used_again():
     learn(0, 2, 5)
     change(1, 0, 3)
     assert ranking.known(0, np.array([1], np.int32))[0].tolist() == [3]
+
+
+def test_pairs_that_were_forgotten_are_not_taken_for_zero_when_an_element_returns():
+    """The step in which {0, 1} left the table is undone, after memory was made by dropping the pairs of the dead."""
+    table = WorkingTable(3)
+    usages = np.zeros(table.capacity, np.int64)
+    usages[:4] = 5
+    ranking = BoundedRanking(table, usages, np.ones(table.capacity), log2_table(99), charge=EXACT)
+    table.stage(3, (0, 1), 5)
+    table.place(3)
+    ranking.welcome(3)
+    birth = ranking.birth_of(3)
+    ranking.put_row(2, SlotCounts(np.array([3], np.int32), np.array([4])))
+    usages[3] = 0
+    table.drop(3)
+    ranking._make_room(1000)
+    table.stage(3, (0, 1), 5)
+    table.place(3)
+    ranking.welcome_back(3, birth)
+    usages[3] = 5
+    assert ranking.known(2, np.array([3], np.int32))[0].tolist() == [5]

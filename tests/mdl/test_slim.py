@@ -225,3 +225,15 @@ def test_data_of_another_shape_than_in_fitting_are_refused():
         with pytest.raises(DataError, match="the model was fitted on lists of items"):
             getattr(Slim().fit(ROWS), use.__name__)(PEOPLE)
     assert slim.code_lengths([["age=<24", "city=Bonn"]]) == pytest.approx(slim.code_lengths(PEOPLE)[:1])
+
+
+def test_a_schema_says_what_rows_mean_in_fitting_and_later(tmp_path):
+    path = tmp_path / "schema.toml"
+    path.write_text(
+        '[columns.age]\nkind = "numeric"\nbins = 2\n[columns.city]\nkind = "categorical"\naliases = ["Ort"]\n'
+    )
+    slim = clone(Slim(schema=path)).fit(PEOPLE)
+    assert {label.partition("=")[0] for label in slim.table_.vocabulary} == {"age", "city"}
+    again = pickle.loads(pickle.dumps(slim))  # noqa: S301  # our own bytes
+    renamed = PEOPLE.rename(columns={"city": "ORT"})[["ORT", "age"]]
+    assert again.code_lengths(renamed).tolist() == slim.code_lengths(PEOPLE).tolist()

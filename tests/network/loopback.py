@@ -38,7 +38,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.settings.federation_file import FederationFile
 from fedslim.settings.new_federation import write_template
 from fedslim.trust import Identity, client_context, peer_name, server_context
-from fedslim.trust.demo_ca import make_demo_ca
+from fedslim.trust.enrolment import make_demo_ca
 
 SECRET = ItemSecret.from_random(bytes(range(32)))
 BRISK = Patience(answer=60.0, grace=20.0, frame=5.0, farewell=5.0, handshake=2.0)

@@ -18,8 +18,8 @@ from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
 from fedslim.errors import RunError
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
+from fedslim.network import connection as connections
 from fedslim.network import listener as door
-from fedslim.network import member_connection
 from fedslim.network.connection import hang_up
 from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
@@ -571,7 +571,7 @@ def test_whoever_comes_and_goes_is_named(loopback):
 @pytest.mark.parametrize("lines", [150, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lines_of_one_member_again_and_again(loopback, expected, monkeypatch, lines):
     """A new connection replaces the old one, and too many are refused; the run then continues."""
-    monkeypatch.setattr(member_connection, "RETURNS_WITHIN", 2.0)
+    monkeypatch.setattr(connections, "RETURNS_WITHIN", 2.0)
 
     async def main():
         server = loopback.server(returns=20)

@@ -16,16 +16,16 @@ from fedslim.errors import JournalError, ParameterError, WriteError
 from fedslim.network import journal as journals
 from fedslim.network.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC, Journal, _Chain
 from fedslim.network.journal_records import (
+    BackRecord,
+    EpochRecord,
     Figures,
+    HeardRecord,
     ServerRecords,
     Sum,
-    back_record,
-    epoch_record,
-    heard_record,
+    encode_record,
     messages_in,
     read_server_records,
     round_record,
-    told_record,
 )
 from fedslim.protocol import messages as m
 
@@ -435,7 +435,7 @@ def test_why_the_run_ends_and_what_it_cost_are_kept():
 
 def test_what_a_member_was_told_comes_back():
     messages = [m.AskUsages(0), m.AskCandidates(1, m.Accept([(0, 1)]))]
-    assert list(messages_in(map(told_record, messages), "journal")) == messages
+    assert list(messages_in(map(encode_record, messages), "journal")) == messages
 
 
 @given(st.binary(max_size=60))
@@ -458,7 +458,7 @@ def test_bytes_that_are_no_record_are_refused_by_name(read, data):
 
 def test_who_has_heard_the_end_comes_after_the_rounds():
     records = [round_record(k, 0.0, {"a": masked(k, [1])}) for k in range(2)]
-    told_so = [heard_record("a"), heard_record("b")]
+    told_so = [encode_record(HeardRecord("a")), encode_record(HeardRecord("b"))]
     assert read_server_records([*records, *told_so], "run.journal").heard == {"a", "b"}
     assert read_server_records(records, "run.journal").heard == set()
     assert read_server_records([], "run.journal") == ServerRecords()
@@ -471,12 +471,14 @@ def test_rounds_that_were_played_again_count_once():
     first, second, third = (round_record(k, float(k), {"a": masked(k, [k])}) for k in range(3))
     again = round_record(1, 9.0, {"a": masked(1, [1])})
     last = round_record(2, 2.0, {"a": masked(2, [2])}, "out of time")
-    epochs = epoch_record(1, 3), epoch_record(2)
-    kept = read_server_records([first, second, last, epochs[0], back_record(1), epochs[1], again], "run.journal")
+    epochs = encode_record(EpochRecord(1, 3)), encode_record(EpochRecord(2))
+    kept = read_server_records(
+        [first, second, last, epochs[0], encode_record(BackRecord(1)), epochs[1], again], "run.journal"
+    )
     assert [(one.number, one.elapsed) for one in kept.rounds] == [(0, 0.0), (1, 9.0)]
     assert (kept.retreats, kept.epoch, kept.furthest, kept.endings) == (1, 2, 3, {2: "out of time"})
     with pytest.raises(JournalError, match="expected round 1, found round 2"):
-        rounds_of([first, second, back_record(1), third], "run.journal")
+        rounds_of([first, second, encode_record(BackRecord(1)), third], "run.journal")
 
 
 def test_rounds_out_of_order_are_refused():

@@ -10,9 +10,9 @@ import pytest
 from loopback import Loopback, serving
 
 from fedslim.errors import RunError
-from fedslim.network import refused
+from fedslim.network import listener
 from fedslim.network.connection import unreached_because
-from fedslim.network.refused import SUMMARY_EVERY, RefusedConnections
+from fedslim.network.listener import SUMMARY_EVERY, RefusedConnections
 from fedslim.network.timeouts import Patience
 
 
@@ -110,7 +110,7 @@ def test_a_level_does_not_depend_on_what_a_member_is_called(loopback, logged):
 
 
 def test_a_server_tells_the_count_while_it_runs(loopback, monkeypatch, logged):
-    monkeypatch.setattr(refused, "SUMMARY_EVERY", 0.2)
+    monkeypatch.setattr(listener, "SUMMARY_EVERY", 0.2)
 
     async def main():
         async with serving(loopback.server(patience=Patience(grace=0.2))) as (port, _):

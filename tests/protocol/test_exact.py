@@ -17,7 +17,7 @@ from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
 from fedslim.mdl.policy import Policy
 from fedslim.protocol import messages as m
-from fedslim.protocol import x_sizes
+from fedslim.protocol import x, x_sizes
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")
@@ -215,12 +215,23 @@ class TooSmall(x_sizes.Sketch):
     """One cell per table where few entries are expected, so that two entries are too many."""
 
     @classmethod
-    def for_entries(cls, entries, universe, *, seed=0):
-        return cls(max(1, entries // 3), universe, seed)
+    def for_entries(cls, entries, universe, *, seed=0, wide=False):
+        return cls(max(1, entries // 3), universe, seed, wide)
 
 
 def sparse_rows(_sizes, slots, usages, _length, seed):
     return [x_sizes.Asked(m.WantSparseRow(s, 1, seed), (u,)) for s, u in zip(slots, usages, strict=True)]
+
+
+def test_sketches_for_large_counts_make_no_difference(monkeypatch):
+    """Cells have two words if counts do not fit into one."""
+    parts = sprinkled(3, 900, 3, 80, patterns=12, noise=0.004)
+    narrow = check_x(parts, 900)
+    monkeypatch.setattr(x, "NARROW", 5)
+    wide = check_x(parts, 900)
+    wants = [want for ask in wide.messages("down", "Ask", "s000") for want in ask.wants]
+    assert all(want.wide for want in wants if isinstance(want, m.WantSparseRow | m.WantInsertions | m.WantRemovals))
+    assert len(wide.rounds) == len(narrow.rounds)
 
 
 def test_failed_sketches_are_asked_for_again(monkeypatch):
@@ -426,7 +437,7 @@ def check_published(variant, named):
     question = next(run)
     try:
         while True:
-            question = run.send(question.put_to(federation))
+            question = run.send(federation.answer(question))
     except StopIteration as end:
         result = end.value
     table = outcome.table
@@ -459,9 +470,9 @@ def test_also_where_members_differ(variant, seed):
         owners = [
             member.local
             for member in federation.members
-            if variant == "sa" or items in map(member.local.items_of, member.local.slots)
+            if variant == "sa" or items in map(member.local.state.table.items_of, member.local.slots)
         ]
-        assert element.support == sum(local.support(items) for local in owners)
+        assert element.support == sum(local.state.support(items) for local in owners)
 
 
 @pytest.mark.parametrize("variant", ["sa", "so"])

@@ -22,7 +22,7 @@ from fedslim.protocol.events import NewEpoch
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.state import MemberState
 from fedslim.protocol.wire_types import MAX_COUNT
-from fedslim.protocol.x_queries import Shape, entries_of
+from fedslim.protocol.x_queries import Shape, entries_of, read, sketch_of
 from fedslim.protocol.x_sizes import Asked, enlarge
 from fedslim.secagg import AgreementKey, Ring, Sketch
 from fedslim.secagg.ring import Fields, words_of_rows
@@ -243,14 +243,16 @@ def parts_of(want, member, length):
         case m.WantRows(_, bits):
             return words_of_rows(bits, length), ("lanes", bits[0], length)
         case m.WantSparseRow(_, cells, seed):
-            sketch = Sketch(cells, length, seed)
+            sketch = Sketch(cells, length, seed, want.wide)
         case m.WantEntries():
             found = entries_of(want, length)
             return found.fields.words, ("fields", found.widths, None)
         case m.WantInsertions(new):
-            sketch = Sketch(want.cells, 2 * len(new) * max([length, *[one.slot + 1 for one in new]]), want.seed)
+            sketch = Sketch(
+                want.cells, 2 * len(new) * max([length, *[one.slot + 1 for one in new]]), want.seed, want.wide
+            )
         case m.WantRemovals(slots, cells, seed):
-            sketch = Sketch(cells, 2 * length * len(slots), seed)
+            sketch = Sketch(cells, 2 * length * len(slots), seed, want.wide)
     return sketch.words, ("sketch", sketch, None)
 
 
@@ -476,7 +478,7 @@ def test_whoever_comes_first_does_not_say_what_was_agreed():
     ],
 )
 def test_labels_come_with_an_id_each_or_not_at_all(change):
-    server, first, _ = joins(share=True)
+    server, first, _ = joins(share="server")
     with pytest.raises(ProtocolError, match=r"member 'c1' (announced|sent) "):
         server.receive("c1", msgspec.structs.replace(first, **change), 0.0)
 
@@ -588,12 +590,29 @@ def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
     most = int(usages[rarely])
 
     def row(of, other, count):
-        return (of,), deque([{of: SlotCounts(np.array([other], np.int32), np.array([count]))}])
+        return {of: SlotCounts(np.array([other], np.int32), np.array([count]))}
 
     for of, other in ((often, rarely), (rarely, often)):
-        assert len(variant._rows_of(*row(of, other, most), usages)) == 1
+        variant._put_rows(row(of, other, most))
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._rows_of(*row(of, other, most + 1), usages)
+            variant._put_rows(row(of, other, most + 1))
+
+
+def test_x_believes_no_row_that_contradicts_what_is_known():
+    """What is known is subtracted from a sketch before it is read: nothing may be left of it, or be missing."""
+    want, shape = m.WantSparseRow(0, 9, 0), Shape(items=4, max_transactions=9, members=0, slots=4)
+    sketch = sketch_of(want, shape)
+    known = np.array([9, 5, 0, 0])
+
+    def row(*counts):
+        words = np.zeros(sketch.words, np.uint64)
+        sketch.put(words, np.arange(4, dtype=np.int32), np.array(counts))
+        return read(want, shape, words, (), known.copy())[0]
+
+    assert dict(zip(*(part.tolist() for part in row(9, 5, 3, 0)), strict=True)) == {0: 9, 1: 5, 2: 3}
+    for counts in ((9, 6, 3, 0), (9, 4, 3, 0), (0, 5, 3, 0)):
+        with pytest.raises(ProtocolError, match="contradict"):
+            row(*counts)
 
 
 def test_x_believes_no_count_above_what_is_known_about_the_pair():
@@ -605,11 +624,11 @@ def test_x_believes_no_count_above_what_is_known_about_the_pair():
     assert (most < np.minimum(usages[others], usages[slot])).any()
     room = np.full(len(others), 1 << 20)
     words = np.arange(len(others))
-    assert variant._rows_of((slot,), deque([[Fetched(slot, others, most, room, words)]]), usages) == (None,)
+    assert variant._rows_of((slot,), deque([[Fetched(slot, others, most, room, words)]])) == (None,)
     for k in range(len(others)):
         counts = most + (np.arange(len(others)) == k)
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._rows_of((slot,), deque([[Fetched(slot, others, counts, room, words)]]), usages)
+            variant._rows_of((slot,), deque([[Fetched(slot, others, counts, room, words)]]))
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():

@@ -60,7 +60,7 @@ AGREED = {
     "variant": ("sa", "so", "y", ""),
     "masked": (False,),
     "max_transactions": (10, MOST - 1, MOST + 1),
-    "share_vocabulary": (True,),
+    "share_labels": ("members", "server"),
     "max_rounds": (None, 99, 101),
     "pruning": (False,),
     "order": ("support", "", "size"),
@@ -71,6 +71,9 @@ AGREED = {
     "width": (1, 7, 9),
     "effort": (2, 8),
     "seed": (1, 1 << 62),
+    "schema": (b"another",),
+    "outline": ("5",),
+    "preparation": (b"another",),
 }
 
 

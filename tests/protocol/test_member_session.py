@@ -121,7 +121,7 @@ def test_a_member_takes_no_table_that_is_none(variant, change, told):
 
     def down(_name, message):
         if isinstance(message, m.Finish):
-            return m.Finish("converged", replaced(honest, **change(honest)))
+            return m.Finish("converged", replaced(honest, **change(honest)), (), [])
         return message
 
     with pytest.raises(ProtocolError, match=told):
@@ -131,7 +131,7 @@ def test_a_member_takes_no_table_that_is_none(variant, change, told):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_server_may_end_a_run_at_any_time(variant):
     member, roster = seated(variant)
-    assert confirmed(member, roster).receive(m.Finish("interrupted", None)) is None
+    assert confirmed(member, roster).receive(m.Finish("interrupted", None, (), [])) is None
     assert member.received.ending == "interrupted"
     assert (member.received.table is None) == (variant != "so")  # in SO it has its own
 
@@ -145,7 +145,7 @@ def test_a_server_may_give_up_at_any_time_and_end_only_what_has_begun(variant):
             member.receive(m.Confirmed(0, [confirm.signature] * 2))
         else:
             with pytest.raises(ProtocolError, match="sent Finish while this member was"):
-                member.receive(m.Finish("converged", None))
+                member.receive(m.Finish("converged", None, (), []))
         assert member.receive(m.Abort("no more")) is None
         assert (member.state, member.received.ending) == (SessionState.FINISHED, "ended by the server: no more")
 

@@ -115,7 +115,7 @@ class Adversary:
                 {"max_rounds": self.rng.randrange(1, 9)},
                 {"min_count": 2},
                 {"variant": "so", "masked": False},
-                {"share_vocabulary": True},
+                {"share_labels": "members"},
             ]
         )
         changed = msgspec.structs.replace(self.roster.settings, **settings)

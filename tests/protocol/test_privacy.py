@@ -108,13 +108,13 @@ def test_otherwise_ids_are_keyed_hashes_in_an_order_that_says_nothing(variant):
 def test_labels_are_sent_only_by_a_member_that_shares_them():
     """As its own file says; it refuses a server that announces otherwise."""
     database = labelled()["c1"]
-    for share in (False, True):
+    for share, other in (("none", "server"), ("members", "none"), ("server", "members")):
         member = MemberSession("c1", MemberInput(database, ("c1",), settings_for("x", share=share), SECRET))
         join = member.join(bytes(32))
-        assert join.labels == (list(database.vocabulary) if share else [])
+        assert join.labels == (list(database.vocabulary) if share == "server" else [])
         ids = b"".join(sorted(SECRET.ids_of(database.vocabulary)))
-        roster = m.Roster(RUN, settings_for("x", share=not share), ["c1"], [join.key], ids, 0, [b""], 0)
-        with pytest.raises(ProtocolError, match=f"announced share_vocabulary = {not share}"):
+        roster = m.Roster(RUN, settings_for("x", share=other), ["c1"], [join.key], ids, 0, [b""], 0)
+        with pytest.raises(ProtocolError, match=f"announced share_labels = {other!r}"):
             member.receive(roster)
 
 

@@ -6,7 +6,7 @@ import pytest
 from fedslim.protocol import messages as m
 from fedslim.protocol.roster import roster_digest
 
-SETTINGS = m.Settings("x", True, 1000, False)
+SETTINGS = m.Settings("x", True, 1000)
 ROSTER = m.Roster(bytes(16), SETTINGS, ["a", "b"], [bytes(32), b"k" * 32], b"", 0, [b"", b""], 0)
 SHOWN = {"roster": ROSTER, "vocabulary": b"v" * 32, "fingerprint": b"f" * 8}
 
@@ -30,7 +30,7 @@ def other(**fields):
                 "variant": "sa",
                 "masked": False,
                 "max_transactions": 1001,
-                "share_vocabulary": True,
+                "share_labels": "members",
                 "max_rounds": 9,
                 "pruning": False,
                 "max_itemset_size": 9,

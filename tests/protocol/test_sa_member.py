@@ -78,7 +78,7 @@ def test_sa_refuses_questions_that_make_no_sense(ask):
             variant.answer(ask)
 
     assert allocated(refused) < 1 << 23
-    check_covers(variant._local._state, database)
+    check_covers(variant._local.state, database)
 
 
 def test_sa_refuses_pairs_that_the_index_has_and_pairs_named_twice():
@@ -175,4 +175,4 @@ def test_sa_survives_whatever_is_asked(seed):
             continue
         answered += 1
     assert answered
-    check_covers(variant._local._state, database)
+    check_covers(variant._local.state, database)

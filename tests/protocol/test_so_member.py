@@ -38,7 +38,7 @@ def test_so_survives_whatever_is_asked(seed):
             continue
         if isinstance(reply, m.Candidates):
             known = [*zip(reply.x.values().tolist(), reply.y.values().tolist(), strict=True), *known]
-    check_covers(local._state, database)
+    check_covers(local.state, database)
 
 
 def test_so_refuses_to_insert_what_it_has_not_proposed():

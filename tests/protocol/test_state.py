@@ -23,11 +23,13 @@ FROM_CLIENT = {
     m.Join: m.Join(m.PROTOCOL, "0", bytes(32), bytes(8), b"", b"", 0, [], b"", b"", b"", 0, 0),
     m.Confirm: m.Confirm(0, bytes(32)),
     m.Masked: m.Masked(0, 0, EMPTY),
+    m.Ready: m.Ready(0, False, b""),
     m.Usages: m.Usages(0, EMPTY),
     m.Candidates: m.Candidates(0, EMPTY, EMPTY, EMPTY),
     m.Evaluated: m.Evaluated(0, EMPTY, EMPTY, EMPTY),
     m.SupportCounts: m.SupportCounts(0, EMPTY, EMPTY),
     m.Structure: m.Structure(0, EMPTY, EMPTY),
+    m.Labels: m.Labels(0, 0, b""),
     m.Heard: m.Heard(),
     m.Abort: m.Abort("I cannot go on"),
 }
@@ -36,6 +38,7 @@ FROM_SERVER = {
     m.RosterUpdate: m.RosterUpdate(1, [m.Seat(0, bytes(32), b"")], 0),
     m.Confirmed: m.Confirmed(0, [bytes(32)]),
     m.Ask: m.Ask(0, 0, [], [m.WantSupports()]),
+    m.AskPreparation: m.AskPreparation(0, 0, EMPTY, m.WantValues()),
     m.AskUsages: m.AskUsages(0),
     m.AskCandidates: m.AskCandidates(0, None),
     m.Evaluate: m.Evaluate(0, [(0, 1)]),
@@ -45,7 +48,8 @@ FROM_SERVER = {
     m.AskIndexed: m.AskIndexed(0, 0, EMPTY, EMPTY, EMPTY, 4),
     m.AskEvaluation: m.AskEvaluation(0, 0, m.Entered(5, [(0, 1)], 1), 4),
     m.AskIndexedSupports: m.AskIndexedSupports(0, 0, None, EMPTY, 4),
-    m.Finish: m.Finish("converged", None),
+    m.AskLabels: m.AskLabels(0, 0, m.PackedTable([], EMPTY, EMPTY, 1, 1, 0)),
+    m.Finish: m.Finish("converged", None, (), []),
     m.Abort: m.Abort("that was it"),
 }
 STATE_OF_VARIANT = {"x": SessionState.RUNNING_X, "sa": SessionState.RUNNING_SA, "so": SessionState.RUNNING_SO}
@@ -58,18 +62,20 @@ def test_there_is_an_instance_of_every_message():
 
 # -- the tables themselves -------------------------------------------------------------------------------------------
 
-ANSWERS = {m.Masked, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure}
+ANSWERS = {m.Masked, m.Ready, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure, m.Labels}
 LEGAL_AT_SERVER = {
-    MemberState.EXPECTED: {m.Join},
+    MemberState.EXPECTED: {m.Join, m.Heard},  # of the end of the preparation
     MemberState.SEATED: {m.Confirm, *ANSWERS},  # too late, in a run that is being resumed
     MemberState.INVITED: {m.Confirm, *ANSWERS},
     MemberState.IDLE: set(),
     MemberState.ASKED_MASKED: {m.Masked},
+    MemberState.ASKED_READY: {m.Ready},
     MemberState.ASKED_USAGES: {m.Usages},
     MemberState.ASKED_CANDIDATES: {m.Candidates},
     MemberState.ASKED_EVALUATED: {m.Evaluated},
     MemberState.ASKED_SUPPORTS: {m.SupportCounts},
     MemberState.ASKED_STRUCTURE: {m.Structure},
+    MemberState.ASKED_LABELS: {m.Labels},
     MemberState.AWAY: {m.Join},
     MemberState.FINISHED: {m.Confirm, *ANSWERS, m.Heard},  # Heard, or messages on their way when the run ended
 }
@@ -77,10 +83,11 @@ ROSTERS = {m.Roster, m.RosterUpdate}  # also later: a member has come back
 LEGAL_AT_CLIENT = {
     SessionState.JOINING: {m.Roster, m.Finish},
     SessionState.CONFIRMING: {m.Confirmed, *ROSTERS},
-    SessionState.RUNNING_X: {m.Ask, m.Finish, *ROSTERS},
+    SessionState.PREPARING: {m.AskPreparation, m.Finish, *ROSTERS},
+    SessionState.RUNNING_X: {m.Ask, m.AskLabels, m.Finish, *ROSTERS},
     SessionState.RUNNING_SA: {
         *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
-        *(m.Finish, *ROSTERS),
+        *(m.AskLabels, m.Finish, *ROSTERS),
     },
     SessionState.RUNNING_SO: {m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports, m.Finish, *ROSTERS},
     SessionState.FINISHED: None,
@@ -93,9 +100,11 @@ def test_the_server_takes_what_the_table_lists_and_nothing_else(state, kind):
     legal = LEGAL_AT_SERVER[state]
     if kind in legal | {m.Abort}:
         after = legality.at_server(state, FROM_CLIENT[kind], "hospital")
-        late = state in {MemberState.SEATED, MemberState.FINISHED} or (state, kind) in {
-            (MemberState.INVITED, answer) for answer in ANSWERS
-        }
+        late = (
+            state in {MemberState.SEATED, MemberState.FINISHED}
+            or kind is m.Heard
+            or (state, kind) in {(MemberState.INVITED, answer) for answer in ANSWERS}
+        )
         waited = MemberState.SEATED if kind is m.Join else state if late else MemberState.IDLE
         assert after is (MemberState.FINISHED if kind is m.Abort else waited)
         return

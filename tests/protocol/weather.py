@@ -11,12 +11,12 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.journal_records import (
-    back_record,
-    epoch_record,
+    BackRecord,
+    EpochRecord,
+    encode_record,
     messages_in,
     read_server_records,
     round_record,
-    told_record,
 )
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
@@ -123,7 +123,7 @@ class Weather:
             return  # it has disconnected; a member that joins while the run ends gets the end twice
         coming_together = isinstance(message, (m.Roster, m.RosterUpdate, m.Confirmed))
         if coming_together or getattr(message, "round", -1) >= member.position:
-            self.heard[name].append(told_record(message))
+            self.heard[name].append(encode_record(message))
         reply = member.receive(message)
         if isinstance(reply, m.Masked):
             self.sent.append((name, reply))
@@ -140,9 +140,9 @@ class Weather:
                     self.journal = []
                 case NewEpoch(number):
                     if self.journal is not None:
-                        self.journal.append(epoch_record(number, self.server.positions.furthest))
+                        self.journal.append(encode_record(EpochRecord(number, self.server.positions.furthest)))
                 case WentBack(number, _):
-                    self.journal.append(back_record(number))
+                    self.journal.append(encode_record(BackRecord(number)))
                 case RoundEnded(number, _, replies, ending):
                     self.journal.append(round_record(number, 0.0, replies, ending))
                 case Ended(outcome):

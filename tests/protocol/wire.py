@@ -57,7 +57,7 @@ def of_numbers(parts, n_items):
     return {f"s{k:03}": database(part, n_items) for k, part in enumerate(parts)}
 
 
-def settings_for(variant, *, masked=True, most=MOST, share=False, policy=None, searched=0, **chosen):
+def settings_for(variant, *, masked=True, most=MOST, share="none", policy=None, searched=0, **chosen):
     """The settings of a run; a search policy may supply some of them, and `searched` is the seed of the search."""
     if policy is not None:
         names = ("pruning", "order", "max_itemset_size", "min_support", "min_count", "width")

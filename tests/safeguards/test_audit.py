@@ -47,6 +47,8 @@ MESSAGES = [
     (m.Evaluated(7, vector(1, 2), vector(3, 4), vector(5, 6)), 4, 0),
     (m.SupportCounts(7, vector(1), vector(9)), 1, 0),
     (m.Structure(7, vector(1, 2), vector(3, 4)), 2, 0),
+    (m.Ready(7, False, b""), 1, 0),
+    (m.Labels(7, 0, bytes(40)), 0, 0),
     (m.Heard(), 0, 0),
     (m.Abort("rash is in 17 transactions"), 0, 0),
 ]

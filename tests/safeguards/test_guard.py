@@ -10,9 +10,8 @@ import pytest
 from fedslim.data import ItemSecret, TransactionDatabase
 from fedslim.errors import LedgerError, PolicyError, WriteError
 from fedslim.mdl.mining import mine
-from fedslim.safeguards import backoff as room
-from fedslim.safeguards.backoff import Refusals
-from fedslim.safeguards.guard import Guard
+from fedslim.safeguards import guard as room
+from fedslim.safeguards.guard import Guard, Refusals
 from fedslim.settings.new_federation import write_template
 from fedslim.settings.policy import MemberPolicy, write_policy
 

@@ -17,7 +17,7 @@ from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, R
 from fedslim.secagg import AgreementKey, MaskedSum, Masker, MaskLabel, PairSecret, Ring, Sketch, aes
 from fedslim.secagg.masking import counters
 from fedslim.secagg.masking import place as place_of
-from fedslim.secagg.ring import MAX_BITS, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, NARROW, put_rows, words_of_rows
 
 RUN = b"run 1"
 
@@ -149,8 +149,10 @@ def test_a_sketch_gives_back_the_sum_or_nothing(data):
     """Entries of members share some places and not others; the twin is a dictionary."""
     universe = data.draw(st.sampled_from([1, 5, 60, 20_000, 2**24]))
     seed = data.draw(st.integers(0, 2**32))
-    sketch = Sketch.for_entries(data.draw(st.integers(0, 12)), universe, seed=seed)
-    entries = st.dictionaries(st.integers(0, universe - 1), st.integers(0, 2**20), max_size=12)
+    wide = data.draw(st.booleans())
+    sketch = Sketch.for_entries(data.draw(st.integers(0, 12)), universe, seed=seed, wide=wide)
+    count = st.integers(0, 2**20 if wide else NARROW // 4) | st.sampled_from([2**k for k in range(17)])
+    entries = st.dictionaries(st.integers(0, universe - 1), count, max_size=12)
     members = data.draw(st.lists(entries, min_size=1, max_size=4))
     words = np.zeros(sketch.words, np.uint64)
     twin: dict[int, int] = {}
@@ -163,14 +165,16 @@ def test_a_sketch_gives_back_the_sum_or_nothing(data):
         assert dict(zip(*(part.tolist() for part in found), strict=True)) == {k: v for k, v in twin.items() if v}
 
 
-SPARSE = st.dictionaries(st.integers(0, 999), st.integers(0, 1 << 39), max_size=30)
+def sparse(most):
+    return st.dictionaries(st.integers(0, 999), st.integers(0, most), max_size=30)
 
 
-@given(SPARSE, SPARSE)
-def test_the_difference_of_two_sketches_is_the_sketch_of_what_was_not_expected(counts, expected):
+@given(st.data(), st.booleans())
+def test_the_difference_of_two_sketches_is_the_sketch_of_what_was_not_expected(data, wide):
+    counts, expected = (data.draw(sparse(1 << 39 if wide else NARROW)) for _ in range(2))
     off = {place: counts.get(place, 0) - expected.get(place, 0) for place in counts.keys() | expected.keys()}
     off = {place: count for place, count in off.items() if count}
-    sketch = Sketch.for_entries(2 * len(off) + 8, 1000, seed=3)
+    sketch = Sketch.for_entries(2 * len(off) + 8, 1000, seed=3, wide=wide)
     both = np.zeros((2, sketch.words), np.uint64)
     for words, own in zip(both, (counts, expected), strict=True):
         sketch.put(words, np.array(list(own), np.int32), np.array(list(own.values()), np.int64))
@@ -179,15 +183,16 @@ def test_the_difference_of_two_sketches_is_the_sketch_of_what_was_not_expected(c
     assert off or found is not None
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("entries", [0, 1, 3, 8, 20, 100, 1000])
-def test_a_sketch_nearly_always_holds_what_it_is_made_for(entries):
+def test_a_sketch_nearly_always_holds_what_it_is_made_for(entries, wide):
     rng = np.random.default_rng(entries)
     lost = 0
     for seed in range(200):
-        sketch = Sketch.for_entries(entries, 50_000, seed=seed)
+        sketch = Sketch.for_entries(entries, 50_000, seed=seed, wide=wide)
         words = np.zeros(sketch.words, np.uint64)
         places = np.sort(rng.choice(50_000, entries, replace=False)).astype(np.int32)
-        counts = rng.integers(1, 1 << 20, entries)
+        counts = rng.integers(1, 1 << 39 if wide else NARROW, entries)
         sketch.put(words, places, counts)
         found = sketch.read(words)
         if found is None:
@@ -196,6 +201,19 @@ def test_a_sketch_nearly_always_holds_what_it_is_made_for(entries):
         assert found[0].tolist() == places.tolist()
         assert found[1].tolist() == counts.tolist()
     assert lost <= 30
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_count_can_be_read_from_a_cell_of_its_own(wide):
+    """A multiple of a power of two leaves fewer bits to recognise it by."""
+    sketch = Sketch(1, 2**24, 5, wide)
+    most = 2**40 - 1 if wide else NARROW
+    for count in [most, *[c for k in range(40) for c in (2**k, 3 * 2**k) if c <= most]]:
+        words = np.zeros(sketch.words, np.uint64)
+        sketch.put(words, np.array([2**24 - 1], np.int32), np.array([count]))
+        for sign in (1, -1):
+            places, counts = sketch.read(words if sign > 0 else np.uint64(0) - words)
+            assert (places.tolist(), counts.tolist()) == ([2**24 - 1], [sign * count])
 
 
 def test_too_many_entries_and_noise_are_noticed():

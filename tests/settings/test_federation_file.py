@@ -71,7 +71,7 @@ def test_the_smallest_file_has_sensible_defaults():
     assert (file.server.host, file.server.port) == ("fed.example.org", 7443)
     assert file.server.certificates == Path("/somewhere/certificates")
     assert file.items.vocabulary_digest is None
-    assert not file.items.share_vocabulary
+    assert file.items.share_labels == "none"
     assert (file.limits.max_rounds, file.limits.min_count, file.limits.min_members_with) == (20_000, 5, 2)
     assert (file.log.file, file.metrics.port, file.metrics.host) == (None, None, "127.0.0.1")
     settings = file.settings()
@@ -84,12 +84,12 @@ def test_the_smallest_file_has_sensible_defaults():
 
 def test_what_the_file_says_reaches_the_protocol():
     tables = smallest()
-    tables["items"]["share_vocabulary"] = True
+    tables["items"]["share_labels"] = "members"
     limits = {"max_transactions": 77, "pruning": False, "max_itemset_size": 3, "min_support": 4, "min_count": 6}
     limits |= {"min_members_with": 1, "max_rounds": 9, "width": 7, "effort": 3, "seed": 11}
     tables["limits"] = limits
     settings = parsed(tables).settings()
-    assert settings == Settings("x", masked=True, share_vocabulary=True, **limits)
+    assert settings == Settings("x", masked=True, share_labels="members", **limits)
     assert policy_of(settings) == Policy(pruning=False, max_itemset_size=3, min_support=4, min_count=6, width=7)
 
 
@@ -167,6 +167,7 @@ WRONG = {
     "width": [0, -1, 65, 1.5, "7", True, [7]],
     "effort": [0, -1, 9, 1.5, "7", True, [7]],
     "seed": [-1, 1.5, "7", True, [7]],
+    "outline": ["x", "10/", "5  5", 7, True, ["5"]],
     "seconds": [-1, -0.5, "7", True, [7], 1e12],
 }
 KEYS = {
@@ -179,7 +180,10 @@ KEYS = {
     "server.certificates": "path",
     "items.vocabulary_digest": "hex",
     "items.secret_fingerprint": "hex",
-    "items.share_vocabulary": "switch",
+    "items.share_labels": "choice",
+    "schema.digest": "hex",
+    "schema.outline": "outline",
+    "schema.on_departure": "choice",
     "limits.max_transactions": "count",
     "limits.max_time": "seconds",
     "limits.max_rounds": "count",
@@ -437,7 +441,7 @@ OTHER = {
     "federation.members": ["north", "west"],
     "items.vocabulary_digest": "a" * 64,
     "items.secret_fingerprint": "a" * 16,
-    "items.share_vocabulary": True,
+    "items.share_labels": "members",
     "limits.max_transactions": 1000,
     "limits.max_time": 60,
     "limits.max_rounds": 60,
@@ -468,7 +472,7 @@ def test_the_digest_does_not_depend_on_how_a_number_is_written():
 
 def test_the_digest_does_not_change_between_releases():
     # Members with different releases compare digests: if this changes, change AGREEMENT too.
-    assert parsed(smallest()).digest().hex() == "fd62ff253c8f5a96c64f34acad6539bfa7a30eabfb45ef54948e121fdf223d63"
+    assert parsed(smallest()).digest().hex() == "7b653e1a466789bfafa38d66d554bb44db9f7b89b7ad0e2ee6ed10b13db6c1b7"
 
 
 # -- what a member checks --------------------------------------------------------------------------------------------
@@ -533,7 +537,7 @@ def test_the_template_has_every_key_with_a_comment_and_no_long_line(tmp_path):
 
 def test_commented_out_keys_of_the_template_are_valid(tmp_path):
     write_template(tmp_path / "f.toml", "hospitals", ["north", "south"], chosen=ITEMS)
-    text = re.sub(r"(?m)^# ([a-z_]+ = )", r"\1", (tmp_path / "f.toml").read_text())
+    text = re.sub(r"(?m)^# (?!digest|outline)([a-z_]+ = )", r"\1", (tmp_path / "f.toml").read_text())
     file = FederationFile.parse(text.encode(), PATH)
     assert None not in {file.limits.max_time, file.log.file, file.metrics.port, file.items.vocabulary_digest}
 

@@ -32,7 +32,7 @@ def test_without_a_file_the_strict_defaults_hold(strict, tmp_path):
     assert not strict.written
     mine = strict.policy
     assert (mine.min_members, mine.variants, mine.min_count, mine.min_members_with) == (3, ("x",), 5, 2)
-    assert (mine.share_labels, mine.union, mine.min_transactions, mine.unsigned_keys) == (False, False, 1, False)
+    assert (mine.share_labels, mine.union, mine.min_transactions, mine.unsigned_keys) == ("none", False, 1, False)
     assert strict.results.table == "labels"
     assert strict.ledger.file == tmp_path / "nowhere" / "ledger.json"
 
@@ -65,7 +65,7 @@ def test_a_strict_file_is_allowed(strict, file):
         ("federation", "variant", "so", "policy.variants has x, but federation.variant is so"),
         ("limits", "min_count", 4, "policy.min_count is 5, but limits.min_count is 4"),
         ("limits", "min_members_with", 1, "policy.min_members_with is 2, but limits.min_members_with is 1"),
-        ("items", "share_vocabulary", True, "policy.share_labels is false, but items.share_vocabulary is true"),
+        ("items", "share_labels", "members", "policy.share_labels is none, but items.share_labels is members"),
         ("items", "vocabulary_digest", None, "policy.union is false, but items.vocabulary_digest is missing"),
     ],
 )
@@ -91,10 +91,10 @@ def test_what_is_allowed_is_allowed(file, tmp_path):
         policy_variants=["x", "so"],
         policy_min_count=1,
         policy_min_members_with=1,
-        policy_share_labels=True,
+        policy_share_labels="server",
     )
     two = write_template(tmp_path / "f.toml", "two", ["a", "b"], "so", chosen=ITEMS)
-    assert loose.reasons(weak(two, "items", share_vocabulary=True)) == []
+    assert loose.reasons(weak(two, "items", share_labels="server")) == []
     assert loose.reasons(file) == []
 
 

@@ -30,7 +30,7 @@ def test_a_strong_file_gets_no_warning(file):
     [
         ("federation", "members", ("a", "b"), "subtract its own counts"),
         ("items", "vocabulary_digest", None, "who has which ids"),
-        ("items", "share_vocabulary", True, "send the labels"),
+        ("items", "share_labels", "server", "send the labels"),
         ("limits", "min_count", 1, "there is no smallest count"),
         ("limits", "min_count", 4, "the smallest count is 4"),
         ("limits", "min_members_with", 1, "a single member"),

@@ -245,7 +245,7 @@ def test_the_ledger_is_read_strictly(authority):
     text = path.read_text()
     for wrong, message in [
         (text[:-5], "is damaged"),
-        (text.replace('"version": 1', '"version": 2'), "of version 1"),
+        (text.replace('"version": 1', '"version": 2'), "of version 2"),
         (text.replace('"records": []', '"records": [{}]'), "is damaged"),
         (text.replace('"format"', '"fromat"'), "is damaged"),
     ]:

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -151,7 +152,7 @@ def test_a_context_needs_a_valid_certificate_of_its_role(trial):
         client_context(trial.members[0], now=NOW + 31 * DAY)
     trial.authority.revoke("north", now=NOW)
     with pytest.raises(UntrustedError, match="was revoked"):
-        client_context(trial.members[0], trust=trial.authority.trust, now=NOW)
+        client_context(replace(trial.members[0], trust=trial.authority.trust), now=NOW)
 
 
 def test_over_the_network_with_asyncio(trial):
@@ -211,10 +212,10 @@ def test_certificates_out_of_time_are_refused_by_both_sides(tmp_path, when, word
     server = enrolled(authority, tmp_path / "d", "d", Role.SERVER, now=when, days=30)
     authority.renew_list(now=NOW)
     trust = authority.trust
-    refused, alerted = handshake(server_context(good[1], trust=trust, now=NOW), loose_client(member))
+    refused, alerted = handshake(server_context(replace(good[1], trust=trust), now=NOW), loose_client(member))
     assert words in told(refused)
     assert alert in told(alerted)
-    _, refused = handshake(loose_server(server), client_context(good[0], trust=trust, now=NOW))
+    _, refused = handshake(loose_server(server), client_context(replace(good[0], trust=trust), now=NOW))
     assert words in told(refused)
 
 
@@ -222,7 +223,7 @@ def test_revoked_certificates_are_refused_by_both_sides(trial):
     trial.authority.revoke("north", now=NOW)
     trial.authority.revoke("server", now=NOW)
     trust = trial.authority.trust
-    member = client_context(trial.members[1], trust=trust, now=NOW)
+    member = client_context(replace(trial.members[1], trust=trust), now=NOW)
     _, refused = handshake(server_context(trial.server, now=NOW), member)
     assert "its certificate was revoked" in told(refused)
     other = make_request("other", trial.folder / "other", hosts=["localhost"]).file.read_bytes()

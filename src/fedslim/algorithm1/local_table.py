@@ -14,15 +14,17 @@ by the member's own slots, and every slot is used only once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
-from fedslim.algorithm1.pairs import PairCounts, no_pairs, with_elements, with_room
+from fedslim.algorithm1.pairs import PairCounts, lengthened, look_up, no_pairs, with_elements, with_room
+from fedslim.errors import ProtocolError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.cover_state import NOTHING, CoverState
+from fedslim.mdl.questions import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.questions import Change
 
     Pair = tuple[int, int]
 
@@ -61,10 +62,10 @@ class LocalTable:
     """
 
     def __init__(self, database: TransactionDatabase) -> None:
-        self._state = CoverState(database, reuse_slots=False)
+        self.state = CoverState(database, reuse_slots=False)
         self._trial: LocalTrial | None = None
-        self._next_slot = database.n_items
-        self._pairs = no_pairs(self._state.table.capacity)
+        self.next_slot = database.n_items  # of the next itemset, on trial or permanently
+        self._pairs = no_pairs(self.state.table.capacity)
         size = len(self._pairs.count)
         self._reports = Reports(
             np.zeros(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.int32), np.zeros(1, np.int64)
@@ -74,51 +75,13 @@ class LocalTable:
     # -- state --------------------------------------------------------------------------------------------------
 
     @property
-    def n_items(self) -> int:
-        """The number of items: singletons have the slots below it."""
-        return self._state.table.n_items
-
-    @property
     def slots(self) -> tuple[int, ...]:
         """The slots of the itemsets, without singletons, in the member's cover order."""
-        return tuple(self._state.table)
-
-    @property
-    def usages(self) -> NDArray[np.int64]:
-        """The usage of each slot; 0 for empty ones."""
-        return self._state.usages
-
-    @property
-    def next_slot(self) -> int:
-        """The slot that the next itemset will get, on trial or permanently."""
-        return self._next_slot
-
-    def items_of(self, slot: int) -> Itemset:
-        """Return the items in a slot, singletons included."""
-        return self._state.table.items_of(slot)
-
-    def entry_of(self, slot: int) -> int:
-        """Return the usage with which an itemset entered the table."""
-        return self._state.table.entries[slot]
-
-    def supports(self) -> NDArray[np.int64]:
-        """Return the support of each item: the usages of the standard code table."""
-        return self._state.supports()
-
-    def support(self, itemset: Itemset) -> int:
-        """Return the support of an itemset."""
-        return self._state.support(itemset)
-
-    def cover(self, t: int) -> list[int]:
-        """Return the slots in the cover of transaction `t`, in cover order."""
-        return self._state.cover(t)
+        return tuple(self.state.table)
 
     def together(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Return the co-usage of each pair; 0 also if one of the two is not an element (such as slot -1)."""
-        xs, ys = np.asarray(x, np.int32), np.asarray(y, np.int32)
-        counts = np.empty(len(xs), np.int64)
-        pair_kernels.look_up(xs, ys, self._pairs, counts)
-        return counts
+        return look_up(np.asarray(x, np.int32), np.asarray(y, np.int32), self._pairs)
 
     def news(self) -> PairCounts:
         """Return the pairs whose co-usage has changed since the last call, with the new co-usages; at first, all."""
@@ -147,12 +110,12 @@ class LocalTable:
         if trial is None:
             return None
         self._trial = None
-        self._next_slot += 1
-        state = self._state
+        self.next_slot += 1
+        state = self.state
         state.insert(trial.slot, trial.itemset, trial.entry)
         changed = trial.change.slots
         self._recount(changed)
-        unused = changed[(state.usages[changed] == 0) & (changed >= self.n_items)].tolist()
+        unused = changed[(state.usages[changed] == 0) & (changed >= state.table.n_items)].tolist()
         for slot in sorted(unused):
             state.remove(slot)
         return Accepted(trial.slot, tuple(sorted(unused)))
@@ -167,18 +130,19 @@ class LocalTable:
         entry = sum(own) if entry is None else entry
         last, slot = self._trial, self.next_slot
         if last is None or (last.slot, last.itemset, last.entry) != (slot, itemset, entry):
-            last = self._trial = LocalTrial(slot, itemset, entry, self._state.try_insert(slot, itemset, entry))
+            last = self._trial = LocalTrial(slot, itemset, entry, self.state.try_insert(slot, itemset, entry))
         return last
 
     def _union(self, pairs: Sequence[Pair]) -> Itemset:
-        itemset, *others = {tuple(sorted(self.items_of(x) + self.items_of(y))) for x, y in pairs}
+        items_of = self.state.table.items_of
+        itemset, *others = {tuple(sorted(items_of(x) + items_of(y))) for x, y in pairs}
         if others:
             msg = f"these pairs have different unions: {pairs}"
             raise ValueError(msg)
         return itemset
 
     def _recount(self, slots: NDArray[np.int32]) -> None:
-        state = self._state
+        state = self.state
         if len(self._pairs.first) < state.table.capacity:
             self._pairs = with_elements(self._pairs, state.table.capacity)
         done = 0
@@ -186,9 +150,56 @@ class LocalTable:
             slots
         ):
             self._pairs = with_room(self._pairs, state.table.capacity)
-            size, reports = len(self._pairs.count), self._reports
-            self._reports = reports._replace(
-                told=lengthen(reports.told, size),
-                waiting=lengthen(reports.waiting, size),
-                queue=lengthen(reports.queue, size),
-            )
+            factor = len(self._pairs.count) // len(self._reports.told)
+            self._reports = lengthened(self._reports, factor, but=("n_queue",))
+
+
+# -- slots and numbers ------------------------------------------------------------------------------------------------
+
+NOWHERE = -1
+
+
+class Numbering:
+    """Maps one member's slots to global numbers: each member has one in SA, the server has one per member in SO.
+
+    Slots are assigned in ascending order; an itemset that comes back to a member gets a new slot.
+    """
+
+    def __init__(self, n_items: int) -> None:
+        self._numbers = np.arange(n_items, dtype=np.int32)  # slot -> number
+        self._slots = np.arange(n_items, dtype=np.int32)  # number -> the last slot it had here
+
+    @property
+    def next_slot(self) -> int:
+        """The slot of the next itemset."""
+        return len(self._numbers)
+
+    def numbers_of(self, slots: NDArray[Any], *, new: int | None = None) -> NDArray[np.int32]:
+        """Return the global numbers of slots; `new` is that of the itemset on trial in the next slot."""
+        known = self._numbers if new is None else np.append(self._numbers, np.int32(new))
+        if len(slots) and not 0 <= int(slots.max()) < len(known):
+            msg = f"slot {int(slots.max())} was named, but there are only {len(known)} slots"
+            raise ProtocolError(msg)
+        numbers: NDArray[np.int32] = known[slots]
+        return numbers
+
+    def slots_of(self, numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the slots of global numbers, NOWHERE for elements that this member never had."""
+        known = numbers < len(self._slots)
+        return np.where(known, self._slots[np.where(known, numbers, 0)], NOWHERE).astype(np.int32)
+
+    def pairs_of(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Convert pairs of global numbers to pairs of slots, without pairs that this member never had."""
+        slots = self.slots_of(np.array(pairs, np.int32)).tolist()
+        return [(x, y) for x, y in slots if x >= 0 and y >= 0]
+
+    def change_of(self, change: Change, *, new: int) -> Change:
+        """Convert a change by slots to one by global numbers."""
+        return Change(self.numbers_of(change.slots, new=new), change.lost, change.won)
+
+    def enter(self, number: int) -> None:
+        """Assign the next slot to the element with this number."""
+        if number >= len(self._slots):
+            self._slots = lengthen(self._slots, 2 * number, NOWHERE)
+        self._slots[number] = len(self._numbers)
+        self._numbers = np.append(self._numbers, np.int32(number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEW_PAIRS = 256
+NO_NUMBERS = np.zeros(0, np.int32)
+
+Arrays = TypeVar("Arrays", bound=NamedTuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,32 @@ def no_pairs(n_elements: int) -> Pairs:
         np.zeros(FEW_PAIRS, np.int64),
         np.zeros(FEW_PAIRS, np.uint64),
         np.full(2 * FEW_PAIRS, NOBODY, np.int32),
-        unused_numbers(0, FEW_PAIRS),
+        unused_numbers(FEW_PAIRS),
         np.array([FEW_PAIRS], np.int64),
     )
 
 
-def unused_numbers(used: int, capacity: int) -> NDArray[np.int32]:
-    """Return a stack of the numbers from `used` on, the lowest on top."""
-    stack = np.zeros(capacity, np.int32)
-    stack[: capacity - used] = np.arange(capacity - 1, used - 1, -1)
-    return stack
+def unused_numbers(capacity: int, stack: NDArray[np.int32] = NO_NUMBERS) -> NDArray[np.int32]:
+    """Return a stack of the numbers below `capacity`, the lowest on top; or add those that are new below a stack."""
+    return np.concatenate((np.arange(capacity - 1, len(stack) - 1, -1, dtype=np.int32), stack))
+
+
+def lengthened(arrays: Arrays, factor: int, *, nobody: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> Arrays:
+    """Return a tuple of arrays, all of them longer but for some, padded with zeros or NOBODY."""
+    named: Any = arrays
+    longer = {
+        name: lengthen(array, factor * len(array), NOBODY if name in nobody else 0)
+        for name, array in named._asdict().items()
+        if name not in but
+    }
+    return cast("Arrays", named._replace(**longer))
+
+
+def rehashed(places: NDArray[np.int32], hashes: NDArray[np.uint64], length: int) -> NDArray[np.int32]:
+    """Return a longer hash table with the same entries."""
+    new = np.full(length, NOBODY, np.int32)
+    pair_kernels.rehash(places, hashes, new)
+    return new
 
 
 def with_elements(pairs: Pairs, n_elements: int) -> Pairs:
@@ -58,29 +77,29 @@ def with_elements(pairs: Pairs, n_elements: int) -> Pairs:
 
 def with_room(pairs: Pairs, extra: int) -> Pairs:
     """Return the same pairs, with free numbers for at least `extra` more."""
-    old = len(pairs.count)
-    capacity = old
-    while capacity - old + int(pairs.n_free[0]) < extra:
-        capacity *= 2
-    if capacity == old:
+    old, factor = len(pairs.count), 1
+    while (factor - 1) * old + int(pairs.n_free[0]) < extra:
+        factor *= 2
+    if factor == 1:
         return pairs
-    n_free = int(pairs.n_free[0])
-    added = capacity - old
-    free = np.zeros(capacity, np.int32)
-    free[:added] = unused_numbers(old, capacity)[:added]
-    free[added : added + n_free] = pairs.free[:n_free]
-    places = np.full(2 * capacity, NOBODY, np.int32)
-    pair_kernels.rehash(pairs.places, pairs.hash, places)
-    return pairs._replace(
-        element=lengthen(pairs.element, 2 * capacity),
-        following=lengthen(pairs.following, 2 * capacity),
-        preceding=lengthen(pairs.preceding, 2 * capacity),
-        count=lengthen(pairs.count, capacity),
-        hash=lengthen(pairs.hash, capacity),
-        places=places,
-        free=free,
-        n_free=np.array([n_free + added], np.int64),
+    return lengthened(pairs, factor, but=("first", "places", "free", "n_free"))._replace(
+        places=rehashed(pairs.places, pairs.hash, 2 * factor * old),
+        free=unused_numbers(factor * old, pairs.free),
+        n_free=pairs.n_free + (factor - 1) * old,
     )
+
+
+def locate(x: NDArray[np.int32], y: NDArray[np.int32], pairs: Pairs) -> NDArray[np.int64]:
+    """Return the numbers of pairs, in either order; NOBODY for unknown ones."""
+    places = np.empty(len(x), np.int64)
+    pair_kernels.locate(x, y, pairs, places)
+    return places
+
+
+def look_up(x: NDArray[np.int32], y: NDArray[np.int32], pairs: Pairs) -> NDArray[np.int64]:
+    """Return the counts of pairs, in either order; 0 for unknown ones."""
+    places = locate(x, y, pairs)
+    return np.where(places >= 0, pairs.count[places], 0)
 
 
 class PairLedger:
@@ -106,9 +125,7 @@ class PairLedger:
 
     def look_up(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the counts of pairs, in either order; 0 for unknown ones."""
-        counts = np.empty(len(x), np.int64)
-        pair_kernels.look_up(x, y, self._pairs, counts)
-        return counts
+        return look_up(x, y, self._pairs)
 
     def around(self, elements: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the places of all pairs with one of these elements, each once, in the same order in equal ledgers."""
@@ -122,10 +139,8 @@ class PairLedger:
         return self._pairs.element[2 * places], self._pairs.element[2 * places + 1]
 
     def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the places of pairs x < y; -1 for unknown ones."""
-        places = np.empty(len(x), np.int64)
-        pair_kernels.locate(x, y, self._pairs, places)
-        return places
+        """Return the places of pairs, in either order; -1 for unknown ones."""
+        return locate(x, y, self._pairs)
 
     def is_place(self, places: NDArray[np.int64]) -> bool:
         """Return whether there is a pair at each of these places, and no place is named twice."""
@@ -134,4 +149,5 @@ class PairLedger:
 
     def discard(self, places: NDArray[np.int64]) -> None:
         """Remove the pairs at these places."""
-        pair_kernels.discard_all(places, self._pairs)
+        x, y = self.at(places)
+        self.replace(PairCounts(x, y, np.zeros(len(places), np.int64)))

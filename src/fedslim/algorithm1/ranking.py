@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.algorithm1.kernels import ranking
-from fedslim.algorithm1.kernels.pairs import NOBODY, rehash
+from fedslim.algorithm1.kernels.pairs import NOBODY
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, UnionTotals
 from fedslim.algorithm1.kernels.unions import ServerElements, Unions, add_element
-from fedslim.algorithm1.pairs import PairCounts, no_pairs, unused_numbers, with_elements, with_room
+from fedslim.algorithm1.pairs import (
+    PairCounts,
+    lengthened,
+    no_pairs,
+    rehashed,
+    unused_numbers,
+    with_elements,
+    with_room,
+)
 from fedslim.errors import RunError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels.ranking import NEVER
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
 SPARE_NUMBERS = 64
+_NONE = np.zeros(0, np.int64)
+NO_BLOCKS = Blocks(np.zeros(0), _NONE, np.zeros(0, np.int32), _NONE, _NONE)
 
 COUNTS_CONTRADICT = "the counts contradict each other: a member does not count as the protocol says"
 
@@ -107,19 +117,10 @@ class NumberedElements:
             self._grow()
 
     def _grow(self) -> None:
-        arrays, capacity = self.arrays, 2 * self.capacity
-        places = np.full(2 * len(arrays.places), NOBODY, np.int32)
-        while len(places) < 2 * capacity:
-            places = np.full(2 * len(places), NOBODY, np.int32)
-        rehash(arrays.places, arrays.hash, places)
-        self.arrays = arrays._replace(
-            usage=lengthen(arrays.usage, capacity),
-            standard=lengthen(arrays.standard, capacity),
-            size=lengthen(arrays.size, capacity),
-            start=lengthen(arrays.start, capacity),
-            hash=lengthen(arrays.hash, capacity),
-            places=places,
-        )
+        arrays = self.arrays
+        enough = 1 << (4 * self.capacity - 1).bit_length()  # a power of two, at least twice the new capacity
+        places = rehashed(arrays.places, arrays.hash, enough)
+        self.arrays = lengthened(arrays, 2, but=("items", "places"))._replace(places=places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +150,16 @@ class UnionRanking:
             np.full(size, NEVER, np.int64),
             np.zeros(size, np.uint64),
             np.full(2 * size, NOBODY, np.int32),
-            unused_numbers(0, size),
+            unused_numbers(size),
             np.zeros(size, np.int32),
             np.array([size, 0, 0], np.int64),
             np.zeros(size, np.int32),
             np.zeros(size, np.int32),
         )
-        blocks = -(-size // BLOCK)
-        self._blocks = Blocks(
-            np.full(blocks, -np.inf),
-            np.full(blocks, NEVER, np.int64),
-            np.full(blocks, NOBODY, np.int32),
-            np.zeros(blocks, np.int64),
-            np.zeros(blocks, np.int64),
-        )
+        self._blocks = with_blocks(NO_BLOCKS, size)
         self._logs = Logs(log2_table, np.zeros(most), np.zeros(most), np.full(most, NEVER, np.int64))
         self._version = 0
         self._now = UnionTotals(0, 0, 0, 0.0, 0.0)
-
-    @property
-    def n_pairs(self) -> int:
-        """The current number of pairs."""
-        return len(self._pairs.count) - int(self._pairs.n_free[0])
 
     def take_in(self, changed: NDArray[np.int32], news: PairCounts, total: int, in_use: int) -> None:
         """Update U, n and the co-usages in `news`; the usages of the `changed` elements are already set.
@@ -234,36 +223,19 @@ class UnionRanking:
             self._pairs = with_elements(self._pairs, self._elements.capacity)
         old = len(self._pairs.count)
         self._pairs = with_room(self._pairs, extra)
-        size = len(self._pairs.count)
+        size, unions = len(self._pairs.count), self._unions
         if size == old:
             return
-        unions, added = self._unions, size - old
-        n_free = int(unions.sizes[0])
-        free = np.zeros(size, np.int32)
-        free[:added] = unused_numbers(old, size)[:added]
-        free[added : added + n_free] = unions.free[:n_free]
-        places = np.full(2 * size, NOBODY, np.int32)
-        rehash(unions.places, unions.hash, places)
-        unions.sizes[0] += added
-        self._unions = unions._replace(
-            first=lengthen(unions.first, size, NOBODY),
-            pairs=lengthen(unions.pairs, size),
-            together=lengthen(unions.together, size),
-            element=lengthen(unions.element, size, NOBODY),
-            rejected=lengthen(unions.rejected, size),
-            noted=lengthen(unions.noted, size, NOBODY),
-            hash=lengthen(unions.hash, size),
-            places=places,
-            free=free,
-            notes=lengthen(unions.notes, size),
-            of=lengthen(unions.of, size),
-            following=lengthen(unions.following, size),
+        unions.sizes[0] += size - old
+        none = ("first", "element", "noted")
+        self._unions = lengthened(unions, size // old, nobody=none, but=("places", "free", "sizes"))._replace(
+            places=rehashed(unions.places, unions.hash, 2 * size), free=unused_numbers(size, unions.free)
         )
-        blocks, n_blocks = self._blocks, -(-size // BLOCK)
-        self._blocks = Blocks(
-            lengthen(blocks.upper, n_blocks, -np.inf),
-            lengthen(blocks.exact, n_blocks, NOBODY),
-            lengthen(blocks.best, n_blocks, NOBODY),
-            lengthen(blocks.most, n_blocks),
-            lengthen(blocks.pairs, n_blocks),
-        )
+        self._blocks = with_blocks(self._blocks, size)
+
+
+def with_blocks(blocks: Blocks, n_unions: int) -> Blocks:
+    """Return the same blocks, with room for more unions."""
+    n = -(-n_unions // BLOCK)
+    longer = lengthen(blocks.upper, n, -np.inf), lengthen(blocks.exact, n, int(NEVER)), lengthen(blocks.best, n, NOBODY)
+    return Blocks(*longer, lengthen(blocks.most, n), lengthen(blocks.pairs, n))

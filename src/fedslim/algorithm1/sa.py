@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.algorithm1.local_table import LocalTable
-from fedslim.algorithm1.numbering import Numbering
+from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.algorithm1.so import check_itemset, proposed
@@ -42,35 +41,27 @@ PURPOSES: dict[type[m.FromServer], str] = {
 }
 
 
-class Index:
+class Index(PairLedger):
     """The candidates of all members: pairs of numbers, each at a place that is the same for all parties."""
-
-    def __init__(self) -> None:
-        self._pairs = PairLedger()
 
     def has(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return whether these pairs are in the index."""
-        return self._pairs.look_up(x, y) > 0
+        return self.look_up(x, y) > 0
 
     def lose(self, gone: NDArray[np.int64]) -> None:
         """Remove the pairs at these places, which no member uses any more."""
-        if not self._pairs.is_place(gone):
+        if not self.is_place(gone):
             msg = "the server removed entries from the index that it does not have; it is refused"
             raise ProtocolError(msg)
-        self._pairs.discard(gone)
+        self.discard(gone)
 
     def change(
         self, x: NDArray[np.int32], y: NDArray[np.int32], elements: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Add new pairs; return the entries to count: the new ones, then those with one of the elements."""
-        places = self._pairs.around(elements)
-        old_x, old_y = self._pairs.at(places)
-        self._pairs.replace(PairCounts(x, y, np.ones(len(x), np.int64)))
+        old_x, old_y = self.at(self.around(elements))
+        self.replace(PairCounts(x, y, np.ones(len(x), np.int64)))
         return np.concatenate((x, old_x)), np.concatenate((y, old_y))
-
-    def places_of(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the places of pairs that are in the index."""
-        return self._pairs.places_of(x, y)
 
 
 # -- the server ---------------------------------------------------------------------------------------------------
@@ -116,9 +107,9 @@ class SaServer:
             case Evaluation(number, itemset, pairs, entry):
                 check_itemset(itemset)
                 return (yield from self._evaluated(m.Entered(number, list(pairs), entry)))
-            case Acceptance(number, _, pairs, entry):
+            case Acceptance(trial):
                 assert self._change is not None  # noqa: S101  # the candidate has just been evaluated
-                self._entered = m.Entered(number, list(pairs), entry)
+                self._entered = m.Entered(trial.number, list(trial.pairs), trial.entry)
                 self._touched = self._change.slots
         return None
 
@@ -245,7 +236,7 @@ class SaMember:
         return UnmaskedWords(PURPOSES[type(ask)], words)
 
     def _usages(self, ask: m.AskIndexedUsages) -> UnmaskedWords:
-        return self._words(ask, np.append(self._local.supports(), self._database.transactions), self._bits)
+        return self._words(ask, np.append(self._local.state.supports(), self._database.transactions), self._bits)
 
     def _structure(self, ask: m.AskStructure) -> m.Structure:
         self._index.lose(ask.gone.values())
@@ -323,7 +314,7 @@ class SaMember:
             msg = f"the server asked for {ask.numbers.length} supports of {self._known} known elements; it is refused"
             raise ProtocolError(msg)
         numbers = ask.numbers.values(self._known - 1).tolist()
-        supports = np.array([self._local.support(self._items_of(n)) for n in numbers], np.int64)
+        supports = np.array([self._local.state.support(self._items_of(n)) for n in numbers], np.int64)
         return self._words(ask, supports, ask.bits)
 
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, NumberedElements, Union, UnionRanking
 from fedslim.errors import RunError
 from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import (
     Bits,
-    bits_after,
     description_length,
     log2_table,
     standard_length,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.algorithm1.pairs import PairCounts
     from fedslim.mdl.itemsets import Itemset
 
     NumberPairs = tuple[tuple[int, int], ...]
@@ -49,39 +48,19 @@ if TYPE_CHECKING:
 NOBODY = np.zeros(0, np.int32)
 
 
-class Members(Protocol):
-    """All members together, each with its own table; answers are sums, by global numbers."""
-
-    def supports(self) -> NDArray[np.int64]:
-        """Return the support of each item."""
-
-    def candidates(self) -> PairCounts:
-        """Return the pairs whose summed co-usage has changed since the last call, with the new sums; at first, all.
-
-        It may include pairs whose sum is unchanged.
-        """
-
-    def evaluate(self, number: int, itemset: Itemset, pairs: NumberPairs, entry: int) -> Change:
-        """Return what would change if the itemset entered the tables of all members that use one of the pairs."""
-
-    def accept(self, number: int, itemset: Itemset, pairs: NumberPairs, entry: int) -> None:
-        """Let these members insert the itemset, and drop itemsets that they no longer use."""
-
-
 @dataclass(frozen=True, slots=True)
 class NextCandidates:
-    """Which pairs have new co-usages, and what are their sums?"""
+    """Which pairs have new co-usages, and what are their sums? At first, all; there may be unchanged ones among them.
 
-    def put_to(self, members: Members) -> PairCounts:
-        """Ask."""
-        return members.candidates()
+    The answer is `PairCounts`, by global numbers.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What if every member that uses one of these pairs had their union, this itemset, in its table?
 
-    `entry` is the estimated usage of the itemset then, over all members.
+    `entry` is the estimated usage of the itemset then, over all members. The answer is a `Change`, by global numbers.
     """
 
     number: int
@@ -89,23 +68,15 @@ class Evaluation:
     pairs: NumberPairs
     entry: int
 
-    def put_to(self, members: Members) -> Change:
-        """Ask."""
-        return members.evaluate(self.number, self.itemset, self.pairs, self.entry)
-
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Insert this itemset into the table of every member that uses one of these pairs."""
+    """Insert the itemset that was evaluated into the table of every member that uses one of the pairs.
 
-    number: int
-    itemset: Itemset
-    pairs: NumberPairs
-    entry: int
+    These members drop itemsets that they no longer use.
+    """
 
-    def put_to(self, members: Members) -> None:
-        """Tell."""
-        members.accept(self.number, self.itemset, self.pairs, self.entry)
+    trial: Evaluation
 
 
 Algorithm1Question = Supports | NextCandidates | Evaluation | Acceptance
@@ -199,7 +170,7 @@ class Algorithm1Search:
             change: Change = yield trial
             bits = self._bits_changed(change)
             if bits < 0:
-                yield Acceptance(trial.number, trial.itemset, trial.pairs, trial.entry)
+                yield Acceptance(trial)
                 return self._apply(trial, change, bits)
             ranking.reject(union)
         return None

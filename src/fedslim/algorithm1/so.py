@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.algorithm1.local_table import LocalTable
-from fedslim.algorithm1.numbering import Numbering
+from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.errors import ProtocolError
@@ -122,8 +121,8 @@ class SoServer:
             case Evaluation(number, itemset, pairs):
                 check_itemset(itemset)
                 return (yield from self._evaluated(number, pairs))
-            case Acceptance(number, _, pairs):
-                self._accept(number, pairs)
+            case Acceptance(trial):
+                self._accept(trial.number, trial.pairs)
         return None
 
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
@@ -227,17 +226,17 @@ class SoMember:
 
     def own_table(self) -> m.PackedTable:
         """See `MemberSide`: the member's own table, which it sends to nobody."""
-        local, n_items = self._local, self._database.n_items
-        usages = local.usages
+        state = self._local.state
+        usages, table = state.usages, state.table
         itemsets = [
-            m.PackedElement(list(items), int(usages[slot]), local.support(items), local.entry_of(slot))
-            for slot, items in ((slot, local.items_of(slot)) for slot in local.slots)
+            m.PackedElement(list(items), int(usages[slot]), state.support(items), table.entries[slot])
+            for slot, items in ((slot, table.items_of(slot)) for slot in table)
         ]
-        vectors = m.Vector.of(usages[:n_items]), m.Vector.of(local.supports())
+        vectors = m.Vector.of(usages[: table.n_items]), m.Vector.of(state.supports())
         return m.PackedTable(itemsets, *vectors, self._database.transactions, min_count=1, other=0)
 
     def _usages(self, ask: m.AskUsages) -> m.Usages:
-        counts = np.append(self._local.supports(), self._database.transactions)
+        counts = np.append(self._local.state.supports(), self._database.transactions)
         return m.Usages(ask.round, m.Vector.of(counts))
 
     def _candidates(self, ask: m.AskCandidates) -> m.Candidates:
@@ -256,11 +255,9 @@ class SoMember:
 
     def _supports(self, ask: m.AskSupports) -> m.SupportCounts:
         self._accept(ask.accepted)
-        slots = self._local.slots
-        counts = [self._local.support(self._local.items_of(slot)) for slot in slots]
-        return m.SupportCounts(
-            ask.round, m.Vector.of(np.array(slots, np.int64)), m.Vector.of(np.array(counts, np.int64))
-        )
+        slots, state = self._local.slots, self._local.state
+        counts = [state.support(state.table.items_of(slot)) for slot in slots]
+        return m.SupportCounts(ask.round, *(m.Vector.of(np.array(part, np.int64)) for part in (slots, counts)))
 
 
 def check_itemset(itemset: tuple[int, ...]) -> None:

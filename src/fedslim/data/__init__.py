@@ -23,7 +23,7 @@ from fedslim.data.pooling import encode_together
 from fedslim.data.readers import FORMATS, read
 from fedslim.data.registry import PublicSet, public_set, public_sets
 from fedslim.data.store import cache_folder, get, locate
-from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
+from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over, read_labels
 
 __all__ = [
     "BUILTIN_NAMES",
@@ -57,6 +57,7 @@ __all__ = [
     "public_set",
     "public_sets",
     "read",
+    "read_labels",
     "sized",
     "support_quantity_skew",
     "support_skew",

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -16,15 +15,14 @@ from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import ITEMS, Choices, EncodedTable, Encoding, check_no_choices, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
-from fedslim.data.readers import read_table
-from fedslim.data.textstream import is_file
+from fedslim.data.readers import is_source, read_table
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
     from fedslim.data.encoding import TableSchema
 
 _ACCEPTED = (
-    "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, "
+    "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, an Arrow table or stream, "
     "a 2-D array or sparse matrix of 0 and 1, or the path of a file or the name of a data set"
 )
 _MATRIX_DIMENSIONS = 2
@@ -74,7 +72,7 @@ def encode(
         [('age=<24',), ('age=≥56',)]
     """
     if isinstance(X, (str, os.PathLike)):
-        table = read_table(X, name=name) if is_file(Path(X)) else None
+        table = read_table(X, name=name) if is_source(X) else None
         if table is None:
             return load(X, name=name, schema=schema, **choices), encoding or ITEMS
         return encode_table(table, encoding=encoding, schema=schema, **choices)

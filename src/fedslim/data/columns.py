@@ -29,7 +29,7 @@ MISSING = -1
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
 """Common spellings of a missing value; compared after stripping white space."""
 
-_FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,13 @@ class TextColumn:
 
     def is_flag(self) -> bool:
         """Return whether the strings are those of flags, as a DataFrame of flags is written to a file."""
-        return self.cut and self.flags() is not None and bool((self.coded(None).codes != MISSING).any())
+        known = {text.strip().lower() for text in self.texts if text.strip() not in MISSING_TEXTS}
+        return self.cut and bool(known) and known <= set(FLAG_TEXTS)
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
         coded = self.coded(None)
-        known = [_FLAG_TEXTS.get(label.lower()) for label in coded.labels]
+        known = [FLAG_TEXTS.get(label.lower()) for label in coded.labels]
         return None if None in known else np.array([*known, False], bool)[coded.codes]
 
     def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
@@ -184,7 +185,7 @@ class NumberColumn:
     def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Return the distinct values, ascending, and for each row the index of its value."""
         missing = self._missing()
-        distinct, codes = np.unique(self.values[~missing], return_inverse=True)
+        distinct, codes = _ranked(self.values[~missing] if missing.any() else self.values)
         spread = np.full(len(self.values), MISSING, np.int32)
         spread[~missing] = codes
         return distinct, spread
@@ -192,6 +193,19 @@ class NumberColumn:
     def _missing(self) -> NDArray[np.bool_]:
         missing = np.zeros(len(self.values), bool) if self.missing is None else self.missing
         return missing | np.isnan(self.values) if self.values.dtype.kind == "f" else missing
+
+
+def _ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the distinct values, ascending, and the index of each value among them."""
+    low, high = (int(values.min()), int(values.max())) if values.dtype.kind in "iu" and values.size else (0, 2**31)
+    if high - low >= min(4 * values.size + 2**20, 2**31):  # a lookup table would be larger than the data
+        distinct, codes = np.unique(values, return_inverse=True)
+        return distinct, codes
+    base = values.dtype.type(low)
+    present = np.zeros(high - low + 1, bool)
+    present[values - base] = True
+    rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(present).astype(values.dtype) + base, rank[values - base]
 
 
 def _as_numbers(texts: set[str], mark: str | None) -> dict[str, float] | None:
@@ -238,29 +252,36 @@ def long_to_database(
     number, transactions = number_transactions(transaction, source, place)
     items = item.coded(None)
     known = items.codes != MISSING
-    return TransactionDatabase.from_pairs(
-        number[known], items.codes[known], items.labels, transactions=transactions, name=name
-    )
+    number, present = (number, items.codes) if known.all() else (number[known], items.codes[known])
+    return TransactionDatabase.from_pairs(number, present, items.labels, transactions=transactions, name=name)
 
 
 def number_transactions(
     transaction: Column, source: str, place: Callable[[int], str] | None = None
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int32], int]:
     """Return the number of each row's transaction, in order of first appearance, and how many there are.
 
     Raises:
         DataError: A row names no transaction.
     """
-    rows = transaction.coded(None)
-    nameless = np.flatnonzero(rows.codes == MISSING)
+    codes = transaction.coded(None).codes
+    nameless = np.flatnonzero(codes == MISSING)
     if nameless.size:
         row = int(nameless[0])
         where = f"{source}: row {row + 1}" if place is None else f"{place(row)}: the row"
         msg = f"{where} has no value in {transaction.name!r}; every row must name its transaction"
         raise DataError(msg)
-    _, first, number = np.unique(rows.codes, return_index=True, return_inverse=True)
-    appearance = np.argsort(np.argsort(first))  # the n-th transaction to appear has number n
-    return appearance[number], len(first)
+    return _by_appearance(codes)
+
+
+def _by_appearance(codes: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
+    """Number the codes 0, 1, … of rows in the order in which they first appear; return the numbers, and how many."""
+    first = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last to be written is the first to appear
+    order = np.argsort(first)[np.count_nonzero(first < 0) :]
+    appearance = np.empty(len(first), np.int32)
+    appearance[order] = np.arange(len(order), dtype=np.int32)
+    return appearance[codes], len(order)
 
 
 def check_names(names: Sequence[str], source: str) -> None:

@@ -87,7 +87,8 @@ class TransactionDatabase:
         width = max(len(vocabulary), 1)
         _check_range("transaction", transaction_ids, transactions)
         _check_range("item", item_ids, len(vocabulary))
-        keys = np.asarray(transaction_ids, np.int64) * width + np.asarray(item_ids, np.int64)
+        keys = np.asarray(transaction_ids, np.int64) * width
+        keys += item_ids  # in place: keys are the largest arrays here
         if keys.size > 1 and not bool(np.all(keys[1:] > keys[:-1])):
             keys.sort()
             kept = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]

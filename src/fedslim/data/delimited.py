@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import csv
 import threading
-from array import array
-from collections import defaultdict
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedslim.data import textstream
-from fedslim.data.columns import TextColumn, check_names, long_columns, long_to_database
-from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import EncodedTable, encode_table
-from fedslim.data.fimi import stem
+from fedslim.data.building import columns_of_rows
+from fedslim.data.columns import check_names, long_columns
+from fedslim.data.encoding import EncodedTable
+from fedslim.data.records import with_rows
+from fedslim.data.textstream import is_stdin
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from fedslim.data.database import TransactionDatabase
-
-DELIMITERS = {"csv": ",", "tsv": "\t"}
-
-_ROWS_AT_A_TIME = 4096
+TAB = "\t"
 
 
 class _Lines:
     """Feeds lines to the csv module and limits the size of a record, which quotes may spread over many lines."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, encoding: str | None) -> None:
         self._path = path
-        self._lines = textstream.text_lines(path)
+        self._lines = textstream.text_lines(path, encoding)
         self._number = 0
         self.record_start = 1
         self._held = 0
@@ -91,15 +83,15 @@ class _LongFields:
 _LONG_FIELDS = _LongFields()
 
 
-def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def records(path: Path, separator: str, encoding: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a file with the line on which each starts; blank lines are skipped."""
     with _LONG_FIELDS:
-        yield from _parse(path, delimiter)
+        yield from _parse(path, separator, encoding)
 
 
-def _parse(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    lines = _Lines(path)
-    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+    lines = _Lines(path, encoding)
+    rows = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         try:
             row = next(rows, None)
@@ -116,51 +108,25 @@ def _parse(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         lines.next_record()
 
 
-class _Factorised:
-    """Builds a column: each string gets the next code when it first appears. The loops run in C, for speed."""
-
-    def __init__(self) -> None:
-        self._index: defaultdict[str, int] = defaultdict()
-        self._index.default_factory = self._index.__len__
-        self._codes = array("i")
-
-    def extend(self, texts: Sequence[str]) -> None:
-        self._codes.extend(map(self._index.__getitem__, texts))
-
-    def column(self, name: str) -> TextColumn:
-        return TextColumn(name, np.frombuffer(self._codes, np.int32), list(self._index))
-
-
-def read_delimited(  # noqa: PLR0913  # the options of a table, all by keyword
-    path: str | os.PathLike[str],
+def delimited_table(
+    path: Path,
     *,
-    delimiter: str = ",",
-    bins: int = DEFAULT_BINS,
-    transaction_column: str | None = None,
-    item_column: str | None = None,
-    name: str | None = None,
-) -> TransactionDatabase:
-    """Read a table with a header; see `fedslim.data.read` for the options."""
-    path = Path(path)
-    check_bins(bins)
-    if transaction_column is None and item_column is None:
-        return encode_table(delimited_table(path, delimiter=delimiter, name=name), bins=bins)[0]
-    records = _records(path, delimiter)
-    names = _header(path, records)
-    chosen = long_columns(names, transaction_column, item_column, str(path))
-    lines = array("q")  # the line of each row, for error messages
-    transaction, item = _columns(path, names, _note(records, lines), chosen)
-    return long_to_database(
-        transaction, item, name=name or stem(path), source=str(path), place=lambda row: f"{path}:{lines[row]}"
-    )
+    separator: str = ",",
+    encoding: str | None = None,
+    name: str,
+    pair: tuple[str | None, str | None] = (None, None),
+) -> EncodedTable:
+    """Read a table with a header; of a long table only its two columns."""
+    rows = records(path, separator, encoding)
+    names = _header(path, rows)
+    chosen = None if pair == (None, None) else long_columns(names, *pair, str(path))
+    columns = columns_of_rows(names, _check(path, len(names), rows), chosen)
 
+    def place(row: int) -> str:
+        again = islice(records(path, separator, encoding), row + 1, None)  # after the header; only for an error
+        return f"{path}:{next(again)[0]}"
 
-def delimited_table(path: str | os.PathLike[str], *, delimiter: str = ",", name: str | None = None) -> EncodedTable:
-    """Read a table with a header and one transaction per row."""
-    path = Path(path)
-    records = _records(path, delimiter)
-    names = _header(path, records)
-    return EncodedTable(_columns(path, names, records, range(len(names))), name or stem(path), str(path))
+    return EncodedTable(with_rows(columns, str(path)), name, str(path), None if is_stdin(path) else place)
 
 
 def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
@@ -170,35 +136,10 @@ def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
     if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
         msg = (
             f"{path}:{line}: the header has the single column {names[0]!r:.60}, which looks like several separated by "
-            f"{other!r}; use --format tsv for tabs, or save the table with commas"
+            f"{other!r}; add --separator {'tab' if other == TAB else repr(other)}"
         )
         raise DataError(msg)
     return names
-
-
-def _columns(
-    path: Path, names: list[str], records: Iterator[tuple[int, list[str]]], wanted: Sequence[int]
-) -> list[TextColumn]:
-    """Read the wanted columns in batches; transposing a batch avoids Python code for each cell."""
-    parts = [_Factorised() for _ in wanted]
-    checked = _check(path, len(names), records)
-    empty = True
-    while batch := list(islice(checked, _ROWS_AT_A_TIME)):
-        empty = False
-        cells = list(zip(*batch, strict=True))
-        for part, position in zip(parts, wanted, strict=True):
-            part.extend(cells[position])
-    if empty:
-        msg = f"{path}: the file has a header but no rows; add the data, or check that the file is complete"
-        raise DataError(msg)
-    return [part.column(names[position]) for part, position in zip(parts, wanted, strict=True)]
-
-
-def _note(records: Iterator[tuple[int, list[str]]], lines: array[int]) -> Iterator[tuple[int, list[str]]]:
-    """Pass records through, and append the line of each to `lines`."""
-    for line, row in records:
-        lines.append(line)
-        yield line, row
 
 
 def _check(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:

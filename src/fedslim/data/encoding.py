@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, Coded, NumberColumn, TextColumn, check_names
+from fedslim.data.columns import MISSING, Coded, TextColumn, check_names
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins
 from fedslim.data.guessing import guess_column, looks_long
@@ -23,7 +23,7 @@ from fedslim.data.parsing import decimal_mark, parse_number
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fedslim.data.columns import Column
 
@@ -40,6 +40,7 @@ class EncodedTable:
     columns: Sequence[Column]
     name: str
     source: str
+    place: Callable[[int], str] | None = None  # the position of a row (from 0) in the file, for messages
 
 
 class Choices(TypedDict, total=False):
@@ -53,23 +54,15 @@ class Choices(TypedDict, total=False):
     missing: Sequence[str] | None  # more spellings of a missing value
 
 
-class TableRules(Protocol):
-    """A schema with what follows from the data: everything that a table needs to become transactions."""
+class TableSchema(Protocol):
+    """A schema, as the functions that read data see it: alone, or with what follows from the data."""
 
-    def apply(self, table: EncodedTable) -> TransactionDatabase:
-        """Convert a table."""
+    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
+        """Convert a table. What is open follows from its own rows."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        ...
-
-
-class TableSchema(Protocol):
-    """A schema, as the functions that read data see it."""
-
-    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
-        """Convert a table whose own rows determine what the schema leaves open."""
         ...
 
 
@@ -87,7 +80,7 @@ class Encoding:
     intervals: tuple[Intervals | Literal["year", "month"] | None, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    rules: TableRules | None = None
+    rules: TableSchema | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `fedslim.schema.encoding_from_dict` reads them."""
@@ -133,13 +126,10 @@ def encode_table(
     """
     check_bins(bins)
     check_names([column.name for column in table.columns], table.source)
-    if encoding is not None and encoding.rules is not None:
-        return replace(encoding.rules.apply(table), encoding=encoding), encoding
-    if encoding is None and schema is not None:
-        if (given := next((name for name, choice in choices.items() if choice is not None), None)) is not None:
-            msg = f"the schema says what the columns are; leave out {given}"
-            raise ParameterError(msg)
-        database, encoding = schema.encode(table)
+    rules = schema if encoding is None else encoding.rules
+    if rules is not None:
+        check_no_choices("a table with a schema", None, choices)
+        database, encoding = rules.encode(table)
         return replace(database, encoding=encoding), encoding
     parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
     vocabulary = [label for part in parts for label in part.labels]
@@ -150,15 +140,15 @@ def encode_table(
 
 
 def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) -> None:
-    """Check that nothing is said about the columns of data that have none, or have two.
+    """Check that nothing is said about columns where nothing can be chosen.
 
     Raises:
         ParameterError: There is a schema or a choice.
     """
-    if schema is not None or any(choice is not None for choice in choices.values()):
-        given = "schema" if schema is not None else next(name for name, choice in choices.items() if choice is not None)
-        msg = f"{what} has no columns to choose among; leave out {given}"
-        raise ParameterError(msg)
+    for option, choice in {"schema": schema, **choices}.items():
+        if choice is not None:
+            msg = f"{what} leaves no choice about columns; leave out {option}"
+            raise ParameterError(msg)
 
 
 def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Coded], Encoding]:
@@ -167,7 +157,8 @@ def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Code
     if one_hot or (one_hot is None and all(column.is_flag() for column in columns)):
         encoding = Encoding("one-hot", tuple(column.name for column in columns), (), ignored, missing)
         return [_flag(column, table.source) for column in columns], encoding
-    asked = {*(choices.get("categorical") or ()), *(choices.get("numeric") or ()), *(choices.get("columns") or ())}
+    whole = set(choices.get("categorical") or ())
+    asked = {*whole, *(choices.get("numeric") or ()), *(choices.get("columns") or ())}
     guesses = {column.name: guess_column(column, bins) for column in columns if column.name not in asked}
     unlike = [name for name, guess in guesses.items() if guess.kind == "ignore"]
     if len(unlike) < len(columns):
@@ -178,38 +169,27 @@ def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Code
         odd.append(f"each row may have a transaction and one of its items; if so, add {how}")
     if odd:
         logger.warning("%s: %s; see `fedslim data describe`", table.source, "; ".join(odd))
-    coded: list[Coded] = []
+    coded: dict[str, Coded] = {}
     intervals: list[Any] = []
     for column in columns:
-        guess = guesses.get(column.name)
+        name, guess = column.name, guesses.get(column.name)
         part = guess.kind if guess is not None and guess.kind in {"year", "month"} else None
-        if part is not None and isinstance(column, TextColumn):
-            coded.append(column.dated(part))
-        else:
-            coded.append(column.coded(None if column.name in set(choices.get("categorical") or ()) else bins))
-        intervals.append(part or coded[-1].intervals)
-    names = tuple(column.name for column in columns)
-    encoding = Encoding("categorical", names, tuple(intervals), ignored, missing)
-    return [_prefix(name, each) for name, each in zip(names, coded, strict=True)], encoding
+        coded[name] = _placed(column, part) if part else column.coded(None if name in whole else bins)
+        intervals.append(part or coded[name].intervals)
+    encoding = Encoding("categorical", tuple(coded), tuple(intervals), ignored, missing)
+    return [_prefix(name, each) for name, each in coded.items()], encoding
 
 
-_TREATED = {
-    "ignore": "left out",
-    "month": "by month",
-    "year": "by year",
-    "categorical": "not taken as numbers",
-}
+_TREATED = {"ignore": "left out", "month": "by month", "year": "by year", "categorical": "not taken as numbers"}
+
+
+_LISTS = ("columns", "exclude", "categorical", "numeric")
 
 
 def _chosen(table: EncodedTable, choices: Choices) -> tuple[list[Column], tuple[str, ...]]:
     """Return the columns to use, and the names of the others."""
     names = [column.name for column in table.columns]
-    lists = {
-        "columns": choices.get("columns") or (),
-        "exclude": choices.get("exclude") or (),
-        "categorical": choices.get("categorical") or (),
-        "numeric": choices.get("numeric") or (),
-    }
+    lists: dict[str, Any] = {option: choices.get(option) or () for option in _LISTS}
     for option, listed in lists.items():
         if (lost := next((name for name in listed if name not in names), None)) is not None:
             known = ", ".join(map(repr, names[:_NAMED]))
@@ -229,7 +209,7 @@ def _chosen(table: EncodedTable, choices: Choices) -> tuple[list[Column], tuple[
 
 
 def _as_numeric(column: Column, source: str) -> Column:
-    if isinstance(column, NumberColumn) or not isinstance(column, TextColumn):
+    if not isinstance(column, TextColumn):
         return column
     taken = replace(column, cut=True, codes_too=True)
     whole = taken.coded(None)

@@ -25,6 +25,7 @@ CHUNK = 8192
 """Transactions per chunk. The data of a seed depend on it, so it must not change."""
 
 MAX_TRANSACTIONS = 10**8
+MAX_SEED = 2**63 - 1
 
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
         msg = f"there is no kind of generated data named {kind!r}{did_you_mean(kind, list(KINDS))}"
         raise ParameterError(msg)
     chosen = KINDS[kind]
-    wanted = chosen.transactions if transactions is None else _whole("transactions", transactions, 1, MAX_TRANSACTIONS)
-    root = _whole("seed", seed, 0, 2**63 - 1)
+    wanted = (
+        chosen.transactions if transactions is None else check_whole("transactions", transactions, 1, MAX_TRANSACTIONS)
+    )
+    root = check_whole("seed", seed, 0, MAX_SEED)
     make = chosen.prepare(_stream(root, 0))
     lengths, items = [], []
     for number, start in enumerate(range(0, wanted, CHUNK), 1):
@@ -74,9 +77,12 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
     return TransactionDatabase.from_rows(np.concatenate(lengths), np.concatenate(items), labels, name=kind)
 
 
-def _whole(what: str, value: Any, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-        msg = f"{what} is {value!r}; give a whole number from {low} to {high}"
+def check_whole(what: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return a whole number as an int, after checking its bounds."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+        msg = f"{what} is {value!r}; give a whole number {bounds}"
         raise ParameterError(msg)
     return int(value)
 

@@ -10,8 +10,9 @@ from fedslim.data.builtin import BUILTIN_NAMES, builtin_database
 from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.encoding import Choices, check_no_choices
 from fedslim.data.generators import KINDS, generate
-from fedslim.data.readers import read
+from fedslim.data.readers import is_source, read
 from fedslim.data.registry import did_you_mean, public_set, public_sets, verify
+from fedslim.data.sql import is_url
 from fedslim.data.store import locate
 from fedslim.data.textstream import is_file, is_folder
 from fedslim.errors import DataError, ParameterError
@@ -35,6 +36,10 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     bins: int = DEFAULT_BINS,
     transaction_column: str | None = None,
     item_column: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    query: str | None = None,
+    table: str | None = None,
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
@@ -44,13 +49,17 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     r"""Load data by path or by name; an existing file takes precedence over a name.
 
     Args:
-        source: The path of a file, or a name: `encounters`, a public set such as `mushroom` (from `folder`,
-            FEDSLIM_DATA or the cache; this function never downloads), or a kind of generated data such as
-            `accidents-like`, optionally with a number of transactions: `accidents-like:20000`.
-        format: Format of a file; see `read`, also for the next three.
+        source: The path of a file or the URL of a database (see `read`), or a name: `encounters`, a public set such as
+            `mushroom` (from `folder`, FEDSLIM_DATA or the cache; this function never downloads), or a kind of generated
+            data such as `accidents-like`, optionally with a number of transactions: `accidents-like:20000`.
+        format: Format of a file; see `read`, also for the next seven.
         bins: See `read`.
         transaction_column: See `read`.
         item_column: See `read`.
+        separator: See `read`.
+        encoding: See `read`.
+        query: See `read`.
+        table: See `read`.
         name: Name of the database.
         folder: Folder to search first for a public set.
         seed: Random seed for built-in and generated data.
@@ -71,31 +80,33 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         [('bread', 'milk'), ('milk',)]
     """
     path, text = Path(source), str(source)
-    if is_file(path):  # a folder with the name of a data set does not count
-        return read(
-            path,
-            format=format,
-            bins=bins,
-            transaction_column=transaction_column,
-            item_column=item_column,
-            name=name,
-            schema=schema,
-            **choices,
-        )
-    check_no_choices(text, schema, choices)
+    options = {
+        "format": format,
+        "transaction_column": transaction_column,
+        "item_column": item_column,
+        "separator": separator,
+        "encoding": encoding,
+        "query": query,
+        "table": table,
+    }
+    if is_url(source) or is_file(path):  # a folder with the name of a data set does not count
+        return read(source, bins=bins, name=name, schema=schema, **options, **choices)
     made = _make(text, seed)
     if made is not None:
-        if any(option is not None for option in (format, transaction_column, item_column)):
-            msg = f"{text} is generated, not read from a file; leave out the format and the columns"
+        check_no_choices(text, schema, choices)
+        if any(option is not None for option in options.values()):
+            msg = f"{text} is generated, not read from a file; leave out the format, the columns and other such options"
             raise ParameterError(msg)
         return made if name is None else replace(made, name=name)
     if text in {record.name for record in public_sets()}:
-        if format not in {None, "fimi"} or transaction_column is not None or item_column is not None:
+        if format not in {None, "fimi"} or any(options[key] is not None for key in options if key != "format"):
             msg = f"{text} is a public set, which is a FIMI file; leave out the format and the columns"
             raise DataError(msg)
         found = locate(text, folder=folder)
         verify(public_set(text), found)
-        return read(found, format="fimi", name=name or text)
+        return read(found, format="fimi", name=name or text, schema=schema, **choices)
+    if is_source(source):
+        return read(source, bins=bins, name=name, schema=schema, **options, **choices)
     raise _nothing(path, text)
 
 
@@ -119,7 +130,7 @@ def _size(text: str, size: str) -> int:
 
 def _nothing(path: Path, text: str) -> DataError:
     if is_folder(path):
-        return DataError(f"{path}: this is a folder; name one file in it")
+        return DataError(f"{path}: this is a folder without Parquet files; name one file in it")
     return DataError(
         f"{text!r:.80} is neither an existing file nor the name of a data set{did_you_mean(text, data_names())}"
     )

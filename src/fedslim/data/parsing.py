@@ -15,7 +15,6 @@ NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LIMIT = re.compile(r"([<>≤≥])\s*(.+)")
 """A value beyond the limits of a device, such as <0.5."""
 
-_CODE = re.compile(r"0\d", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d|\d{4}/\d\d?/\d\d?|\d\d?\.\d\d?\.\d{4})(?!\d)", re.ASCII)
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%Y/%m/%d")
@@ -26,6 +25,8 @@ def parse_number(text: str, mark: str = ".", factor: float = 1.0) -> float | Non
 
     `<0.5` means the number just below 0.5. The factor is exact in decimals: 136 times 0.1 is 13.6.
     """
+    if mark == "." and factor == 1 and NUMBER.fullmatch(text):
+        return float(text) + 0.0  # -0.0 becomes 0.0
     towards = 0.0
     if limit := LIMIT.fullmatch(text):
         towards, text = {"<": -math.inf, ">": math.inf}.get(limit[1], 0.0), limit[2]
@@ -37,7 +38,7 @@ def parse_number(text: str, mark: str = ".", factor: float = 1.0) -> float | Non
         return None
     else:
         value = float(text) if factor == 1 else float(Decimal(text) * Decimal(repr(factor)))
-    return (math.nextafter(value, towards) if towards else value) + 0.0  # -0.0 becomes 0.0
+    return (math.nextafter(value, towards) if towards else value) + 0.0
 
 
 def decimal_mark(texts: Iterable[str]) -> str | None:
@@ -51,7 +52,7 @@ def decimal_mark(texts: Iterable[str]) -> str | None:
 
 def is_code(text: str) -> bool:
     """Return whether digits are a code rather than a number, because they start with a zero: 0123."""
-    return _CODE.match(text) is not None
+    return text[:1] == "0" and text[1:2].isdigit()
 
 
 def parse_date(text: str, form: str | None = None) -> dt.date | None:

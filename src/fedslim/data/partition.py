@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedslim.data.generators import MAX_SEED, check_whole
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ PAPER_UNEVEN_SIZES = (91850, 61230, 47630, 34020, 27210, 20410, 17010, 13610, 13
 """The member sizes of the paper's uneven setting on Accidents (section 5.3), for `sized`."""
 
 _ROWS = 4096  # transactions scored at a time, to limit memory; results do not depend on it
-_LARGEST_SEED = 2**63 - 1
 _DEALING, _CAPACITIES, _TIES = range(3)  # each purpose has its own random stream
 _WEIGHT_BITS = 64
 
@@ -92,7 +92,7 @@ def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
         >>> iid(load("encounters"), 3).sizes
         (1667, 1667, 1666)
     """
-    members, seed = check_member_count(db, members), _check_seed(seed)
+    members, seed = check_member_count(db, members), check_whole("seed", seed, 0, MAX_SEED)
     each, left = divmod(len(db), members)
     sizes = [each + (member < left) for member in range(members)]
     return _divide(db, _deal(sizes, seed), "iid", seed, {"members": members})
@@ -100,7 +100,7 @@ def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
 
 def dirichlet(db: TransactionDatabase, members: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
     """Assign transactions at random, with member sizes in proportions drawn from Dirichlet(alpha) (section 5.3)."""
-    members, seed, alpha = check_member_count(db, members), _check_seed(seed), _check_alpha(alpha)
+    members, seed, alpha = check_member_count(db, members), check_whole("seed", seed, 0, MAX_SEED), _check_alpha(alpha)
     sizes = _dirichlet_sizes(len(db), members, alpha, seed)
     return _divide(db, _deal(sizes, seed), "dirichlet", seed, {"members": members, "alpha": alpha})
 
@@ -110,8 +110,8 @@ def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Pa
     if len(sizes) == 0:
         msg = "no member sizes were given; give one whole number of at least 1 per member"
         raise ParameterError(msg)
-    wanted = [_whole(f"the size of member {number}", size, 1) for number, size in enumerate(sizes, 1)]
-    members, seed = check_member_count(db, len(wanted)), _check_seed(seed)
+    wanted = [check_whole(f"the size of member {number}", size, 1) for number, size in enumerate(sizes, 1)]
+    members, seed = check_member_count(db, len(wanted)), check_whole("seed", seed, 0, MAX_SEED)
     return _divide(db, _deal(_apportion(len(db), wanted), seed), "sized", seed, {"members": members})
 
 
@@ -140,8 +140,8 @@ def support_skew(
     ties go to the largest fraction |X ∩ t| / |X| of an itemset that it contains in part. A member without transactions
     gets the first one with its highest score from a member that has more than one.
     """
-    members, seed = check_member_count(db, members), _check_seed(seed)
-    min_size = _whole("min_size", min_size, 1)
+    members, seed = check_member_count(db, members), check_whole("seed", seed, 0, MAX_SEED)
+    min_size = check_whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, members, dominant, min_size)
     scores = _scores(db, hands)
     _, assignment = _strongest(scores, _stream(seed, _TIES).random(len(db)))
@@ -164,8 +164,8 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     In descending order of score (ties at random), each transaction goes to the member with its highest score among
     those that have room.
     """
-    members, seed, alpha = check_member_count(db, members), _check_seed(seed), _check_alpha(alpha)
-    min_size = _whole("min_size", min_size, 1)
+    members, seed, alpha = check_member_count(db, members), check_whole("seed", seed, 0, MAX_SEED), _check_alpha(alpha)
+    min_size = check_whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, members, dominant, min_size)
     room = np.array(_dirichlet_sizes(len(db), members, alpha, seed), np.int64)
     assignment = _within_room(_scores(db, hands), room, _stream(seed, _TIES))
@@ -284,7 +284,9 @@ def _deal_itemsets(
     db: TransactionDatabase, members: int, dominant: Iterable[tuple[Iterable[int], int]], min_size: int
 ) -> tuple[tuple[tuple[Itemset, ...], ...], float]:
     """Choose the dominant itemsets of each member, as `support_skew` describes; also return the similarity limit."""
-    offered = [(_checked_itemset(db, items), _whole("a usage of a dominant itemset", u, 0)) for items, u in dominant]
+    offered = [
+        (_checked_itemset(db, items), check_whole("a usage of a dominant itemset", u, 0)) for items, u in dominant
+    ]
     by_usage = sorted(offered, key=lambda pair: (-pair[1], -len(pair[0]), pair[0]))
     large = list(dict.fromkeys(frozenset(items) for items, usage in by_usage if len(items) >= min_size and usage))
     if len(large) < members:
@@ -392,16 +394,9 @@ def _within_room(
 # -- parameter checks --------------------------------------------------------------------------------------------------
 
 
-def _whole(what: str, value: Any, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        msg = f"{what} is {value!r}; give a whole number of at least {low}"
-        raise ParameterError(msg)
-    return int(value)
-
-
 def check_member_count(db: TransactionDatabase, members: Any) -> int:
     """Return the number of members, after checking that there is a transaction for each."""
-    wanted = _whole("the number of members", members, 1)
+    wanted = check_whole("the number of members", members, 1)
     if len(db) == 0:
         msg = "the database has no transactions to partition; give one with transactions"
         raise ParameterError(msg)
@@ -409,14 +404,6 @@ def check_member_count(db: TransactionDatabase, members: Any) -> int:
         msg = f"the database has too few transactions for {wanted} members; use at most {len(db)} members"
         raise ParameterError(msg)
     return wanted
-
-
-def _check_seed(seed: Any) -> int:
-    checked = _whole("seed", seed, 0)
-    if checked > _LARGEST_SEED:
-        msg = f"seed is {checked}; give a whole number from 0 to {_LARGEST_SEED}"
-        raise ParameterError(msg)
-    return checked
 
 
 def _check_alpha(alpha: Any) -> float:
@@ -429,7 +416,7 @@ def _check_alpha(alpha: Any) -> float:
 
 
 def _checked_itemset(db: TransactionDatabase, items: Iterable[int]) -> Itemset:
-    itemset = tuple(sorted(_whole("an item of a dominant itemset", item, 0) for item in items))
+    itemset = tuple(sorted(check_whole("an item of a dominant itemset", item, 0) for item in items))
     if itemset and itemset[-1] >= db.n_items:
         msg = (
             f"a dominant itemset has the item {itemset[-1]}, but the last item of the vocabulary is {db.n_items - 1}; "

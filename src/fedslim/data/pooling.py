@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from itertools import accumulate, chain, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,8 +20,7 @@ from fedslim.data.columns import MISSING, NumberColumn, TextColumn
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import ITEMS, EncodedTable, Encoding, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
-from fedslim.data.readers import read_table
-from fedslim.data.textstream import is_file
+from fedslim.data.readers import is_source, read_table
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class _Source:
     def __init__(self, X: Any) -> None:  # noqa: N803  # scikit-learn's name
         self.table: EncodedTable | None = None
         if isinstance(X, (str, os.PathLike)):
-            self.table = read_table(X) if is_file(Path(X)) else None
+            self.table = read_table(X) if is_source(X) else None
         elif is_dataframe(X):
             self.table = dataframe_table(X)
         self.kind: Kind = self._kind(X)

@@ -1,4 +1,4 @@
-"""The registry of public data sets: their shape, source, licence and checksum.
+"""The registry of public data sets: their shape, source, licence and checksum, from `public_sets.toml`.
 
 No data are shipped, and no file is trusted: its uncompressed content must match the checksum recorded here.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from fedslim.data.textstream import open_bytes, told_as_data_errors
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 UNPACKED_LIMIT = 2**30
 """Maximum uncompressed bytes; every public set is smaller."""
@@ -56,133 +58,11 @@ class PublicSet:
         return f"{origin}, and pass --from FOLDER or set FEDSLIM_DATA to its folder"
 
 
-_FIMI = "http://fimi.uantwerpen.be/data/"
-_FIMI_LICENCE = "no licence of its own; see the terms of the FIMI repository, and cite the source"
-_FIMI_CITATION = "B. Goethals and M. J. Zaki, Frequent Itemset Mining Implementations repository"
-_ACCIDENTS_CITATION = (
-    "K. Geurts, G. Wets, T. Brijs, K. Vanhoof, "
-    "Profiling high frequency accident locations using association rules, 2003"
-)
-_LUCS = "LUCS-KDD discretised/normalised data library"
-_UCI_LICENCE = "UCI data are CC BY 4.0; the discretised files of LUCS-KDD carry no licence of their own"
-_LUCS_CITATION = "F. Coenen, LUCS-KDD discretised/normalised ARM and CARM data library, University of Liverpool, 2003"
-_KRIMP = (
-    "as shipped with the KRIMP/SLIM software (J. Vreeken, M. van Leeuwen, A. Siebes, K. Smets), "
-    "converted back to LUCS-KDD item numbers"
-)
+class _Registry(msgspec.Struct, frozen=True):
+    set: tuple[PublicSet, ...]
 
-_SETS = (
-    PublicSet(
-        "ionosphere",
-        "Ionosphere: radar returns, good or bad",
-        351,
-        157,
-        "35",
-        f"UCI Ionosphere, {_LUCS} (ionosphere.D157.N351.C2.num), unchanged",
-        _UCI_LICENCE,
-        _LUCS_CITATION,
-        sha256="314acd88ad320e165acdd266b06e9b902608b5588b5233f50c6aee068ab219c7",
-        by_hand=f"take ionosphere.D157.N351.C2.num from the {_LUCS}, call it ionosphere.dat",
-    ),
-    PublicSet(
-        "chess",
-        "Chess: king and rook against king and pawn",
-        3_196,
-        75,
-        "37",
-        "FIMI repository, chess.dat (UCI King-Rook vs King-Pawn), unchanged",
-        _FIMI_LICENCE,
-        _FIMI_CITATION,
-        sha256="a12ea887df58a396709430af5bf0a9a32d1f6eba8e7c13dd41f28b98572c5db2",
-        url=_FIMI + "chess.dat",
-    ),
-    PublicSet(
-        "mushroom",
-        "Mushroom: edible or poisonous",
-        8_124,
-        119,
-        "23",
-        "FIMI repository, mushroom.dat, unchanged",
-        _FIMI_LICENCE,
-        _FIMI_CITATION,
-        sha256="6cf94bc482712c3936f0b40c921381ab2b776c3d9941880fecac4d83ca5cbeb5",
-        url=_FIMI + "mushroom.dat",
-    ),
-    PublicSet(
-        "pendigits",
-        "Pen-based recognition of handwritten digits",
-        10_992,
-        86,
-        "17",
-        f"UCI Pen-Based Digits, {_LUCS}, {_KRIMP}",
-        _UCI_LICENCE,
-        _LUCS_CITATION,
-        sha256="b130f763663af20143813cf376da105d0c653a5ea5ba65dffbf249618f1cb61c",
-        by_hand="take the pendigits database of the KRIMP/SLIM software, write it with LUCS-KDD item numbers",
-    ),
-    PublicSet(
-        "letter",
-        "Letter recognition: features of printed capitals",
-        20_000,
-        102,
-        "17",
-        f"UCI Letter Recognition, {_LUCS}, {_KRIMP}",
-        _UCI_LICENCE,
-        _LUCS_CITATION,
-        sha256="dbcac2fedd0303ed97622606fbbb6a37314f261e0496e28a663f91492ebf5b4b",
-        by_hand="take the letter recognition database of the KRIMP/SLIM software, write it with LUCS-KDD item numbers",
-    ),
-    PublicSet(
-        "adult",
-        "Adult: census records and income",
-        48_842,
-        97,
-        "12-15",
-        f"UCI Adult, {_LUCS} (adult.D97.N48842.C2.num), unchanged",
-        _UCI_LICENCE,
-        _LUCS_CITATION,
-        sha256="52acadb86d49809be764c550031c00fe28fa1f566c1a9045da1438b16de4e98f",
-        by_hand=f"take adult.D97.N48842.C2.num from the {_LUCS}, call it adult.dat",
-    ),
-    PublicSet(
-        "connect",
-        "Connect-4: positions after eight moves, and who wins",
-        67_557,
-        129,
-        "43",
-        "FIMI repository, connect.dat (UCI Connect-4), unchanged",
-        _FIMI_LICENCE,
-        _FIMI_CITATION,
-        sha256="4af29e7a6e3dc9da6698ddd6440d619a76450623ee2166c011e317c58291fd8a",
-        git_blob="b3a7d8f129b930a37bc66a0b97999fef57a05e53",
-        url=_FIMI + "connect.dat",
-    ),
-    PublicSet(
-        "accidents_head",
-        "Traffic accidents in Belgium: PARTIAL, the first 35,808 transactions only",
-        35_808,
-        337,
-        "20-48",
-        "the head of the FIMI repository's accidents.dat; not comparable with published results on Accidents",
-        _FIMI_LICENCE,
-        _ACCIDENTS_CITATION,
-        sha256="ccad49789131068ac7838d6bdc74e5edee4f22d52ce67dcf23756efb4b5e3eb6",
-        by_hand="get the full accidents.dat, write its first 35,808 lines to accidents_head.dat",
-        partial=True,
-    ),
-    PublicSet(
-        "accidents",
-        "Traffic accidents in Belgium",
-        340_183,
-        468,
-        "18-51",
-        "FIMI repository, accidents.dat",
-        _FIMI_LICENCE,
-        _ACCIDENTS_CITATION,
-        git_blob="3411322ed5f75b05a04a2e7f66f320bd8b358302",
-        url=_FIMI + "accidents.dat",
-    ),
-)
+
+_SETS = msgspec.toml.decode(Path(__file__).with_name("public_sets.toml").read_bytes(), type=_Registry).set
 
 
 def public_sets() -> tuple[PublicSet, ...]:
@@ -229,17 +109,20 @@ def verify(record: PublicSet, path: Path) -> None:
     Raises:
         DataError: It differs, or cannot be read.
     """
-    for kind, wanted in (("sha256", record.sha256), ("git blob id", record.git_blob)):
-        if wanted is None:
-            continue
-        found = _sha256(path) if kind == "sha256" else _git_blob(path)
-        if found != wanted:
-            msg = (
-                f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
-                f"remove it, then {record.how_to_get}"
-            )
-            raise DataError(msg)
-        return  # one checksum is enough
+    if record.sha256 is not None:  # one checksum is enough
+        kind, wanted, digest = "sha256", record.sha256, hashlib.sha256()
+    else:
+        kind, wanted = "git blob id", record.git_blob or ""
+        # Git hashes the size first, so the content is read twice.
+        digest = hashlib.sha1(b"blob %d\0" % sum(map(len, _unpack(path))), usedforsecurity=False)
+    for chunk in _unpack(path):
+        digest.update(chunk)
+    if (found := digest.hexdigest()) != wanted:
+        msg = (
+            f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
+            f"remove it, then {record.how_to_get}"
+        )
+        raise DataError(msg)
 
 
 def _unpack(path: Path) -> Iterator[bytes]:
@@ -255,19 +138,3 @@ def _unpack(path: Path) -> Iterator[bytes]:
                 msg = f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file"
                 raise DataError(msg)
             yield chunk
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    for chunk in _unpack(path):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _git_blob(path: Path) -> str:
-    """Return the git blob id. Git hashes the size first, so the content is read twice."""
-    size = sum(map(len, _unpack(path)))
-    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    for chunk in _unpack(path):
-        digest.update(chunk)
-    return digest.hexdigest()

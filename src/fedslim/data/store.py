@@ -60,10 +60,8 @@ def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
     """
     record = public_set(name)
     places = [*data_folders(folder), cache_folder()]
-    for place in places:
-        for candidate in record.file_names:
-            if (place / candidate).is_file():
-                return place / candidate
+    if (found := _find(record, places)) is not None:
+        return found
     looked = ", ".join(map(str, places))
     fetch = f"fetch it with: fedslim data get {name}, or " if record.url else ""
     msg = f"the data set {name} was not found (looked in {looked}); {fetch}{record.how_to_get}"
@@ -77,10 +75,12 @@ def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bo
     """
     record = public_set(name)
     cache = cache_folder()
-    cached = next((cache / known for known in record.file_names if (cache / known).is_file()), None)
+    cached = _find(record, [cache])
     if cached is not None and _is_good(record, cached):
         return cached
-    found = _in_folders(record, data_folders(folder))
+    found = _find(record, data_folders(folder))
+    if found is not None:
+        verify(record, found)  # report a wrong file in a given folder instead of skipping it
     if found is None and (not download or record.url is None):
         raise _unavailable(record, "is not available locally")
     chunks = _remote(record) if found is None else _local(found)
@@ -96,13 +96,9 @@ def _is_good(record: PublicSet, path: Path) -> bool:
     return True
 
 
-def _in_folders(record: PublicSet, folders: list[Path]) -> Path | None:
-    for place in folders:
-        for candidate in record.file_names:
-            if (place / candidate).is_file():
-                verify(record, place / candidate)  # report a wrong file in a given folder instead of skipping it
-                return place / candidate
-    return None
+def _find(record: PublicSet, folders: list[Path]) -> Path | None:
+    files = (place / name for place in folders for name in record.file_names)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _keep(record: PublicSet, chunks: Generator[bytes, None, None], cache: Path) -> Path:

@@ -2,88 +2,66 @@
 
     for database in chunks("visits.csv", table.encoding): ...
 
-Memory is that of one chunk. Data without rows to stream (a long table, generated data) are one chunk.
+FIMI and CSV files come in chunks, so memory is that of one chunk. Anything else is one chunk.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedslim.data.building import columns_of_rows
+from fedslim.data.columns import long_to_database
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.delimited import DELIMITERS, _check, _Factorised, _header, _records
+from fedslim.data.delimited import TAB, _check, _header, records
 from fedslim.data.encoding import ITEMS, EncodedTable, Encoding, encode_table
 from fedslim.data.fimi import _parse, _rank
-from fedslim.data.frames import _find, _from_arrow, _index_columns, parquet_table
 from fedslim.data.loading import load
-from fedslim.data.readers import _format_of
+from fedslim.data.readers import _format_of, _separator, is_source, read_table
 from fedslim.data.textstream import blocks, is_file
-from fedslim.errors import DataError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
 ROWS = 100_000
-"""Rows in a chunk of a table; a FIMI file comes in blocks of some megabytes."""
+"""Rows in a chunk of a CSV file; a FIMI file comes in blocks of some megabytes."""
 
 
 def chunks(
     source: str | os.PathLike[str],
-    encoding: Encoding | None,
+    coded: Encoding | None,
     *,
-    format: str | None = None,  # noqa: A002  # the option's name
+    pair: tuple[str | None, str | None] = (None, None),
+    folder: str | os.PathLike[str] | None = None,
     **how: Any,
 ) -> Iterator[TransactionDatabase]:
-    """Yield the rows of a file, or of named data, in chunks; `how` is for `load`, if it is not a file with rows.
+    """Yield rows in chunks, with items as `coded` says; `pair` is for a long table, `how` for `read_table`.
 
     Raises:
-        DataError: The file cannot be read, or does not fit the encoding.
+        DataError: The data cannot be read, or do not fit the encoding.
     """
-    path = Path(source)
-    kind = (format or _format_of(path)) if is_file(path) else "named"
-    long = any(how.get(name) is not None for name in ("transaction_column", "item_column"))
-    if kind == "fimi" and not long:
+    if not is_source(source):
+        yield load(source, folder=folder)
+        return
+    path, wide = Path(source), pair == (None, None)
+    kind = _format_of(path, how.get("format")) if is_file(path) else None
+    if kind == "fimi" and wide:
         for block in blocks(path):
             parsed = _parse(path, block)
             numbers, ids = _rank(parsed.values)
             yield TransactionDatabase.from_rows(parsed.lengths, ids, [str(n) for n in numbers.tolist()])
-    elif kind in {*DELIMITERS, "parquet"} and not long:
-        tables = _parquet(path) if kind == "parquet" else _delimited(path, DELIMITERS[kind])
-        for table in tables:
-            yield encode_table(table, encoding=encoding or ITEMS)[0]
+    elif kind in {"csv", "tsv"} and wide:
+        mark = (TAB if kind == "tsv" else ",") if how.get("separator") is None else _separator(how["separator"])
+        rows = records(path, mark, how.get("encoding"))
+        names = _header(path, rows)
+        checked = _check(path, len(names), rows)
+        while columns := columns_of_rows(names, islice(checked, ROWS)):
+            yield encode_table(EncodedTable(columns, path.stem, str(path)), encoding=coded or ITEMS)[0]
+    elif (table := read_table(source, pair=pair, **how)) is None:
+        yield load(source, **how)
+    elif wide:
+        yield encode_table(table, encoding=coded or ITEMS)[0]
     else:
-        yield load(source, format=format, **how)
-
-
-def _delimited(path: Path, delimiter: str) -> Iterator[EncodedTable]:
-    records = _records(path, delimiter)
-    names = _header(path, records)
-    checked = _check(path, len(names), records)
-    while batch := list(islice(checked, ROWS)):
-        columns = []
-        for name, cells in zip(names, zip(*batch, strict=True), strict=True):
-            part = _Factorised()
-            part.extend(cells)
-            columns.append(part.column(name))
-        yield EncodedTable(columns, path.stem, str(path))
-
-
-def _parquet(path: Path) -> Iterator[EncodedTable]:
-    if not _find("pyarrow"):
-        yield parquet_table(path)
-        return
-    arrow = import_module("pyarrow")
-    try:
-        file = import_module("pyarrow.parquet").ParquetFile(path)
-        index = _index_columns((file.schema_arrow.metadata or {}).get(b"pandas"))
-        for batch in file.iter_batches(batch_size=ROWS):
-            table = arrow.Table.from_batches([batch])
-            named = zip(table.column_names, table.columns, strict=True)
-            columns = [_from_arrow(name, column) for name, column in named if name not in index]
-            yield EncodedTable(columns, path.stem, str(path))
-    except (OSError, arrow.ArrowException) as error:
-        msg = f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]:.200}); check that the file is complete"
-        raise DataError(msg) from None
+        yield long_to_database(*table.columns, name=table.name, source=table.source)

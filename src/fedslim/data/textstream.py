@@ -6,19 +6,21 @@ in the same way for every format, and no reader holds more of a file than it nee
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
+import sys
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from fedslim.errors import DataError
+from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LINE_LIMIT = 16 * 2**20
 """Maximum bytes of a line: enough for millions of items, and an endless line fails before it fills the memory."""
@@ -35,9 +37,14 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises for a path that is too long
 
 
+def is_stdin(path: str | os.PathLike[str]) -> bool:
+    """Return whether `path` is `-`, which stands for standard input."""
+    return os.fspath(path) == "-"
+
+
 def is_file(path: Path) -> bool:
-    """Return whether `path` exists and is not a folder: a file or a pipe, for example."""
-    return os.path.exists(path) and not is_folder(path)  # noqa: PTH110  # as above
+    """Return whether `path` exists and is not a folder: a file, a pipe or standard input."""
+    return is_stdin(path) or (os.path.exists(path) and not is_folder(path))  # noqa: PTH110  # as above
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
@@ -90,7 +97,7 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     path = real_path(path)
     with told_as_data_errors(path):
-        raw = path.open("rb")
+        raw = open(sys.stdin.fileno(), "rb", closefd=False) if is_stdin(path) else path.open("rb")  # noqa: SIM115
     with raw:
         with told_as_data_errors(path):
             packed = raw.peek(len(GZIP_MAGIC))[: len(GZIP_MAGIC)] == GZIP_MAGIC
@@ -108,17 +115,19 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def blocks(path: str | os.PathLike[str], *, line_limit: int | None = None) -> Iterator[Block]:
-    """Yield blocks of complete lines; normalise line ends, drop a byte order mark, and reject NUL bytes."""
+def blocks(
+    path: str | os.PathLike[str], *, line_limit: int | None = None, encoding: str | None = None
+) -> Iterator[Block]:
+    """Yield blocks of complete lines in UTF-8; normalise line ends, drop a byte order mark, and reject NUL bytes."""
     path = Path(path)
     first_line = 1
-    for data in _whole_lines(path, LINE_LIMIT if line_limit is None else line_limit):
+    for data in _whole_lines(path, LINE_LIMIT if line_limit is None else line_limit, encoding):
         text = data.removeprefix(_BOM) if first_line == 1 else data
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if (nul := text.find(b"\0")) >= 0:
             line = first_line + text.count(b"\n", 0, nul)
-            msg = f"{path}:{line}: contains a NUL byte, so it is not UTF-8 text; convert it, or give --format"
+            msg = f"{path}:{line}: contains a NUL byte, so it is not UTF-8 text; give its --encoding or --format"
             raise DataError(msg)
         if text:
             yield Block(text, first_line)
@@ -128,16 +137,18 @@ def blocks(path: str | os.PathLike[str], *, line_limit: int | None = None) -> It
         raise DataError(msg)
 
 
-def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
+def _whole_lines(path: Path, limit: int, encoding: str | None) -> Iterator[bytes]:
     """Yield pieces that end with a newline; hold at most one line and one chunk in memory."""
     pending: list[bytes] = []
     held = 0
     lines = 0
+    to_utf8 = _recoder(path, encoding)
     with open_bytes(path) as stream:
         while True:
             with told_as_data_errors(path):
-                chunk = stream.read(min(CHUNK, limit))
-            if not chunk:
+                read = stream.read(min(CHUNK, limit))
+            chunk = to_utf8(read)
+            if not read and not chunk:
                 break
             cut = chunk.rfind(b"\n") + 1
             if held + (chunk.find(b"\n") if cut else len(chunk)) > limit:
@@ -159,6 +170,27 @@ def _whole_lines(path: Path, limit: int) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
+def _recoder(path: Path, encoding: str | None) -> Callable[[bytes], bytes]:
+    """Return a function that converts pieces of a file to UTF-8; the last piece is empty."""
+    if encoding is None:
+        return lambda data: data
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)()
+        decoder.decode(b"").encode()  # not with a codec such as zlib, which makes bytes
+    except (LookupError, AttributeError, ValueError):
+        msg = f"there is no encoding {encoding!r}; give one such as utf-8, latin-1, cp1252 or utf-16"
+        raise ParameterError(msg) from None
+
+    def recode(data: bytes) -> bytes:
+        try:
+            return decoder.decode(data, final=not data).encode()
+        except UnicodeError as error:
+            msg = f"{path}: cannot be decoded as {encoding} ({getattr(error, 'reason', error)}); give its --encoding"
+            raise DataError(msg) from None
+
+    return recode
+
+
 def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int) -> str:
     """Decode UTF-8; an error names the line and says how to convert the file."""
     try:
@@ -166,14 +198,14 @@ def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int)
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
         msg = (
-            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8, "
-            "for instance with: iconv -f latin1 -t utf-8 OLD > NEW"
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; give the encoding, "
+            "for instance --encoding latin-1"
         )
         raise DataError(msg) from None
 
 
-def text_lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, each with its newline."""
-    for block in blocks(path):
+def text_lines(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[str]:
+    """Yield the lines of a text file, in UTF-8 if no encoding is given, each with its newline."""
+    for block in blocks(path, encoding=encoding):
         # Not splitlines(), which also splits at form feeds and other characters that are content here.
         yield from (line + "\n" for line in explain_decoding(path, block.data, block.first_line)[:-1].split("\n"))

@@ -25,9 +25,10 @@ import numpy as np
 
 from fedslim.data.atomic import creating, make_folder_for, replacing
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
+from fedslim.data.delimited import TAB, records
 from fedslim.data.documents import Format
 from fedslim.data.labels import unwritable
-from fedslim.data.textstream import real_path, told_as_data_errors
+from fedslim.data.textstream import real_path, text_lines, told_as_data_errors
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -336,6 +337,28 @@ def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]
     """
     given = list(labels)
     return _labels(vocabulary, _places(given, vocabulary, secret).tolist(), given)
+
+
+def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read a catalogue of labels: a CSV file of labels, optionally each with a text that explains it, or a list.
+
+    In a file whose name does not end in .csv or .tsv, each line is a label. Returns the text of each label, or "".
+    """
+    path = real_path(path)
+    suffix = path.name.removesuffix(".gz")[-4:].lower()
+    if suffix in {".csv", ".tsv"}:
+        rows = (row for _, row in records(path, TAB if suffix == ".tsv" else ","))
+    else:
+        rows = ([line] for line in text_lines(path))
+    pairs = ((row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows)
+    return {label: text for label, text in pairs if label}
+
+
+def names_for(catalogue: Mapping[str, str], secret: ItemSecret | None = None) -> dict[str, str]:
+    """Return the names under which to show items: labels with their texts, and with the secret also unnamed ids."""
+    shown = {label: f"{label} {text}".rstrip() for label, text in catalogue.items()}
+    known = {} if secret is None else {f"#{secret.id_of(label).hex()}": name for label, name in shown.items()}
+    return shown | known
 
 
 def _places(labels: Sequence[str], vocabulary: Vocabulary, secret: ItemSecret) -> NDArray[np.int32]:

@@ -3,7 +3,7 @@
     trust = KitTrust.load(startup_folder, file, "north")
 
 NVFlare's provisioning gives every site a key, and a certificate of the project's root CA with the site's name. Members
-sign the same statements as over fedslim's own transport (`trust/statements.py`), but with NVFlare's RSA keys and
+sign the same statements as over fedslim's own transport (`trust/anchor.py`), but with NVFlare's RSA keys and
 without a revocation list. Whoever provisions the project can impersonate any site.
 """
 

@@ -125,10 +125,6 @@ BUDGETS = (0.01, 0.03, 0.1, 1 / 3, 1.0)
 BUDGET = tuple(FigureColumn(f"L_percent_at_{part:.3f}", f"L% at {part:.0%}", 2) for part in BUDGETS)
 
 
-def _no_figures(_cell: Cell) -> Mapping[str, float] | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """An experiment: a table of the paper, or a question of our own."""
@@ -140,7 +136,7 @@ class Experiment:
     settings: tuple[Setting, ...] = (Setting(),)
     columns: tuple[FigureColumn, ...] = FOUND
     widths: tuple[int, ...] = (1,)
-    paper: PaperFigures = _no_figures
+    paper: PaperFigures = lambda _cell: None  # the published figures of a cell
 
     def cells(self, datasets: Iterable[str], variants: Sequence[str] = VARIANTS, seeds: int = 1) -> list[Cell]:
         """Return all cells, grouped by data set and setting."""

@@ -14,12 +14,16 @@ from fedslim import __version__
 from fedslim.data import KINDS
 from fedslim.data.atomic import write_whole
 from fedslim.errors import CodeTableError, InputError
-from fedslim.federated.records import FAILED, load_run, save_run
+from fedslim.federated.records import FAILED, load_run, save_run, with_agreements
 from fedslim.mdl.codetable import CodeTable
+from fedslim.metrics import load_reference
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedslim.experiments.declarations import Cell, Experiment
     from fedslim.federated.records import RunRecord
+    from fedslim.metrics.labelled import LabelledTable
 
 RESULTS = "results"
 """The default folder for records."""
@@ -104,6 +108,13 @@ class Store:
     def _files(self) -> list[Path]:
         return [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
 
+    def add_references(self, cell: Cell, folder: str | Path | None) -> None:
+        """Add comparisons with the tables of other systems to an existing record that lacks them."""
+        tables = reference_tables(folder, cell.data)
+        record = self.load(cell) if tables else None
+        if record is not None and (missing := tables.keys() - {each.reference for each in record.agreements}):
+            self.save(cell, with_agreements(record, {name: tables[name] for name in sorted(missing)}))
+
     # -- shared by several cells ------------------------------------------------------------------------------------
 
     def centralised(self, data: str, digest: str, width: int) -> CodeTable | None:
@@ -126,3 +137,11 @@ def _file_name(data: str) -> str:
     """Return the name of the data from a file name, in which a dash replaces the colon; see `Cell.key`."""
     kind, dash, size = data.rpartition("-")
     return f"{kind}:{size}" if dash and kind in KINDS and size.isdecimal() else data
+
+
+def reference_tables(folder: str | Path | None, data: str) -> Mapping[str, LabelledTable]:
+    """Return the tables of other systems for a data set, by system: files SET.SYSTEM.json in a folder."""
+    if folder is None:
+        return {}
+    found = sorted(Path(folder).glob(f"{data}.*.json"))
+    return {path.name.removeprefix(f"{data}.").removesuffix(".json"): load_reference(path) for path in found}

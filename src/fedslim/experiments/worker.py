@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data import load
 from fedslim.experiments.declarations import BUDGETS, Cell
-from fedslim.experiments.references import reference_tables
-from fedslim.experiments.store import Store
+from fedslim.experiments.store import Store, reference_tables
 from fedslim.federated import compare, divide, mine_alone, simulate
 from fedslim.federated.records import simulation_record
 from fedslim.federated.simulation import prepare

@@ -4,7 +4,7 @@
     served = federation.run()                                    # starts all processes and waits for the result
     process = federation.start_member("north")                   # or start them one by one
 
-For demonstrations and tests: all keys are in one folder, without passphrases; see `trust/demo_ca.py`.
+For demonstrations and tests: all keys are in one folder, without passphrases; see `trust/enrolment.py`.
 """
 
 from __future__ import annotations

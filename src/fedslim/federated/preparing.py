@@ -18,8 +18,8 @@ from fedslim.federated.accounting import Account
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
-from fedslim.protocol.preparation import Outline, Preparation
-from fedslim.protocol.prepare import MAX_ROUNDS, Site
+from fedslim.protocol.preparation import MAX_ROUNDS, Outline, Preparation
+from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import Unsigned
 from fedslim.protocol.server import ServerSession
 from fedslim.schema import Agreed, SchemaRules

@@ -33,7 +33,7 @@ ALSO = 0.5
 """If rows must be asked for, then also those that may have candidates of half the gain: they would be next."""
 
 FIRST_PLACES = 1 << 4
-"""The first size of the hash table: so small that it grows, and that is compiled, with any data."""
+"""Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
 
 
 class Fetched(NamedTuple):
@@ -65,10 +65,13 @@ class BoundedRanking(CandidateRanking):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         capacity = self._table.capacity
-        self._pairs = 0
         self._foreseen = -2
         self._store = PairStore(
-            np.zeros((FIRST_PLACES, 3), np.int64),
+            np.empty((FIRST_PLACES, 6), np.int32),
+            np.zeros(1, np.int64),
+            np.full(capacity + 1, bounds.NONE),
+            np.arange(capacity + 1, dtype=np.int32),
+            np.empty((2, capacity), np.int32),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.uint8),
@@ -83,13 +86,18 @@ class BoundedRanking(CandidateRanking):
     def welcome(self, slot: int, candidate: Candidate | None = None) -> None:
         """See `CandidateRanking`."""
         super().welcome(slot, candidate)
+        if self._births >= len(self._store.first):
+            first, slots = (lengthen(some, 2 * self._births) for some in self._store[2:4])
+            self._store = self._store._replace(first=first, slot=slots)
+        self._store.first[self._births], self._store.slot[self._births] = bounds.NONE, slot
         self._store.slack[slot] = self._store.dirty[slot] = self._store.complete[slot] = 0
         self._newborn = None if candidate is None else (slot, candidate)
 
     def welcome_back(self, slot: int, birth: int) -> None:
         """See `CandidateRanking`."""
         super().welcome_back(slot, birth)
-        self._store.complete[slot] = 0
+        # If its pairs have been forgotten, nothing follows from a pair that is not stored, whatever the other element.
+        self._store.complete[slice(None) if self._store.first[birth] == bounds.FORGOTTEN else slot] = 0
 
     def change(self, change: Change, pivot: int | None) -> None:
         """See `CandidateRanking`."""
@@ -104,7 +112,7 @@ class BoundedRanking(CandidateRanking):
             )
             self._make_room(self._limit + 1)
             uses = int(change.won[change.slots == z].sum())
-            self._pairs += bounds.enter(z, x, y, together, uses, pure, self._limit, version, self._store, self._facts)
+            bounds.enter(z, x, y, together, uses, pure, self._limit, version, self._store, self._facts)
             if pure:
                 self._pure[z] = (version, set())
                 return
@@ -116,9 +124,7 @@ class BoundedRanking(CandidateRanking):
         self._make_room(len(change.slots) * self._limit)
         pending = np.zeros(self._limit, np.int64)
         uses = int((change.won + change.lost)[at].sum())
-        self._pairs += bounds.spread(
-            pivot, uses, change.slots, change.won, pending, self._limit, self._store, self._facts
-        )
+        bounds.spread(pivot, uses, change.slots, change.won, pending, self._limit, self._store, self._facts)
 
     # -- what to ask for ----------------------------------------------------------------------------------------
 
@@ -136,7 +142,7 @@ class BoundedRanking(CandidateRanking):
             return False
         plan = self._plan(slot, above, known_only=True)
         if plan is not None:
-            self._learn(slot, SlotCounts(plan.others, plan.counts), plan.most, plan.dropped)
+            self._learn((slot,), (SlotCounts(plan.others, plan.counts),), plan.most, plan.dropped)
         return plan is not None
 
     def is_complete(self, slot: int) -> bool:
@@ -210,13 +216,20 @@ class BoundedRanking(CandidateRanking):
     def put_counts(self, slot: int, others: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
         """Store the counts of some pairs of an element."""
         self._make_room(len(others))
-        self._pairs += bounds.put_counts(slot, others, counts, self._version, self._store, self._facts)
+        bounds.put_counts(slot, others, counts, self._limit, self._version, self._store, self._facts)
 
     def known(self, slot: int, others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return bounds of the co-usages of an element with others, and which of them are the counts themselves."""
         counts, kinds = np.empty(len(others), np.int64), np.empty(len(others), np.uint8)
-        bounds.bounds_of(slot, others, counts, kinds, self._store, self._facts)
+        bounds.bounds_of(slot, others, counts, kinds, self._limit, self._store, self._facts)
         return counts, kinds == bounds.EXACT
+
+    def counts_of(self, slot: int, slots: int) -> NDArray[np.int64]:
+        """Return the co-usages of an element with each slot that are known, and 0 for the others."""
+        counts = np.zeros(slots, np.int64)
+        bounds.exact_of(slot, counts, self._limit, self._store, self._facts)
+        counts[slot] = self._facts.usage[slot]
+        return counts
 
     def never_with(self, slot: int, others: list[int]) -> list[int]:
         """See `CandidateRanking`."""
@@ -246,16 +259,15 @@ class BoundedRanking(CandidateRanking):
             entered, since = self._pure[slot]
             same = ~np.isin(others, list(since))
             for parent in parents[slot]:
-                bounds.derive(
-                    slot, parent, others[same], counts[same], entered, self._version, self._store, self._facts
-                )
+                derived = (slot, parent, others[same], counts[same], entered, self._limit, self._version)
+                bounds.derive(*derived, self._store, self._facts)
         self._pure = {}
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
-                self._put_row(slot, row)
+                self.put_row(slot, row)
         self._learn_known(slots)
 
     def _learn_known(self, slots: tuple[int, ...]) -> None:
@@ -266,59 +278,51 @@ class BoundedRanking(CandidateRanking):
             exact, most, dropped = plan.kinds == bounds.EXACT, plan.most, plan.dropped
             if not exact.all():
                 most, dropped = max(most, int(plan.counts[~exact].max())), np.inf
-            self._learn(slot, SlotCounts(plan.others[exact], plan.counts[exact]), most, dropped)
+            self._learn((slot,), (SlotCounts(plan.others[exact], plan.counts[exact]),), most, dropped)
 
-    def _put_row(self, slot: int, row: SlotCounts) -> None:
+    def put_row(self, slot: int, row: SlotCounts) -> None:
+        """Store the counts of all pairs of an element."""
         counts = np.zeros(self._limit, np.int64)
         counts[row.slots] = row.counts
         self._make_room(self._limit)
-        self._pairs += bounds.put_row(slot, self._limit, counts, self._version, self._store, self._facts)
+        bounds.put_row(slot, counts, self._limit, self._version, self._store, self._facts)
 
     # -- memory -------------------------------------------------------------------------------------------------
 
     def _make_room(self, pairs: int) -> None:
-        """Make the hash table large enough for this many more pairs, and drop those of dead elements."""
+        """Make room for this many more pairs, and drop those of dead elements."""
         store = self._store
-        if 2 * (self._pairs + pairs) <= len(store.cells):
+        if store.used[0] + pairs <= len(store.cells):
             return
-        alive = np.zeros(self._births + 2, np.uint8)
+        alive = np.zeros(self._births + 1, np.uint8)
         rank = self._table.elements.rank[: self._limit]
-        slots = np.flatnonzero((self._facts.usage[: self._limit] > 0) | (rank >= 0))
-        alive[self._facts.birth[slots]] = 1
-        low = (1 << 32) - 1
-        keys = store.cells[:, bounds.KEY]
-        keys = keys[keys != 0]
-        left = int(np.count_nonzero(alive[(keys >> 32) - 1] & alive[(keys & low) - 1]))
-        size = len(store.cells)
-        while size < 3 * (left + pairs):
-            size *= 2
-        larger = store._replace(cells=np.zeros((size, 3), np.int64))
-        self._pairs = bounds.rehash(store, larger, alive)
-        self._store = larger
+        alive[self._facts.birth[: self._limit][(self._facts.usage[: self._limit] > 0) | (rank >= 0)]] = 1
+        bounds.compact(alive, store)
+        needed = int(store.used[0]) + pairs
+        if 8 * needed > 7 * len(store.cells):
+            store.cells.resize((needed + needed // 4, 6), refcheck=False)  # in place: there may be many
 
     def mark(self, kept: KeptRanking) -> None:
         """See `CandidateRanking`."""
         super().mark(kept)
-        kept.pairs = (self._pairs, len(self._store.cells))
-        kept.store.keep(self._known_pairs())
+        kept.store.keep(self._known_pairs(int(self._store.used[0])))
 
     def go_back(self, kept: KeptRanking) -> None:
         """See `CandidateRanking`."""
         super().go_back(kept)
-        self._pairs, places = kept.pairs
-        if len(self._store.cells) != places:
-            self._store = self._store._replace(cells=np.zeros((places, 3), np.int64))
-        kept.store.put_back(self._known_pairs())
+        kept.store.put_back(self._known_pairs(len(self._store.cells)))
         self._newborn, self._pure = None, {}
 
-    def _known_pairs(self) -> list[NDArray[Any]]:
-        return [self._store.cells, self._store.slack, self._store.dirty, self._store.complete]
+    def _known_pairs(self, used: int) -> list[NDArray[Any]]:
+        store = self._store
+        return [store.cells[:used], *store[1:4], store.slack, store.dirty, store.complete]
 
     def _grow(self) -> None:
         super()._grow()
         capacity = self._table.capacity
         if capacity > len(self._store.slack):
             self._store = self._store._replace(
+                at=np.empty((2, capacity), np.int32),
                 slack=lengthen(self._store.slack, capacity),
                 dirty=lengthen(self._store.dirty, capacity),
                 complete=lengthen(self._store.complete, capacity),

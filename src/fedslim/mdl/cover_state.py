@@ -79,6 +79,7 @@ def empty_work(capacity: int, database: TransactionDatabase) -> Work:
         present=np.zeros(capacity, np.uint8),
         fitting=np.zeros(capacity, np.int32),
         hits=np.zeros(n, np.int32),
+        pair=np.zeros(n, np.int64),
         group_hash=np.zeros(GROUP_PLACES, np.uint64),
         group_tid=np.full(GROUP_PLACES, NO_GROUP, np.int32),
         group_count=np.zeros(GROUP_PLACES, np.int64),
@@ -173,9 +174,10 @@ class CoverState:
         rows: list[SlotCounts] = []
         while len(rows) < len(slots):
             ends, others, counts = self.rows(np.array(slots[len(rows) :], np.int64))
-            begin = 0
+            begin, last = 0, int(ends[-1])
+            others, counts = others[:last].copy(), counts[:last].copy()
             for end in ends.tolist():
-                rows.append(SlotCounts(others[begin:end].copy(), counts[begin:end].copy()))
+                rows.append(SlotCounts(others[begin:end], counts[begin:end]))
                 begin = end
         return tuple(rows)
 

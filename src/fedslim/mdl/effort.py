@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.steps import SearchResult
     from fedslim.mdl.tasks import Task, TaskOutcome
 
-HALF = Charge(0.5, 0.5)
-CHEAPER = Charge(1.0, 0.0)
 FREE = Charge(0.0, 0.0)
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
@@ -39,10 +37,10 @@ WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
 CHAINS = 2
 """How many local searches run side by side. They are part of the result, so this does not depend on the machine."""
 
-ITERATIONS = 100
+ITERATIONS = 400
 """After as many iterations the chains meet, and all continue from the best table."""
 
-FIRST_ROUNDS, MORE_ROUNDS = 4, 4
+FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """How many times the chains meet at effort 3, and how many times more often with each further effort."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ SERIES = tuple(2.0 / ((2 * k + 1) * LN2) for k in range(12))
 """log2((1 + s) / (1 - s)) = Σ SERIES[k] · s^(2k+1); with |s| < 0.1716 twelve terms are below the last bit."""
 
 
+@lru_cache(maxsize=1024)  # U is asked for again and again
 def log2(count: int) -> float:
     """Return the binary logarithm of a count, exactly as in `log2_table`; 0 for 0 by convention."""
     if count == 0:
@@ -143,80 +145,3 @@ def estimated_gain(
     spelled_y = standard_y if y_left else 0.0
     spelling = charge.cheaper * min(spelled_x, spelled_y) + charge.dearer * max(spelled_x, spelled_y)
     return (data + codes) - spelling
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Two elements used together: u(X), u(Y), their co-usage, L(X | ST), L(Y | ST)."""
-
-    x: int
-    y: int
-    together: int
-    standard_x: float
-    standard_y: float
-
-
-def estimated_gain_of_union(pairs: Sequence[Joined], usage: int, total: int, in_use: int) -> float:
-    """Return the bits saved if one itemset, the union of each of these pairs, replaced all their joint uses.
-
-    Where members have different tables, several pairs may have the same union, and it may already have a `usage`: then
-    it is not spelled out again. No element is in two of the pairs (its partner is the rest of the union), so the
-    changes of the pairs add up. `algorithm1/kernels/ranking.py` has the same sum, term by term.
-    """
-    if len(pairs) == 1 and usage == 0:
-        (p,) = pairs
-        return estimated_gain(p.x, p.y, p.together, total, in_use, p.standard_x, p.standard_y)
-    c = sum(p.together for p in pairs)
-    total_left, in_use_left, usage_then = total - c, in_use, usage + c
-    data_then, data_now = usage_then * log2(usage_then), usage * log2(usage)
-    codes_then, codes_now = log2(usage_then), log2(usage)
-    spelling = 0.0
-    if usage == 0:
-        in_use_left += 1
-        spelling = pairs[0].standard_x + pairs[0].standard_y
-    for p in pairs:
-        for before, standard in ((p.x, p.standard_x), (p.y, p.standard_y)):
-            left = before - p.together
-            data_then += left * log2(left)
-            data_now += before * log2(before)
-            codes_then += log2(left)
-            codes_now += log2(before)
-            if left == 0:
-                in_use_left -= 1
-                spelling -= standard
-    data = (total * log2(total) - total_left * log2(total_left)) + (data_then - data_now)
-    codes = (in_use * log2(total) - in_use_left * log2(total_left)) + (codes_then - codes_now)
-    return (data + codes) - spelling
-
-
-def bits_after(
-    before: NDArray[np.int64],
-    net: NDArray[np.int64],
-    standard: NDArray[np.float64],
-    total: int,
-    in_use: int,
-    log2_of: NDArray[np.float64],
-) -> float:
-    """Return the change of L(D, CT) in bits when usages change by `net`, rounded once.
-
-    `before` has the usages of the elements that change and `standard` their lengths L(X | ST); `total` is U and
-    `in_use` the number of itemsets with a usage, both before the change.
-    """
-    after = before + net
-    total_then = total + int(net.sum())
-    born, gone = before == 0, after == 0
-    in_use_then = in_use + int(np.count_nonzero(born)) - int(np.count_nonzero(gone))
-    log_before, log_after = log2_of[before], log2_of[after]
-    log_total, log_total_then = log2(total), log2(total_then)
-    # Equal terms cancel out exactly: the sum is rounded only once.
-    terms = np.concatenate((before * log_before, -(after * log_after), log_before, -log_after)).tolist()
-    if born.any() or gone.any():
-        terms += standard[born].tolist()
-        terms += (-standard[gone]).tolist()
-    terms += [
-        total_then * log_total_then,
-        -(total * log_total),
-        in_use_then * log_total_then,
-        -(in_use * log_total),
-    ]
-    return math.fsum(terms)

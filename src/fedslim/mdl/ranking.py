@@ -17,7 +17,6 @@ from fedslim.mdl.snapshot import KeptArrays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -66,7 +65,6 @@ class KeptRanking:
     places: int = 0
     arrays: KeptArrays = field(default_factory=KeptArrays)
     rejected: KeptArrays = field(default_factory=KeptArrays)
-    pairs: tuple[int, int] = (0, 0)  # how many pairs are known, and the places of their hash table
     store: KeptArrays = field(default_factory=KeptArrays)
 
 
@@ -180,20 +178,25 @@ class CandidateRanking:
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts, ...]) -> None:
         """Store the rows of these slots."""
-        for slot, row in zip(slots, answers, strict=True):
-            self._learn(slot, row)
+        self._learn(slots, answers)
 
-    def _learn(self, slot: int, row: SlotCounts, most: int = 0, dropped: float = -np.inf) -> None:
-        """Store a row; `most` and `dropped` are the largest co-usage and gain of pairs that it lacks."""
-        slots, counts = row.slots, row.counts
-        if len(slots) > self._longest_row:
-            slots, counts, more, higher = self._shortened(slot, row)
-            most, dropped = max(most, more), max(dropped, higher)
-        if self._pool_end + len(slots) > len(self._rows.partners):
-            self.compact(len(slots))
-        self._pool_end = ranking.add_row(
-            slot, slots, counts, self._pool_end, most, dropped, self._rows, self._facts, self._rejected, self._now
-        )
+    def _learn(
+        self, slots: tuple[int, ...], rows: Sequence[SlotCounts], most: int = 0, dropped: float = -np.inf
+    ) -> None:
+        """Store rows; `most` and `dropped` are the largest co-usage and gain of pairs that they lack."""
+        if max([len(row.slots) for row in rows]) > self._longest_row:
+            for slot, row in zip(slots, rows, strict=True):
+                self._add((slot,), *self._shortened(slot, row, most, dropped))
+        else:
+            self._add(slots, rows, most, dropped)
+
+    def _add(self, slots: tuple[int, ...], rows: Sequence[SlotCounts], most: int, dropped: float) -> None:
+        others, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
+        if self._pool_end + len(others) > len(self._rows.partners):
+            self.compact(len(others))
+        new = (np.array(slots), np.cumsum([len(row.slots) for row in rows]), others, counts)
+        known = (self._rows, self._facts, self._rejected, self._now)
+        self._pool_end = ranking.add_rows(*new, self._pool_end, most, dropped, *known)
 
     @property
     def _longest_row(self) -> int:
@@ -203,8 +206,10 @@ class CandidateRanking:
         """
         return max(SHORT_ROW, LOOK * self.width, PAIRS_FOR_EACH_OCCURRENCE * self._occurrences // max(self._limit, 1))
 
-    def _shortened(self, slot: int, row: SlotCounts) -> tuple[NDArray[np.int32], NDArray[np.int64], int, float]:
-        """Return the best pairs of a row, best first, and the largest co-usage and gain of the others."""
+    def _shortened(
+        self, slot: int, row: SlotCounts, most: int = 0, dropped: float = -np.inf
+    ) -> tuple[tuple[SlotCounts], int, float]:
+        """Return the best pairs of a row, best first, and the largest co-usage and gain of all others."""
         gains = np.empty(len(row.slots))
         ranking.row_gains(slot, row.slots, row.counts, gains, self._rows, self._facts, self._rejected, self._now)
         rank = self._facts.rank
@@ -214,8 +219,8 @@ class CandidateRanking:
         length = self._longest_row + int(np.count_nonzero(np.isposinf(gains)))
         order = order[: int(np.count_nonzero(gains > -np.inf))]
         kept, others = order[:length], order[length:]
-        most = int(row.counts[others].max(initial=0))
-        return row.slots[kept], row.counts[kept], most, float(gains[others].max(initial=-np.inf))
+        most, dropped = int(row.counts[others].max(initial=most)), float(gains[others].max(initial=dropped))
+        return (SlotCounts(row.slots[kept], row.counts[kept]),), most, dropped
 
     def reject(self, candidate: Candidate) -> None:
         """Do not propose this pair again until one of its three counts changes."""

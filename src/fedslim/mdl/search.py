@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import (
     Bits,
-    bits_after,
     description_length,
     log2_table,
     standard_length,

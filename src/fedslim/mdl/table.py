@@ -98,17 +98,6 @@ class WorkingTable:
         """Return the items in a slot, singletons included."""
         return (slot,) if slot < self.n_items else self.itemsets[slot]
 
-    def slots_behind(self, itemset: Itemset, entry: int) -> NDArray[np.int32]:
-        """Return the slots of the itemsets that would come after this new one, in cover order."""
-        return self.order[bisect_left(self._keys, order_key(itemset, entry)) :]
-
-    def having(self, item: int, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the slots whose elements contain the item; in a wide vocabulary also some that do not."""
-        bit = item % (64 * WORDS)
-        has = (self.elements.mask[slots, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1)
-        having: NDArray[np.int32] = slots[has.astype(bool)]
-        return having
-
     @property
     def free_slot(self) -> int:
         """The slot for the next itemset: the same in all tables with the same moves."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.objective import bits_after, log2_table, standard_length
+from fedslim.mdl.kernels.gain import bits_after
+from fedslim.mdl.objective import log2_table, standard_length
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase

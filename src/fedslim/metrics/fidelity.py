@@ -9,6 +9,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fedslim.data.generators import check_whole
 from fedslim.errors import ParameterError
 from fedslim.metrics.labelled import by_usage, ratio, usages
 
@@ -80,10 +83,7 @@ def weighted_recall(reference: LabelledTable, found: LabelledTable, k: int) -> f
     Ties in usage go to the larger itemset, then to the sorted labels in lexicographic order. So exactly k itemsets
     count (or all, if there are fewer), and the choice does not depend on the order of either table.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        msg = f"k is {k!r}; give a whole number of at least 1"
-        raise ParameterError(msg)
-    return _weighted_recall(usages(reference), usages(found), k)
+    return _weighted_recall(usages(reference), usages(found), check_whole("k", k, 1))
 
 
 def _weighted_recall(a: dict[Labels, int], b: Iterable[Labels], k: int) -> float:
@@ -119,14 +119,6 @@ def spearman(x: Sequence[int], y: Sequence[int]) -> float:
 
 def _double_ranks(values: Sequence[int]) -> list[int]:
     """Return twice the mean rank of each value: an integer, so that all steps before the last division are exact."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            ranks[place] = start + 1 + end
-        start = end
+    _, place, ties = np.unique(np.array(values, np.int64), return_inverse=True, return_counts=True)
+    ranks: list[int] = (2 * np.cumsum(ties) - ties + 1)[place].tolist()
     return ranks

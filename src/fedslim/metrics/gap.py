@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from fedslim.data.generators import check_whole
 from fedslim.errors import ParameterError
 from fedslim.metrics.labelled import by_usage, ratio, usages
 
@@ -95,16 +96,12 @@ def discovery_gap(
     a = usages(reference)
     local = {labels for table in local_tables for labels in usages(table)}
     gap = [labels for labels in by_usage(a) if labels not in local]
-    if not databases:
-        return DiscoveryGap(tuple(GapItemset(tuple(sorted(labels)), a[labels]) for labels in gap), len(local_tables))
-    supports = zip(*(supports_in(database, gap) for database in databases), strict=True)
-    return DiscoveryGap(
-        tuple(
-            GapItemset(tuple(sorted(labels)), a[labels], Spread.of(counts), counts)
-            for labels, counts in zip(gap, supports, strict=True)
-        ),
-        len(local_tables),
-    )
+    found = [GapItemset(tuple(sorted(labels)), a[labels]) for labels in gap]
+    if databases:
+        supports = zip(*(supports_in(database, gap) for database in databases), strict=True)
+        both = zip(found, supports, strict=True)
+        found = [replace(itemset, spread=Spread.of(counts), supports=counts) for itemset, counts in both]
+    return DiscoveryGap(tuple(found), len(local_tables))
 
 
 def supports_in(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
@@ -150,9 +147,7 @@ def local_gain_estimate(gain: float, code_length: float, members: int) -> float:
         code_length: L(c_X), its code length in bits.
         members: n, the number of members.
     """
-    if isinstance(members, bool) or not isinstance(members, int) or members < 1:
-        msg = f"the number of members is {members!r}; give a whole number of at least 1"
-        raise ParameterError(msg)
+    check_whole("the number of members", members, 1)
     if not math.isfinite(gain):
         msg = f"the gain is {gain!r}; give a finite number of bits"
         raise ParameterError(msg)

@@ -9,7 +9,7 @@ Items are compared by label, so an id stands for the item with this number in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence  # noqa: TC003  # msgspec looks at it
 from pathlib import Path
 from typing import Annotated
 
@@ -20,50 +20,32 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.files import FORMAT, MAX_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceItemset:
+class ReferenceItemset(msgspec.Struct, frozen=True):
     """An itemset of a reference table."""
 
-    labels: tuple[str, ...]
-    usage: int
+    items: Annotated[Sequence[int | str], msgspec.Meta(min_length=1)]
+    usage: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of its items."""
+        return tuple(map(str, self.items))
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceTable:
-    """The code table of another program; singletons in use are kept apart from the itemsets."""
+class ReferenceTable(msgspec.Struct, frozen=True):
+    """The code table of another program. Unknown fields are ignored: other programs may add their own."""
 
     dataset: str
     system: str
-    itemsets: tuple[ReferenceItemset, ...]
-    singletons: tuple[ReferenceItemset, ...] = ()
-    settings: str = ""
-    L_percent: float | None = None
-    L_data_percent: float | None = None
-    candidates: int | None = None
+    itemsets: Sequence[ReferenceItemset]
 
     def __len__(self) -> int:
-        return len(self.itemsets)
-
-
-class _ReferenceItemset(msgspec.Struct, frozen=True):
-    items: Annotated[list[int | str], msgspec.Meta(min_length=1)]
-    usage: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+        """Return the number of itemsets, without singletons."""
+        return sum(len(row.items) > 1 for row in self.itemsets)
 
 
 class _Kind(msgspec.Struct, frozen=True):
     format: str | None = None
-
-
-class _ReferenceFile(msgspec.Struct, frozen=True):
-    """Unknown fields are ignored: other programs may add their own."""
-
-    dataset: str
-    system: str
-    itemsets: list[_ReferenceItemset]
-    settings: str = ""
-    L_percent: float | None = None
-    L_data_percent: float | None = None
-    candidates: int | None = None
 
 
 def load_reference(path: str | Path) -> ReferenceTable | CodeTable:
@@ -73,20 +55,16 @@ def load_reference(path: str | Path) -> ReferenceTable | CodeTable:
     try:
         if msgspec.json.decode(data, type=_Kind).format == FORMAT:
             return CodeTable.load(path)
-        file = msgspec.json.decode(data, type=_ReferenceFile)
+        table = msgspec.json.decode(data, type=ReferenceTable)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _bad(path, str(error)) from error
-    rows = _rows(path, file.itemsets)
-    return ReferenceTable(
-        dataset=file.dataset,
-        system=file.system,
-        itemsets=tuple(row for row in rows if len(row.labels) > 1),
-        singletons=tuple(row for row in rows if len(row.labels) == 1),
-        settings=file.settings,
-        L_percent=file.L_percent,
-        L_data_percent=file.L_data_percent,
-        candidates=file.candidates,
-    )
+    seen: dict[frozenset[str], int] = {}
+    for number, row in enumerate(table.itemsets, 1):
+        if len(set(row.labels)) < len(row.labels):
+            raise _bad(path, f"itemset {number} has an item twice")
+        if (first := seen.setdefault(frozenset(row.labels), number)) != number:
+            raise _bad(path, f"itemset {number} is the same as itemset {first}")
+    return table
 
 
 def _bytes(path: Path) -> bytes:
@@ -97,21 +75,6 @@ def _bytes(path: Path) -> bytes:
     except OSError as error:
         msg = f"{path}: cannot read the reference table ({error.strerror or error}); check the path"
         raise CodeTableError(msg) from error
-
-
-def _rows(path: Path, itemsets: list[_ReferenceItemset]) -> list[ReferenceItemset]:
-    rows: list[ReferenceItemset] = []
-    seen: dict[frozenset[str], int] = {}
-    for number, itemset in enumerate(itemsets, 1):
-        labels = tuple(str(item) for item in itemset.items)
-        key = frozenset(labels)
-        if len(key) < len(labels):
-            raise _bad(path, f"itemset {number} has an item twice")
-        if key in seen:
-            raise _bad(path, f"itemset {number} is the same as itemset {seen[key]}")
-        seen[key] = number
-        rows.append(ReferenceItemset(labels, itemset.usage))
-    return rows
 
 
 def _bad(path: Path, why: str) -> CodeTableError:

@@ -79,7 +79,8 @@ class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 Record = RoundRecord | HeardRecord | EpochRecord | BackRecord
 
-_encoder = msgspec.msgpack.Encoder()
+encode_record = msgspec.msgpack.Encoder().encode
+"""Encode a record of the server, or a message that a member received."""
 _kept = msgspec.msgpack.Decoder(Record)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
@@ -112,22 +113,7 @@ def round_record(
         zeros = m.Vector(one.words.length, one.words.bits, b"")
         kept = {first: msgspec.structs.replace(one, words=vector)}
         kept |= {name: msgspec.structs.replace(one, words=zeros) for name in others}
-    return _encoder.encode(RoundRecord(number, elapsed, kept, ending, figures))
-
-
-def heard_record(member: str) -> bytes:
-    """Encode that a member has acknowledged the end of the run."""
-    return _encoder.encode(HeardRecord(member))
-
-
-def epoch_record(number: int, furthest: int = 0) -> bytes:
-    """Encode the beginning of a new epoch."""
-    return _encoder.encode(EpochRecord(number, furthest))
-
-
-def back_record(number: int) -> bytes:
-    """Encode that all members go back to a round."""
-    return _encoder.encode(BackRecord(number))
+    return encode_record(RoundRecord(number, elapsed, kept, ending, figures))
 
 
 @dataclass(slots=True)
@@ -191,11 +177,6 @@ def _whole(reply: m.FromMember) -> m.FromMember:
         words = msgspec.structs.replace(reply.words, data=bytes(8 * reply.words.length))
         return msgspec.structs.replace(reply, words=words)
     return reply
-
-
-def told_record(message: m.FromServer) -> bytes:
-    """Encode a message that a member received."""
-    return _encoder.encode(message)
 
 
 def messages_in(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:

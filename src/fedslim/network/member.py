@@ -20,7 +20,7 @@ from fedslim.errors import (
     WriteError,
 )
 from fedslim.network.connection import Connection, connect, is_refusal, unreached_because
-from fedslim.network.journal_records import told_record
+from fedslim.network.journal_records import encode_record
 from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -135,7 +135,7 @@ class NetworkMember:
                 # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a
                 # process that is killed here continues from before the message.
                 if kept and self._journal is not None:
-                    self._journal.append(told_record(message))
+                    self._journal.append(encode_record(message))
                     if self.session.is_closing(message):
                         self._journal.sync()  # the server may be gone when the power comes back
             except WriteError:

@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import status
-from fedslim.network.connection import Connection, hang_up, write_frame
+from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Returns, hang_up, write_frame
 from fedslim.network.in_process import FrameSent, RoundPassed
-from fedslim.network.journal_records import back_record, epoch_record, figures_of, heard_record, round_record
-from fedslim.network.listener import MAX_STRANGERS, Door
-from fedslim.network.member_connection import MAX_RETURNS, MemberConnection, Returns
-from fedslim.network.refused import RefusedConnections
+from fedslim.network.journal_records import (
+    BackRecord,
+    EpochRecord,
+    HeardRecord,
+    encode_record,
+    figures_of,
+    round_record,
+)
+from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
 from fedslim.network.timeouts import HANDSHAKE, Patience
 from fedslim.network.traffic import Communication
 from fedslim.protocol import framing
@@ -291,7 +296,7 @@ class NetworkServer:
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
             if self._journal is not None:
-                self._journal.append(heard_record(name))
+                self._journal.append(encode_record(HeardRecord(name)))
 
     def _keep(self, ended: NewEpoch | RoundEnded | WentBack) -> None:
         """Write an event to the journal before the server acts on it."""
@@ -300,10 +305,9 @@ class NetworkServer:
             logger.warning(lost, ended.member, ended.number)
         if not isinstance(ended, RoundEnded):
             if self._journal is not None:
-                went_back = isinstance(ended, WentBack)
-                number = ended.number
-                record = back_record(number) if went_back else epoch_record(number, self.session.positions.furthest)
-                self._journal.append(record)
+                back, number = isinstance(ended, WentBack), ended.number
+                record = BackRecord(number) if back else EpochRecord(number, self.session.positions.furthest)
+                self._journal.append(encode_record(record))
                 self._journal.sync()  # a resumed server must know how far members had been
             return
         self._round_since = time.monotonic()

@@ -131,9 +131,9 @@ class Bisection:
             raise ProtocolError(msg)
         self.intervals = after
 
-    def statistics(self) -> list[list[float]]:
-        """Return the rounded order statistics of each column, once no interval is open."""
-        found: list[list[float]] = [[] for _ in self._columns]
+    def statistics(self) -> list[list[str]]:
+        """Return the rounded order statistics of each column as texts, once no interval is open."""
+        found: list[list[str]] = [[] for _ in self._columns]
         for column, low, _ in self.intervals:
-            found[column].append(rounded(value_of(low), self._columns[column].step))
+            found[column].append(repr(rounded(value_of(low), self._columns[column].step)))
         return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from fedslim.errors import FrameError
-from fedslim.protocol.messages import FromMember, FromServer, Masked
+from fedslim.protocol.messages import FromMember, FromServer, Labels, Masked
 
 if TYPE_CHECKING:
     from fedslim.protocol.messages import Message
@@ -31,7 +31,7 @@ SMALL = 1 << 16
 """Generous bound in bytes for a message without vectors and ids."""
 
 STORED, FAST = 0, 1
-"""Compression levels of zlib. Masked words are random: compressing them takes time and saves nothing."""
+"""Compression levels of zlib. What is masked or sealed looks random: compressing it takes time and saves nothing."""
 
 _encoder = msgspec.msgpack.Encoder()
 _from_member = msgspec.msgpack.Decoder(FromMember)
@@ -48,7 +48,7 @@ class Frame(NamedTuple):
 def to_bytes(message: Message) -> Frame:
     """Encode a message as a frame."""
     plain = _encoder.encode(message)
-    packed = zlib.compress(plain, STORED if isinstance(message, Masked) else FAST)
+    packed = zlib.compress(plain, STORED if isinstance(message, (Masked, Labels)) else FAST)
     if len(packed) > MAX_FRAME or len(plain) > MAX_PLAIN:
         msg = (
             f"a {type(message).__name__} message has {len(plain)} bytes, {len(packed)} compressed, but at most "

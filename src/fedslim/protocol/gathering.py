@@ -47,7 +47,7 @@ class Gathering:
         self.epoch = -1  # that of the last roster
         self.items = 0
         self.ids: tuple[bytes, ...] = ()  # by item number; empty unless members send them
-        self.labels: tuple[str, ...] = ()  # by item number; empty unless members share the vocabulary with the server
+        self.labels: tuple[str, ...] = ()  # by item number; empty unless members share them with the server
         self._keys = keys or Unsigned()
         self._rules = JoinRules(settings, vocabulary, self._keys)
         self._joined: dict[str, m.Join] = {}

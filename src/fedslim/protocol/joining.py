@@ -73,8 +73,8 @@ class JoinRules:
         if len(join.ids) != ID_BYTES * join.items and (needed or join.ids):
             msg = f"member {member!r} announced {join.items} items but sent {len(join.ids) / ID_BYTES:g} ids"
             raise ProtocolError(msg)
-        if join.labels and (not self.settings.share_vocabulary or len(join.labels) != join.items):
-            expected = join.items if self.settings.share_vocabulary else 0
+        if join.labels and (self.settings.share_labels != "server" or len(join.labels) != join.items):
+            expected = join.items if self.settings.share_labels == "server" else 0
             msg = f"member {member!r} sent {len(join.labels)} labels where this run expects {expected}"
             raise ProtocolError(msg)
 

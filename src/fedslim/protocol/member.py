@@ -17,17 +17,14 @@ questions again, and no others.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from fedslim import __version__
-from fedslim.data.database import TransactionDatabase
-from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
+from fedslim.data.vocabulary import Vocabulary, labels_for, over
 from fedslim.errors import (
     DataError,
     FedslimError,
@@ -38,9 +35,11 @@ from fedslim.errors import (
 )
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
+from fedslim.protocol.member_input import MemberInput as MemberInput  # noqa: PLC0414, TC001  # `member.MemberInput`
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.prepare import PrepareMember
-from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
+from fedslim.protocol.roster import apply_update, roster_digest
+from fedslim.protocol.sealing import UnsealedLabels, sealed_labels, unsealed, unsealed_labels
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
 from fedslim.protocol.variant import UnmaskedWords, member_side
@@ -50,44 +49,12 @@ from fedslim.secagg import AgreementKey, MaskLabel
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fedslim.protocol.prepare import Site
+    from fedslim.data import TransactionDatabase
     from fedslim.protocol.variant import MemberSide
     from fedslim.secagg import PairSecret
 
+Answer = m.FromMember | UnmaskedWords | UnsealedLabels
 CANNOT = "it cannot go on; its own log says why"
-
-
-@dataclass(frozen=True, slots=True)
-class MemberInput:
-    """A member's data and what it agreed to: nothing of this comes from the server."""
-
-    database: TransactionDatabase
-    members: tuple[str, ...]
-    settings: m.Settings
-    secret: ItemSecret
-    vocabulary: Vocabulary | None = None  # agreed among the members; without one, the server forms the union
-    trust: RosterSigner = field(default_factory=Unsigned)
-    site: Site | None = None  # in a preparation, in place of the database
-
-    @classmethod
-    def preparing(cls, site: Site, members: tuple[str, ...], settings: m.Settings, trust: RosterSigner) -> MemberInput:
-        """Return the input of a preparation: there are no items yet."""
-        rows = TransactionDatabase(np.zeros(site.conformed.rows + 1, np.int64), np.empty(0, np.int32), ())
-        return cls(rows, members, settings, site.secret, Vocabulary((), site.secret.fingerprint), trust, site)
-
-    def __post_init__(self) -> None:
-        """Check the member's own data before anything is sent."""
-        if self.database.transactions * len(self.members) > self.settings.max_transactions:
-            msg = (
-                f"the run allows {self.settings.max_transactions} transactions for {len(self.members)} members, and "
-                f"this member's {self.database.transactions} are more than its share; raise max_transactions"
-            )
-            raise ParameterError(msg)
-
-    @property
-    def fingerprint(self) -> bytes:
-        """The fingerprint of the secret, by which the server sees that all members use the same one."""
-        return bytes.fromhex(self.secret.fingerprint)
 
 
 class Answered(NamedTuple):
@@ -98,7 +65,7 @@ class Answered(NamedTuple):
     """
 
     question: Any
-    answer: m.FromMember | UnmaskedWords
+    answer: Answer
     epoch: int
     transcript: bytes
 
@@ -146,8 +113,9 @@ class MemberSession:
 
     def is_closing(self, message: m.FromServer) -> bool:
         """Return whether a message is one of the last of the run: the final question, or `Finish`."""
-        final = self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
-        return final or isinstance(message, m.Finish)
+        if isinstance(message, (m.AskLabels, m.Finish)):
+            return True
+        return self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
 
     def is_too_early(self, message: m.FromServer) -> bool:
         """Return whether a message ends the preparation before this search: the server is not ready for it yet."""
@@ -163,7 +131,7 @@ class MemberSession:
         self._key = AgreementKey.from_random(entropy)
         ids = agreed.ids if agreed is not None else own.secret.ids_of(own.database.vocabulary)
         labels: list[str] = []
-        if own.settings.share_vocabulary:
+        if own.settings.share_labels == "server":
             labels = list(own.database.vocabulary if agreed is None else self._own_labels(agreed))
         return m.Join(
             m.PROTOCOL,
@@ -227,7 +195,17 @@ class MemberSession:
         if message.table is not None:
             self._variant.check_end(message.table)
         assert self._numbered is not None  # noqa: S101  # since the roster
-        self.received = Received(message.ending, code_table(table, self._numbered.vocabulary, self._numbered.encoding))
+        self.received = Received(message.ending, code_table(table, self._names(message), self._numbered.encoding))
+
+    def _names(self, message: m.Finish) -> tuple[str, ...]:
+        """Return the label of each item as far as it is known: our own, and those of other members."""
+        assert self._roster is not None  # noqa: S101  # a run that ends had one
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        if self._last is None or not isinstance(question := self._last.question, m.AskLabels):
+            return self._numbered.vocabulary
+        secret, vocabulary = self._own.secret, self._vocabulary(self._roster)
+        received = unsealed(message, question, self._roster.members, secret, self._digest)
+        return labels_for(vocabulary, secret, [*received, *self._own.database.vocabulary])
 
     def _check_attempt(self, message: Any) -> None:
         """Check the attempt number: masks are made only for the epoch of the roster."""
@@ -248,7 +226,7 @@ class MemberSession:
                 self._answered(message)
             self.state = after
 
-    def _answered(self, message: Any) -> m.FromMember | UnmaskedWords:
+    def _answered(self, message: Any) -> Answer:
         """Return the answer to a question; a question repeated after a fault gets the same answer."""
         assert self._variant is not None  # noqa: S101  # no question is legal before the roster
         assert self._roster is not None  # noqa: S101
@@ -265,14 +243,17 @@ class MemberSession:
             _check_same(question, _first_attempt(last.question))
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
+        if last is not None and isinstance(last.question, m.AskLabels):
+            msg = f"the server sent {type(message).__name__} after it had asked for labels; it is refused"
+            raise ProtocolError(msg)
         limit, answered = self._own.settings.max_rounds, len(self._asked)
         if self._again:
             _check_same(question, self._again[0])
-        elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self._variant.is_final(message):
+        elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self.is_closing(message):
             msg = f"the server asked another question after {answered} rounds; {limit} were agreed on, so it is refused"
             raise ProtocolError(msg)
         try:
-            answer = self._variant.answer(message)
+            answer = self._labels(message) if isinstance(message, m.AskLabels) else self._variant.answer(message)
         except FedslimError:
             self.state = SessionState.FINISHED
             raise
@@ -288,6 +269,15 @@ class MemberSession:
         assert self._numbered is not None  # noqa: S101  # since the roster
         return member_side(self._own.settings, self._own.site or self._numbered, len(self._own.members))
 
+    def _labels(self, question: m.AskLabels) -> UnsealedLabels:
+        """Return the labels of our items in a table that may be published."""
+        assert self._variant is not None  # noqa: S101  # as in `_answered`
+        assert self._numbered is not None  # noqa: S101  # since the roster
+        self._variant.check_end(question.table)
+        code_table(question.table, self._numbered.vocabulary)  # checks the counts and min_count
+        own = set(self._own.database.vocabulary)
+        return unsealed_labels(question, self._own.settings, len(self._own.members), self._numbered.vocabulary, own)
+
     def _go_back(self, number: int) -> None:
         """Go back to the state before this round, by answering the earlier questions again."""
         self._variant = self._side()
@@ -295,10 +285,12 @@ class MemberSession:
         while self._again and self._again[0].round < number:
             self._answered(self._again[0])
 
-    def _sent(self, question: Any, answer: m.FromMember | UnmaskedWords) -> m.FromMember:
+    def _sent(self, question: Any, answer: Answer) -> m.FromMember:
         """Return the answer as it is sent: with masks where the server must not see the counts."""
         if isinstance(self._variant, PrepareMember) and isinstance(answer, m.Ready):
             return self._variant.signed(answer, self.run, self._own.trust)
+        if isinstance(answer, UnsealedLabels):
+            return sealed_labels(answer, question, self._own.secret, self._digest, self.name)
         if not isinstance(answer, UnmaskedWords):
             return answer
         if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:

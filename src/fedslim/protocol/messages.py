@@ -7,18 +7,19 @@ buffers with their length and width. Every size is bounded in its type (`wire_ty
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.protocol.wants import *  # noqa: F403  # `m.WantRows` …
-from fedslim.protocol.wants import Move, Want  # noqa: TC001  # msgspec needs them
+from fedslim.protocol.wants import Move, PreparationWant, Want  # noqa: TC001  # msgspec needs them
 from fedslim.protocol.wire_types import (
     MAX_ITEMS,
     MAX_MEMBERS,
     MAX_MOVES,
     MAX_PARTS,
+    MAX_SEALED,
     MAX_SEED,
     MAX_SLOTS,
     Attempt,
@@ -36,7 +37,6 @@ from fedslim.protocol.wire_types import (
     Piece,
     RoundNumber,
     Signature,
-    SketchSize,
     Text,
 )
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
@@ -49,6 +49,9 @@ ROUNDS_TO_FINISH = 16
 """Questions that a server may ask beyond `max_rounds`, to finish the search."""
 
 
+Sealed = Annotated[bytes, Meta(max_length=MAX_SEALED)]
+
+
 # -- start and end of a run -----------------------------------------------------------------------------------------
 
 
@@ -59,7 +62,8 @@ class Settings(Piece, frozen=True):
     masked: bool
     max_transactions: Annotated[int, Meta(ge=1, le=1 << 48)]
     """The most that all members may have together: the bound of every sum until a better one is known."""
-    share_vocabulary: bool = False
+    share_labels: Literal["none", "members", "server"] = "none"
+    """Who may learn the labels of items that are published: the other members, or the server as well."""
     max_rounds: Limit | None = None
     pruning: bool = True
     order: Annotated[str, Meta(max_length=20)] = "usage"
@@ -96,7 +100,7 @@ class Join(Message, frozen=True):
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty if there is none
     ids: Ids  # empty with an agreed vocabulary, unless labels are sent
     items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # the number of items
-    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only if the vocabulary is shared with the server
+    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only if labels are shared with the server
     certificate: Certificate  # empty without a CA
     signature: Signature  # of the key
     run: Annotated[bytes, Meta(max_length=16)]  # empty for a member that joins for the first time
@@ -177,12 +181,29 @@ class Departure(Piece, frozen=True):
     signature: Signature
 
 
+class AskLabels(Message, frozen=True):
+    """Server: this table will be published; which of its items can you name? Sealed for the other members."""
+
+    round: RoundNumber
+    attempt: Attempt
+    table: PackedTable
+
+
+class Labels(Message, frozen=True):
+    """Member: the labels of those of its items that the table has, as `sealing.py` seals them."""
+
+    round: RoundNumber
+    attempt: Attempt
+    sealed: Sealed
+
+
 class Finish(Message, frozen=True):
     """Server: the run is over. It has the table if the variant lets members know it, or who left in a preparation."""
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
-    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)] = []  # noqa: RUF012  # msgspec copies it
+    labels: Annotated[tuple[Sealed, ...], Meta(max_length=MAX_MEMBERS)]  # in roster order, if members share them
+    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)]
 
 
 class Heard(Message, frozen=True):
@@ -218,44 +239,6 @@ class Masked(Message, frozen=True):
 # -- preparation: cuts and vocabulary from everybody's rows, sums only ------------------------------------------------
 
 
-class WantValues(Message, frozen=True):
-    """How many values each open column has. Asked first."""
-
-
-class WantBetween(Message, frozen=True):
-    """How many values are in each part of each open interval."""
-
-    bits: Bits
-
-
-class WantCategories(Message, frozen=True):
-    """The ids of the categories of each capped column, as a sketch for this many; asked again, it has four times."""
-
-    entries: SketchSize
-
-
-class WantCategoryCounts(Message, frozen=True):
-    """How often each of these categories occurs: of each capped column as many ids as `sizes` says, ascending."""
-
-    sizes: Vector
-    ids: Ids
-    bits: Bits
-
-
-class WantItems(Message, frozen=True):
-    """These of the categories are kept; the ids of all items, as a sketch as for categories."""
-
-    kept: Vector
-    entries: SketchSize
-
-
-class WantReady(Message, frozen=True):
-    """These are the items, in ascending order, and whether several members have each: do you share enough to stay?"""
-
-    ids: Ids
-    shared: Vector
-
-
 class AskPreparation(Message, frozen=True):
     """Server: these parts of the open intervals have the order statistics; then answer this question.
 
@@ -265,7 +248,7 @@ class AskPreparation(Message, frozen=True):
     round: RoundNumber
     attempt: Attempt
     chosen: Vector
-    want: WantValues | WantBetween | WantCategories | WantCategoryCounts | WantItems | WantReady
+    want: PreparationWant
 
 
 class Ready(Message, frozen=True):
@@ -410,7 +393,18 @@ class AskIndexedSupports(Message, frozen=True):
 
 
 FromMember = (
-    Join | Confirm | Masked | Ready | Usages | Candidates | Evaluated | SupportCounts | Structure | Heard | Abort
+    Join
+    | Confirm
+    | Masked
+    | Ready
+    | Usages
+    | Candidates
+    | Evaluated
+    | SupportCounts
+    | Structure
+    | Labels
+    | Heard
+    | Abort
 )
 FromServer = (
     Roster
@@ -427,6 +421,7 @@ FromServer = (
     | AskIndexed
     | AskEvaluation
     | AskIndexedSupports
+    | AskLabels
     | Finish
     | Abort
 )

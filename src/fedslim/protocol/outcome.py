@@ -38,6 +38,7 @@ class Outcome:
     tally: Tally
     ending: Ending
     member_usages: Mapping[str, Sequence[int]] | None = None
+    labels: tuple[bytes, ...] = ()  # sealed by the members, in their order
     preparation: Preparation | None = None  # then there is no table yet
 
     @property

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "fedslim-preparation", 1
 MAX_BYTES = 1 << 27
+MAX_ROUNDS = 64
+"""More rounds than any preparation takes; the search has its own limit."""
 DEPARTURE = b"fedslim departure v1"
 _CAP = "<="
 
+Number = Annotated[str, Meta(max_length=30, pattern=r"^-?(inf|[0-9.]+(e[+-][0-9]+)?)\Z")]
 Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 
 
@@ -85,8 +88,8 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     schema: Digest
     federation: Digest = b""
     """The digest of the federation file, in a file."""
-    statistics: list[list[float]]
-    """Of each open column, in the order of the schema, as the resolution rounds them."""
+    statistics: list[list[Number]]
+    """Of each open column, in the order of the schema, as the resolution rounds them; as texts, as JSON has no inf."""
     kept: list[list[Id]]
     """Of each capped column, the ids of the categories that are kept."""
     ids: Annotated[list[Id], Meta(max_length=MAX_ITEMS)]
@@ -109,7 +112,7 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def agreed(self, schema: Schema, site: Conformed, secret: ItemSecret) -> Agreed:
         """Return the cuts, and which of a site's own categories are kept."""
         names = zip(schema.open_columns, self.statistics, strict=True)
-        cuts = {name: round_cuts(statistics, schema.columns[name]) for name, statistics in names}
+        cuts = {name: round_cuts(list(map(float, found)), schema.columns[name]) for name, found in names}
         kept = {}
         for name, ids in zip(schema.capped_columns, self.kept, strict=True):
             known = set(ids)

@@ -49,9 +49,6 @@ logger = logging.getLogger(__name__)
 FIRST_SKETCH, GROWTH = 256, 4
 """How many ids the first sketch is for, and how much larger the next is if it cannot be read."""
 
-MAX_ROUNDS = 64
-"""More rounds than any preparation takes; the search has its own limit."""
-
 KINDS: dict[type, str] = {
     m.WantValues: "values",
     m.WantBetween: "values",

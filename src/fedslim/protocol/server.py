@@ -26,6 +26,7 @@ from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, S
 from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.outcome import Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions
+from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
@@ -122,7 +123,7 @@ class ServerSession:
         """
         most = framing.SMALL
         if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
-            if self.settings.share_vocabulary:
+            if self.settings.share_labels == "server":
                 return framing.MAX_PLAIN
             items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else MAX_ITEMS
             return most + ID_BYTES * items
@@ -184,7 +185,8 @@ class ServerSession:
         if isinstance(message, m.Confirm):
             return self._take_confirmation(member, message, after, now)
         if after is state:
-            if self.gathering.epoch <= 0 and not isinstance(message, m.Heard):
+            missed = isinstance(message, m.Heard) and self._prepared is not None  # the end of the preparation
+            if self.gathering.epoch <= 0 and not missed:
                 msg = (
                     f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
                 )
@@ -200,7 +202,7 @@ class ServerSession:
         """Return the message that a member missed if the run, or the preparation before it, ended while it was away."""
         before = self._prepared
         if self._farewell is None and before is not None and join.run == before.run:
-            return m.Finish("converged", None, [m.Departure(*one) for one in before.left.items()])
+            return m.Finish("converged", None, (), [m.Departure(*one) for one in before.left.items()])
         return self._farewell
 
     def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
@@ -338,7 +340,7 @@ class ServerSession:
             self.members, self.gathering.items, self.settings, self._policy, run=self.gathering.run
         )
         self.variant = server_side(self._situation)
-        self._rounds = self.variant.run()
+        self._rounds = rounds_of(self.variant, self._situation)
 
     def _check_round(self, member: str, reply: m.FromMember) -> None:
         number = getattr(reply, "round", None)
@@ -412,7 +414,8 @@ class ServerSession:
         self._end()
         table = outcome.table if self.variant.members_know else None
         left = {} if outcome.preparation is None else outcome.preparation.left
-        self._farewell = m.Finish(outcome.ending, table, [m.Departure(*one) for one in left.items()])
+        departures = [m.Departure(*one) for one in left.items()]
+        self._farewell = m.Finish(outcome.ending, table, outcome.labels, departures)
         return [Send(self.members, self._farewell), Ended(outcome)]
 
     def _fail(self, reason: str, member: str | None) -> list[ServerOutput]:

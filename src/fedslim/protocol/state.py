@@ -41,6 +41,7 @@ class MemberState(Enum):
     ASKED_EVALUATED = "waiting for an evaluation"
     ASKED_SUPPORTS = "waiting for supports"
     ASKED_STRUCTURE = "waiting for candidate structure"
+    ASKED_LABELS = "waiting for sealed labels"
     AWAY = "waiting for it to come back"
     FINISHED = "finished"
 
@@ -59,7 +60,7 @@ class SessionState(Enum):
 
 M, C = MemberState, SessionState
 
-_ANSWERS = (m.Masked, m.Ready, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure)
+_ANSWERS = (m.Masked, m.Ready, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure, m.Labels)
 
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
@@ -73,6 +74,7 @@ AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
     (M.ASKED_SUPPORTS, m.SupportCounts): M.IDLE,
     (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
+    (M.ASKED_LABELS, m.Labels): M.IDLE,
     **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
     (M.SEATED, m.Confirm): M.SEATED,
     **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Confirm, m.Abort, m.Heard)},
@@ -89,8 +91,11 @@ RUNNING: Mapping[str, SessionState] = {"prepare": C.PREPARING, "x": C.RUNNING_X,
 
 _ASKED_OF: Mapping[SessionState, tuple[type[Message], ...]] = {
     C.PREPARING: (m.AskPreparation,),
-    C.RUNNING_X: (m.Ask,),
-    C.RUNNING_SA: (m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
+    C.RUNNING_X: (m.Ask, m.AskLabels),
+    C.RUNNING_SA: (
+        *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
+        m.AskLabels,
+    ),
     C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),
 }
 

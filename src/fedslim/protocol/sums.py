@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedslim.secagg import MaskLabel, PairSecret
     from fedslim.secagg.ring import Words
 
+SUMS_CONTRADICT = "the sums contradict each other: a member does not count as the protocol says"
 WORD_BITS = 64
 MAX_WORDS = (MAX_VECTOR - (1 << 16)) * 8 // WORD_BITS  # leaves room for the frame around them
 

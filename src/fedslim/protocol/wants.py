@@ -1,4 +1,4 @@
-"""What the server of X asks members to do and to count: parts of `Ask`.
+"""What the server of X asks members to do and to count: parts of `Ask`; and what it asks in a preparation.
 
 An itemset is named as the union of two elements of the table, or by the same number twice if it has been in the table
 of this run: its number in the order in which itemsets first entered. So the server cannot ask about others. No message
@@ -17,10 +17,12 @@ from fedslim.protocol.wire_types import (
     MAX_VECTOR,
     Bits,
     Count,
+    Ids,
     Message,
     Number,
     Pair,
     Piece,
+    SketchSize,
     Vector,
 )
 
@@ -90,6 +92,7 @@ class WantSparseRow(Message, frozen=True):
     slot: Number
     cells: Number
     seed: Count
+    wide: bool = False  # whether counts may be too large for cells of one word
 
 
 class WantEntries(Message, frozen=True):
@@ -127,6 +130,7 @@ class WantInsertions(Message, frozen=True):
     gone: Annotated[list[Number], Meta(max_length=MAX_REMOVALS)]
     cells: Number
     seed: Count
+    wide: bool = False  # whether counts may be too large for cells of one word
 
 
 class WantRemovals(Message, frozen=True):
@@ -139,6 +143,7 @@ class WantRemovals(Message, frozen=True):
     cells: Number
     seed: Count
     gone: Annotated[tuple[bool, ...], Meta(max_length=MAX_REMOVALS)] = ()
+    wide: bool = False  # whether counts may be too large for cells of one word
 
 
 class WantFinal(Message, frozen=True):
@@ -154,3 +159,47 @@ Move = DropItems | InsertUnion | RestoreElement | RemoveElement | MarkTable | Go
 Want = (
     WantSupports | WantUnionSupport | WantRows | WantSparseRow | WantEntries | WantInsertions | WantRemovals | WantFinal
 )
+
+
+# -- of a preparation ------------------------------------------------------------------------------------------------
+
+
+class WantValues(Message, frozen=True):
+    """How many values each open column has. Asked first."""
+
+
+class WantBetween(Message, frozen=True):
+    """How many values are in each part of each open interval."""
+
+    bits: Bits
+
+
+class WantCategories(Message, frozen=True):
+    """The ids of the categories of each capped column, as a sketch for this many; asked again, it has four times."""
+
+    entries: SketchSize
+
+
+class WantCategoryCounts(Message, frozen=True):
+    """How often each of these categories occurs: of each capped column as many ids as `sizes` says, ascending."""
+
+    sizes: Vector
+    ids: Ids
+    bits: Bits
+
+
+class WantItems(Message, frozen=True):
+    """These of the categories are kept; the ids of all items, as a sketch as for categories."""
+
+    kept: Vector
+    entries: SketchSize
+
+
+class WantReady(Message, frozen=True):
+    """These are the items, in ascending order, and whether several members have each: do you share enough to stay?"""
+
+    ids: Ids
+    shared: Vector
+
+
+PreparationWant = WantValues | WantBetween | WantCategories | WantCategoryCounts | WantItems | WantReady

@@ -23,11 +23,12 @@ from fedslim.mdl.effort import plan
 from fedslim.mdl.effort_search import EffortSearch
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
-from fedslim.protocol.sums import add_up
+from fedslim.protocol.sums import SUMS_CONTRADICT, add_up
 from fedslim.protocol.variant import Replies, Round, search_in_rounds
 from fedslim.protocol.x_member import XMember
 from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read, read_changes, want_entries, words_of
-from fedslim.protocol.x_sizes import SUMS_CONTRADICT, Asked, Sizes, enlarge
+from fedslim.protocol.x_sizes import Asked, Sizes, enlarge
+from fedslim.secagg.ring import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -89,13 +90,12 @@ class XServer:
                 self._marked_slots = self._shape.slots
             case q.GoBack():
                 self._moves.append(m.GoBackToMark())
-                self._forget_slots(self._marked_slots)
+                self._shape = self._shape._replace(slots=self._marked_slots)  # with other elements than before
             case q.Restart():
                 self._moves.append(m.EmptyTable())
-                self._forget_slots(self._situation.items)
+                self._shape = self._shape._replace(slots=self._situation.items)
         if isinstance(move, q.Insert | q.Remove | q.Restore):
             self._reach(move.slot)
-            self._sizes.forget_row(move.slot)
 
     def _parents(self, move: q.Insert) -> tuple[int, int]:
         """Return how an itemset is named: by two elements of the table, or by the number it has from before."""
@@ -104,11 +104,6 @@ class XServer:
     def _enter(self, move: q.Insert) -> None:
         """Number an itemset, as members do."""
         self._entered.setdefault(move.itemset, len(self._entered))
-
-    def _forget_slots(self, slots: int) -> None:
-        """Note that members have so many slots, with other elements than before."""
-        self._shape = self._shape._replace(slots=slots)
-        self._sizes.forget_rows()
 
     def _reach(self, slot: int) -> None:
         """Make answers cover this slot from now on."""
@@ -230,7 +225,7 @@ class XServer:
             case q.TryInsertions():
                 return self._tried(question, readings)
             case q.CoUsages(slots):
-                return self._rows_of(slots, readings, usages)
+                return self._rows_of(slots, readings)
             case q.TryRemovals(slots, gone):
                 trials = tuple([trial for _ in range(0, len(slots), m.MAX_REMOVALS) for trial in readings.popleft()])
                 for trial, leaves in zip(trials, gone or (False,) * len(slots), strict=True):
@@ -240,6 +235,7 @@ class XServer:
             case q.Supports():
                 *self.supports, self.transactions = readings.popleft().tolist()
                 self._most = max(self.supports, default=0)
+                self._sizes.wide = self._most > NARROW
                 if self._most > self.transactions:
                     raise ProtocolError(SUMS_CONTRADICT)
                 return np.array(self.supports, np.int64)
@@ -277,27 +273,27 @@ class XServer:
             raise ProtocolError(SUMS_CONTRADICT)
         return then
 
-    def _rows_of(
-        self, slots: tuple[int, ...], readings: deque[Any], usages: NDArray[np.int64]
-    ) -> tuple[q.SlotCounts | None, ...]:
-        """Return rows in the order of slots, None for those of which only some entries were asked for.
+    def _rows_of(self, slots: tuple[int, ...], readings: deque[Any]) -> tuple[None, ...]:
+        """Give the entries of rows to the ranking, which has the whole rows already.
 
-        Check that no co-usage is above its bound: the usage of either element, or what is known about the pair.
+        Check that no co-usage is above what is known about the pair.
         """
-        rows: dict[int, q.SlotCounts] = {}
         while readings and isinstance(readings[0], (list, dict)):
-            reading = readings.popleft()
-            if isinstance(reading, dict):
-                rows |= reading
-                continue
-            for one in reading:
+            for one in reading if isinstance(reading := readings.popleft(), list) else ():
                 if (one.counts > self._ranking.known(one.slot, one.others)[0]).any():
                     raise ProtocolError(SUMS_CONTRADICT)
                 self._ranking.put_counts(one.slot, one.others, one.counts)
+        return (None,) * len(slots)
+
+    def _put_rows(self, rows: dict[int, q.SlotCounts]) -> None:
+        """Give whole rows to the ranking; check that no co-usage is above the usage of either element."""
+        usages = self.search.usages
         for slot, row in rows.items():
             if (row.counts > np.minimum(usages[row.slots], usages[slot])).any():
                 raise ProtocolError(SUMS_CONTRADICT)
-        return tuple([rows.get(slot) for slot in slots])
+            known = self._ranking.counts_of(slot, self._shape.slots)
+            self._sizes.learn_row(int(usages[slot]), int(np.count_nonzero(known[row.slots] == 0)))
+            self._ranking.put_row(slot, row)
 
     @property
     def _ranking(self) -> BoundedRanking:
@@ -344,12 +340,13 @@ class XServer:
                 reading, entries = read_changes(want, shape, words, one.expected)
                 self._sizes.learn_changes(one, entries)
             else:
-                reading = read(want, shape, words, one.bounds)
+                known = self._ranking.counts_of(want.slot, shape.slots) if isinstance(want, m.WantSparseRow) else ()
+                reading = read(want, shape, words, one.bounds, known)
             if isinstance(want, m.WantEntries):
                 reading = _fetched(want, shape.slots, reading)
+            elif isinstance(want, m.WantRows | m.WantSparseRow) and reading is not None:
+                self._put_rows(reading)  # at once: what they have in common with the next ones is known then
             readings.append(reading)
-            if reading is not None:
-                self._sizes.learn_rows(want, reading)
         return readings
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.protocol import messages as m
-from fedslim.protocol.sums import check_words
+from fedslim.protocol.sums import SUMS_CONTRADICT, check_words
 from fedslim.secagg import Ring, Sketch
 from fedslim.secagg.ring import MAX_BITS, Fields, put_rows, words_of_rows
 
@@ -87,7 +87,7 @@ def sketch_of(want: Sketched, shape: Shape) -> Sketch:
             places = 2 * shape.slots * len(slots)
         case m.WantSparseRow():
             places = shape.slots
-    return Sketch(want.cells, places, want.seed)
+    return Sketch(want.cells, places, want.seed, want.wide)
 
 
 def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
@@ -213,32 +213,53 @@ def _pack_vectors(words: Words, vectors: list[tuple[int, int]], counted: Sequenc
         begin += ring.words(length)
 
 
-def read(want: m.WantSparseRow | m.WantEntries | Packed, shape: Shape, words: Words, bounds: Sequence[int]) -> Any:
+def read(
+    want: m.WantSparseRow | m.WantEntries | Packed, shape: Shape, words: Words, bounds: Sequence[int], known: Any = ()
+) -> Any:
     """Read the sum of all answers, except changes; return None if a sketch was too small.
 
-    `bounds` has a proven bound of the sums for each packed vector.
+    `bounds` has a proven bound of the sums for each packed vector, `known` the counts of a sparse row that are known,
+    and 0 for all other slots: only the others need room in the sketch.
     """
     if isinstance(want, m.WantSparseRow):
-        found = sketch_of(want, shape).read(words)
-        return None if found is None else {want.slot: q.SlotCounts(*found)}
+        return _read_row(want, sketch_of(want, shape), words, known)
     if isinstance(want, m.WantEntries):
         return entries_of(want, shape.slots).fields.read(words)
-    vectors, begin = [], 0
+    vectors: list[Any] = []
+    begin = 0
     for (bits, length), bound in zip(vectors_of(want, shape), bounds, strict=True):
         ring = Ring(bits, bound)
         end = begin + ring.words(length)
-        vectors.append(ring.read(words[begin:end], length=length))
+        counts = ring.read(words[begin:end], length=length)
+        vectors.append(_nonzero(counts) if isinstance(want, m.WantRows) else counts)
         begin = end
     match want:
         case m.WantRows(slots):
-            others = [np.flatnonzero(row).astype(np.int32) for row in vectors]
-            return {s: q.SlotCounts(o, row[o]) for s, o, row in zip(slots, others, vectors, strict=True)}
+            return dict(zip(slots, vectors, strict=True))
         case m.WantFinal():
             split = shape.itemsets
             return FinalCounts(*(half for vector in vectors for half in (vector[:split], vector[split:])))
         case m.WantUnionSupport():
             return int(vectors[0][0])
     return vectors[0]
+
+
+def _nonzero(counts: NDArray[np.int64]) -> q.SlotCounts:
+    slots = np.flatnonzero(counts)
+    return q.SlotCounts(slots.astype(np.int32), counts[slots])
+
+
+def _read_row(
+    want: m.WantSparseRow, sketch: Sketch, words: Words, known: NDArray[np.int64]
+) -> dict[int, q.SlotCounts] | None:
+    hidden = np.zeros(len(words), np.uint64)
+    sketch.put(hidden, *_nonzero(known))
+    if (found := sketch.read(words - hidden)) is None:
+        return None
+    if (found[1] < 0).any() or known[found[0]].any():
+        raise ProtocolError(SUMS_CONTRADICT)
+    known[found[0]] = found[1]
+    return {want.slot: _nonzero(known)}
 
 
 def read_changes(
@@ -261,8 +282,7 @@ def read_changes(
     counts = np.zeros(len(places), np.int64)
     np.add.at(counts, where, np.concatenate([found[1], *[some for _, some in known]]))
     if (counts < 0).any():
-        msg = "the sums contradict each other: a member does not count as the protocol says"
-        raise ProtocolError(msg)
+        raise ProtocolError(SUMS_CONTRADICT)
     left = counts > 0
     return _changes(places[left], counts[left], trials, span), np.bincount(found[0] // span, minlength=trials).tolist()
 

@@ -6,12 +6,13 @@ was too small, the server asks again for a larger one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
+from fedslim.protocol.sums import SUMS_CONTRADICT
 from fedslim.protocol.x_queries import bits_for, sketch_of
 from fedslim.secagg import Sketch
 from fedslim.secagg.ring import words_of_rows
@@ -30,8 +31,6 @@ MEMORY = 64
 
 MORE = 3
 """The factor by which a sketch grows when it was too small."""
-
-SUMS_CONTRADICT = "the sums contradict each other: a member does not count as the protocol says"
 
 
 class Asked(NamedTuple):
@@ -92,9 +91,8 @@ class Sizes:
         self._insertion = {True: Guess(2.0), False: Guess(20.0)}
         self._again = Guess(20.0)  # nothing is expected of itemsets that enter again
         self._removal = {True: Guess(2.0), False: Guess(4.0)}
-        self._rows: dict[int, int] = {}  # by slot: the entries of its row when last seen
-        self._first: dict[int, Guess] = {}  # the entries of new rows, by the number of bits of their usage
-        self._new: dict[int, int] = {}  # that number of bits for rows being asked for the first time
+        self.wide = False  # whether counts may be too large for cells of one word
+        self._rows: dict[int, Guess] = {}  # entries of rows that are not known before, by the bits of their usage
 
     def ask_insertions(
         self, question: q.TryInsertions, parents: Sequence[tuple[int, int]], expected: Sequence[q.Change], seed: int
@@ -109,7 +107,7 @@ class Sizes:
             for move, keep in zip(question.moves, question.keep, strict=True)
         ]
         entries = entries_of(guesses)
-        want = m.WantInsertions(new, list(question.gone), _cells_for(entries), seed)
+        want = m.WantInsertions(new, list(question.gone), _cells_for(entries), seed, self.wide)
         return Asked(want, entries=entries, expected=expected, guesses=guesses)
 
     def ask_removals(
@@ -118,7 +116,7 @@ class Sizes:
         """Ask what each of several removals would change."""
         guesses = [self._removal[len(change.slots) > 0] for change in expected]
         entries = entries_of(guesses)
-        want = m.WantRemovals(list(slots), _cells_for(entries), seed, gone)
+        want = m.WantRemovals(list(slots), _cells_for(entries), seed, gone, self.wide)
         return Asked(want, entries=entries, expected=expected, guesses=guesses)
 
     def ask_rows(self, slots: tuple[int, ...], usages: list[int], length: int, seed: int) -> list[Asked]:
@@ -127,42 +125,23 @@ class Sizes:
         sparse: list[Asked] = []
         for slot, usage in zip(slots, usages, strict=True):
             words = words_of_rows((bits_for(usage),), length)
-            entries = self._entries(slot, usage)
-            if 4 * entries < words:
-                sketch = Sketch.for_entries(entries + entries // 8 + 4, length)
-                if sketch.words < words:
-                    sparse.append(Asked(m.WantSparseRow(slot, sketch.per_table, seed), (usage,)))
-                    continue
-            packed.append((slot, usage))
+            entries = entries_of([self._rows.setdefault(usage.bit_length(), Guess(4.0 * usage))])
+            sketch = Sketch.for_entries(min(entries + entries // 8 + 4, words), length, wide=self.wide)
+            if sketch.words < words:
+                sparse.append(Asked(m.WantSparseRow(slot, sketch.per_table, seed, self.wide), (usage,)))
+            else:
+                packed.append((slot, usage))
         return [*sparse, ask_rows(*map(list, zip(*packed, strict=True)))] if packed else sparse
-
-    def _entries(self, slot: int, usage: int) -> int:
-        """Guess how many entries the row of a slot has."""
-        if (seen := self._rows.get(slot)) is not None:
-            return min(seen, usage * 8)
-        self._new[slot] = bits = usage.bit_length()
-        return entries_of([self._first.setdefault(bits, Guess(4.0 * usage))])
 
     def learn_changes(self, asked: Asked, entries: list[int]) -> None:
         """Learn how many entries of each trial were not as expected; none if they could not be read."""
         for guess, found in zip(asked.guesses, entries, strict=False):
             guess.learn(found)
 
-    def learn_rows(self, want: m.Want, reading: Any) -> None:
-        """Learn how many entries rows had."""
-        if isinstance(want, m.WantRows | m.WantSparseRow):
-            for slot, row in reading.items():
-                if (bits := self._new.pop(slot, None)) is not None:
-                    self._first[bits].learn(len(row.slots))
-                self._rows[slot] = len(row.slots)
-
-    def forget_row(self, slot: int) -> None:
-        """Forget the row of a slot, which will hold another element."""
-        self._rows.pop(slot, None)
-
-    def forget_rows(self) -> None:
-        """Forget the rows of all slots."""
-        self._rows.clear()
+    def learn_row(self, usage: int, entries: int) -> None:
+        """Learn how many entries the row of an element had that were not known."""
+        if usage.bit_length() in self._rows:
+            self._rows[usage.bit_length()].learn(entries)
 
 
 def entries_of(guesses: Sequence[Guess]) -> int:

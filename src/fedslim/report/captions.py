@@ -52,6 +52,8 @@ KINDS = {
     "AskIndexedUsages": "how often does each item occur?",
     "AskStructure": "which pairs occur in your data? (no counts)",
     "Structure": "pairs that occur, without counts",
+    "AskLabels": "which items of this code table can you name?",
+    "Labels": "labels of items, readable for the other members only",
     "AskIndexed": "how often are these pairs used together?",
     "AskEvaluation": "what if this itemset were added?",
     "AskIndexedSupports": "how often does each itemset occur?",

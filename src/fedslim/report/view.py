@@ -21,7 +21,7 @@ from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field t
 from fedslim.report.naming import names, scheme_of, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fedslim.federated.records import Agreement, GapRow, HistoryStep, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
@@ -154,13 +154,20 @@ class ReportView(msgspec.Struct, frozen=True):
     runs: list[RunView]
 
 
-def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Sequence[str] = ()) -> ReportView:
+def view(
+    records: Sequence[RunRecord],
+    *,
+    title: str | None = None,
+    remarks: Sequence[str] = (),
+    named: Mapping[str, str] | None = None,
+) -> ReportView:
     """Build the view of one or more runs.
 
     Args:
         records: One run, or several: variants on the same data, or the cells of an experiment.
         title: Title of the report; defaults to the names of the data sets.
         remarks: Remarks about runs that were left out.
+        named: What to call items instead of their labels or ids.
 
     Raises:
         InputError: There is no run.
@@ -172,6 +179,7 @@ def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Seq
     most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
     run_names = names(records)
     tables = [record.code_table for record in records]
+    named = named or {}
     return ReportView(
         title=title or title_of(records),
         subtitle=captions.subtitle(records),
@@ -182,7 +190,10 @@ def view(records: Sequence[RunRecord], *, title: str | None = None, remarks: Seq
             ViewRow(name, captions.cells(record, table), captions.values(record, table))
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
-        runs=[_run(name, record, table, most) for name, record, table in zip(run_names, records, tables, strict=True)],
+        runs=[
+            _run(name, record, table, most, named)
+            for name, record, table in zip(run_names, records, tables, strict=True)
+        ],
     )
 
 
@@ -197,7 +208,7 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     )
 
 
-def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
+def _run(name: str, record: RunRecord, table: CodeTable, most: int, named: Mapping[str, str]) -> RunView:
     labels = _Labels(table.vocabulary)
     place = {row.items: number for number, row in enumerate(table.itemsets)}
     shown = table.top(most)
@@ -221,7 +232,9 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int) -> RunView:
         usages_note=captions.usages_note(record),
         configuration=captions.configuration(record),
         command=record.command,
-        labels=list(brief(labels.all)),  # last: gap and agreements may have added labels
+        labels=list(
+            brief([named.get(label, label) for label in labels.all])
+        ),  # last: gap and agreements may have added labels
     )
 
 

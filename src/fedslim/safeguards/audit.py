@@ -31,7 +31,6 @@ if sys.platform != "win32":
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from fedslim.protocol.framing import Frame
     from fedslim.settings.federation_file import FederationFile
@@ -102,7 +101,7 @@ def statistics_in(message: m.FromMember) -> int:  # noqa: PLR0911  # one for eac
             return message.x.length
         case m.Ready():
             return 1
-        case m.Confirm() | m.Heard() | m.Abort():
+        case m.Confirm() | m.Labels() | m.Heard() | m.Abort():
             return 0
 
 
@@ -269,9 +268,7 @@ class AuditLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -29,8 +29,8 @@ from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.wire_types import MAX_MEMBERS
 from fedslim.schema import Conformed
 from fedslim.trust.keys import read_trusted
+from fedslim.trust.names import format_time, whole
 from fedslim.trust.register import alone_with
-from fedslim.trust.times import format_time, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

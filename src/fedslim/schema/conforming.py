@@ -55,7 +55,7 @@ class Conformed:
         self.name = table.name
         self.report: list[ColumnReport] = []
         self._parts: dict[str, ColumnValues] = {}
-        self._transactions: NDArray[np.int64] | None = None  # of each row, if the table is long
+        self._transactions: NDArray[np.int32] | None = None  # of each row, if the table is long
         found = self._find(table.columns)
         if schema.is_long:
             self._read_long(found)

@@ -193,9 +193,9 @@ class SchemaRules:
     schema: Schema
     agreed: Agreed
 
-    def apply(self, table: EncodedTable) -> TransactionDatabase:
+    def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
         """Convert a table."""
-        return conform(self.schema, table).items(self.agreed)
+        return conform(self.schema, table).items(self.agreed), Encoding("schema", rules=self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

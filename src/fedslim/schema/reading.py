@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, MISSING_TEXTS, in_order
+from fedslim.data.columns import FLAG_TEXTS, MISSING, MISSING_TEXTS, in_order
 from fedslim.data.discretise import number_label
 from fedslim.data.guessing import MANY
 from fedslim.data.parsing import LIMIT, decimal_mark, parse_date, parse_number
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedslim.schema.rules import ColumnRule
 
 OTHER = "other"
-FLAGS = {"true": True, "yes": True, "y": True, "t": True, "1": True} | dict.fromkeys(("false", "no", "n", "f", "0"))
+FLAGS = FLAG_TEXTS | dict.fromkeys(("yes", "y", "t"), True) | dict.fromkeys(("no", "n", "f"), False)
 _USUAL = frozenset(text.casefold() for text in MISSING_TEXTS)
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SHOWN = 3
@@ -142,7 +142,7 @@ def _numbers(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRul
 
 
 def _suspect_unit(reading: ColumnValues, rule: ColumnRule) -> None:
-    """Compare the median with the plausible range, or with the fixed cuts."""
+    """Compare the median with the plausible range; without one, tell if all values are beyond the fixed cuts."""
     values = np.sort(reading.numbers[reading.codes[reading.codes != MISSING]])
     bounds = rule.range or ((rule.cuts[0], rule.cuts[-1]) if len(rule.cuts) > 1 else None)
     if bounds is None or not len(values):
@@ -152,7 +152,7 @@ def _suspect_unit(reading: ColumnValues, rule: ColumnRule) -> None:
     median = float(values[len(values) // 2])
     if outside and rule.range:
         reading.notes.append(f"{outside:,} of {len(values):,} values are outside the plausible range")
-    if low <= median <= high:
+    if low <= median <= high or (rule.range is None and values[0] < high and values[-1] >= low):
         return
     known = {unit: factor for unit, factor in (rule.units or {}).items() if low <= median * factor <= high}
     guess = next((f for size in _FACTORS for f in (1 / size, size) if low <= median * f <= high), None)

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.toml import values
 from fedslim.toml.keys import key
+from fedslim.toml.values import ascending, finite, one_of, switch, table_of, texts, title, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = ("categorical", "numeric", "boolean", "date", "ignore")
 MAX_BINS = 1000
-MAX_CAP = 1_000_000
 MAX_TEXT = 1000
+MAX_CATEGORIES = 1_000_000
+
+_NAMES, _NAME = texts(MAX_TEXT), title(MAX_TEXT)
+_OTHER = one_of("other", "error")
 
 
 @dataclass(frozen=True)
@@ -25,26 +28,23 @@ class TableRule:
     HEADING: ClassVar[str] = "What holds for the whole table."
 
     missing: tuple[str, ...] = key(
-        values.texts(MAX_TEXT),
-        "Spellings of a missing value in any column, besides the usual ones: an empty cell, ?, NA, N/A, NaN, null.",
+        _NAMES,
+        "Spellings of a missing value in any column, besides the usual ones: an empty cell, ?, NA, N/A, NaN and null.",
         default=(),
     )
     new: str = key(
-        values.one_of("other", "error"),
+        _OTHER,
         'What a category becomes that an earlier preparation did not know: "other" or an "error".',
         default="other",
     )
     transaction: str | None = key(
-        values.title(MAX_TEXT),
-        "For a long table, with one row for each pair of a transaction and an item: the column of transactions.",
+        _NAME,
+        "For a long table, with a row for each pair of a transaction and an item: the column of transactions.",
         default=None,
         example="visit",
     )
     item: str | None = key(
-        values.title(MAX_TEXT),
-        "For a long table: the column of items. Items are named by its values alone.",
-        default=None,
-        example="code",
+        _NAME, "For a long table: the column of items. Its values alone name the items.", default=None, example="code"
     )
 
 
@@ -55,91 +55,83 @@ class ColumnRule:
     HEADING: ClassVar[str] = "A column, by the name that its items have; one such table for each column."
 
     kind: str = key(
-        values.one_of(*KINDS),
-        "categorical: each category is an item. numeric: intervals are items. boolean: the column is an item of the "
-        "rows where it is true. date: years, months or weekdays are items. ignore: no items.",
+        one_of(*KINDS),
+        "categorical: each category is an item. numeric: intervals are items. boolean: the "
+        "column is an item of the rows where it is true. date: years, months or weekdays are items. ignore: no items.",
     )
-    aliases: tuple[str, ...] = key(
-        values.texts(MAX_TEXT), "Other names that the column may have at a member. Case does not matter.", default=()
-    )
-    optional: bool = key(values.switch, "Whether a member's table may lack the column.", default=False)
-    missing: tuple[str, ...] = key(
-        values.texts(MAX_TEXT), "Spellings of a missing value in this column, such as -99.", default=()
-    )
+    aliases: tuple[str, ...] = key(_NAMES, "Other names of the column at a member. Case does not matter.", default=())
+    optional: bool = key(switch, "Whether a member's table may lack the column.", default=False)
+    missing: tuple[str, ...] = key(_NAMES, "Spellings of a missing value in this column, such as -99.", default=())
     categories: tuple[str, ...] = key(
-        values.texts(MAX_CAP), "The categories. Any other value becomes what `unknown` says.", default=()
+        texts(MAX_CATEGORIES),
+        "The categories. Any other value becomes what `unknown` says. Without a list, every value is a category.",
+        default=(),
     )
-    unknown: str = key(
-        values.one_of("other", "error"),
-        'What a value outside `categories` becomes: "other" or an "error".',
-        default="error",
-    )
+    unknown: str = key(_OTHER, 'What a value outside `categories` becomes: "other" or an "error".', default="error")
     synonyms: Mapping[str, tuple[str, ...]] | None = key(
-        values.table_of(values.texts(MAX_TEXT)),
+        table_of(_NAMES),
         "Other spellings of a category, or of true and false in a boolean column.",
         default=None,
         example={"female": ["f", "w"]},
     )
     fold_case: bool = key(
-        values.switch,
-        "Whether to ignore the case of categories. They become lower case, unless `categories` or `synonyms` spells "
-        "them.",
+        switch,
+        "Whether to ignore the case of categories. They become lower case, unless "
+        "`categories` or `synonyms` spells them.",
         default=True,
     )
     cap: int | None = key(
-        values.whole(1, MAX_CAP),
+        whole(1, MAX_CATEGORIES),
         'The most categories to keep, by the rows of all members; the rest becomes "other".',
         default=None,
         example=20,
     )
-    unit: str | None = key(values.title(MAX_TEXT), "The unit of a numeric column.", default=None, example="g/dL")
+    unit: str | None = key(_NAME, "The unit of a numeric column.", default=None, example="g/dL")
     units: Mapping[str, float] | None = key(
-        values.table_of(values.finite(above=0)),
-        "Other units that a member may have, with the factor to the unit of the schema. A member names its unit in "
-        'the header, as in "hb (g/L)", or by `alias_units`.',
+        table_of(finite(above=0)),
+        "Other units that a member may have, with the "
+        'factor to the unit of the schema. A member names its unit in the header, as in "hb (g/L)", or by '
+        "`alias_units`.",
         default=None,
         example={"g/L": 0.1},
     )
     alias_units: Mapping[str, str] | None = key(
-        values.table_of(values.title(MAX_TEXT)),
-        "Aliases that tell the unit of their column.",
-        default=None,
-        example={"hb_g_per_l": "g/L"},
+        table_of(_NAME), "Aliases that tell the unit of their column.", default=None, example={"hb_g_per_l": "g/L"}
     )
     bins: int = key(
-        values.whole(2, MAX_BINS),
+        whole(2, MAX_BINS),
         "The number of intervals of a numeric column, cut where the rows of all members are divided evenly.",
         default=DEFAULT_BINS,
     )
     cuts: tuple[float, ...] = key(
-        values.ascending(MAX_BINS), "Fixed cuts, instead of `bins`. A value at a cut is above it.", default=()
+        ascending(1, MAX_BINS), "Fixed cuts, instead of `bins`. A value at a cut is above it.", default=()
     )
     resolution: float | None = key(
-        values.finite(above=0),
+        finite(above=0),
         "Cuts are rounded to multiples of this number. Without it, a cut is the exact value of some row.",
         default=None,
         example=0.1,
     )
-    range: tuple[float, float] | None = key(
-        values.bounds,
-        "Plausible values. Values outside are reported; if the median is outside, the table does not fit.",
+    range: tuple[float, ...] | None = key(
+        ascending(2, 2),
+        "The plausible values. Values outside are reported; if the median is outside, the table does not fit.",
         default=None,
         example=[3, 25],
     )
     decimal: str | None = key(
-        values.one_of(".", ","),
+        one_of(".", ","),
         "The decimal mark of numbers in text; by default the one that fits all values.",
         default=None,
         example=",",
     )
     date_format: str | None = key(
-        values.title(MAX_TEXT),
+        _NAME,
         "How dates are written, if not as 2026-03-31, 31.03.2026 or 2026/03/31; with the codes of strftime.",
         default=None,
         example="%m/%d/%Y",
     )
     part: str = key(
-        values.one_of("year", "month", "weekday"),
+        one_of("year", "month", "weekday"),
         'What to keep of a date: "year", "month" (of a year) or "weekday".',
         default="year",
     )

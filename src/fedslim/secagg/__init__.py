@@ -7,10 +7,8 @@ agreement keys are checked there, too (`protocol/roster.py`).
 
 from __future__ import annotations
 
-from fedslim.secagg.aggregation import MaskedSum
 from fedslim.secagg.keys import AgreementKey, PairSecret, check_usable
-from fedslim.secagg.masking import Masker, MaskLabel
-from fedslim.secagg.ring import Ring
-from fedslim.secagg.sparse import Sketch
+from fedslim.secagg.masking import MaskedSum, Masker, MaskLabel
+from fedslim.secagg.ring import Ring, Sketch
 
 __all__ = ["AgreementKey", "MaskLabel", "MaskedSum", "Masker", "PairSecret", "Ring", "Sketch", "check_usable"]

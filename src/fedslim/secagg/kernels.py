@@ -14,24 +14,12 @@ TABLES = np.int64(3)
 """Each entry of a sketch is in one cell of each table."""
 
 ID_BITS = np.uint64(24)
+NARROW_BITS = np.uint64(20)
+"""A cell of one word has the value in so many bits, then place and hash; a multiple of 2^k leaves k bits of the hash
+unknown, so the value has no more bits than the hash."""
 CHECK_WORDS = 2
 ONE, ZERO = np.uint64(1), np.uint64(0)
-WORD_BITS = np.int64(64)
 LARGEST_VALUE = np.uint64(1 << 40)
-
-
-@njit
-def put_lanes(out: np.ndarray, bits: int, length: int, places: np.ndarray, counts: np.ndarray) -> int:
-    """Add counts modulo 2^bits at their places; return the index of the first invalid place, or -1."""
-    per_word = WORD // bits
-    mask = (ONE << np.uint64(bits)) - ONE
-    for k in range(len(places)):
-        place = np.int64(places[k])
-        if place < 0 or place >= length:
-            return np.int64(k)
-        word = place // per_word
-        out[word] += (np.uint64(counts[k]) & mask) << np.uint64(bits * (place - word * per_word))
-    return np.int64(-1)
 
 
 @njit
@@ -55,9 +43,10 @@ def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
 def put_rows(
     out: np.ndarray, bits: np.ndarray, length: int, ends: np.ndarray, places: np.ndarray, counts: np.ndarray
 ) -> int:
-    """Add several vectors one after another, as `put_lanes`, each with its own number of bits.
+    """Add counts at their places to several vectors one after another, each modulo 2^bits with its own number of bits.
 
-    The entries of row r end before ends[r]; each row starts at a new word.
+    The entries of row r end before ends[r]; each row starts at a new word. Return the index of the first invalid place,
+    or -1.
     """
     base = np.int64(0)
     k = np.int64(0)
@@ -86,9 +75,22 @@ def _mix(value: np.uint64, seed: np.uint64) -> np.uint64:
 
 
 @inlined
-def _code(place: np.uint64, seed: np.uint64) -> np.uint64:
-    """Return the place in the low bits and a hash above, which distinguishes one entry from a sum of several."""
-    return (_mix(place, seed ^ np.uint64(0xA5A5A5A5)) << ID_BITS) | place
+def _code(place: np.uint64, seed: np.uint64, size: int) -> np.uint64:
+    """Return the place in the low bits and a hash above, which distinguishes one entry from a sum of several.
+
+    If a cell has one word, its lowest bits are those of the sum of values: the code has a 1 there.
+    """
+    code = (_mix(place, seed ^ np.uint64(0xA5A5A5A5)) << ID_BITS) | place
+    return (code << NARROW_BITS) | ONE if size == 1 else code
+
+
+@inlined
+def _value(words: np.ndarray, cell: int, size: int) -> np.uint64:
+    """Return the sum of the values in a cell; a negative one is modulo 2^64."""
+    if size > 1:
+        return words[size * cell + 1]
+    unused = np.int64(WORD - np.int64(NARROW_BITS))
+    return np.uint64((np.int64(words[cell]) << unused) >> unused)
 
 
 @inlined
@@ -98,15 +100,16 @@ def _cell(hashed: np.uint64, table: int, per_table: int) -> int:
 
 
 @inlined
-def _add(out: np.ndarray, per_table: int, seed: np.uint64, place: np.uint64, value: np.uint64) -> None:
+def _add(out: np.ndarray, per_table: int, size: int, seed: np.uint64, place: np.uint64, value: np.uint64) -> None:
     """Add one entry, or remove it with the negative value modulo 2^64."""
     hashed = _mix(place, seed)
-    code = _code(place, seed) * value
+    code = _code(place, seed, size) * value
     for table in range(TABLES):
         cell = _cell(hashed, table, per_table)
-        out[2 * cell] += value
-        out[2 * cell + 1] += code
-    end = 2 * TABLES * per_table
+        out[size * cell] += code
+        if size > 1:
+            out[size * cell + 1] += value
+    end = size * TABLES * per_table
     out[end] += _mix(place, seed ^ np.uint64(0x3C3C3C3C)) * value
     out[end + 1] += _mix(place, seed ^ np.uint64(0x5A5A5A5A)) * value
 
@@ -115,6 +118,7 @@ def _add(out: np.ndarray, per_table: int, seed: np.uint64, place: np.uint64, val
 def put_sketch(
     out: np.ndarray,
     per_table: int,
+    size: int,
     seed: int,
     universe: int,
     stride: int,
@@ -122,13 +126,16 @@ def put_sketch(
     places: np.ndarray,
     counts: np.ndarray,
 ) -> int:
-    """Add entries to a sketch, at `offset + stride · place`; return the index of the first invalid one, or -1."""
+    """Add entries to a sketch, at `offset + stride · place`; return the index of the first invalid one, or -1.
+
+    A cell has `size` words.
+    """
     for k in range(len(places)):
         place = offset + stride * np.int64(places[k])
         if counts[k] < 0 or place < 0 or place >= universe:
             return np.int64(k)
         if counts[k] != 0:
-            _add(out, np.int64(per_table), np.uint64(seed), np.uint64(place), np.uint64(counts[k]))
+            _add(out, np.int64(per_table), np.int64(size), np.uint64(seed), np.uint64(place), np.uint64(counts[k]))
     return np.int64(-1)
 
 
@@ -142,9 +149,9 @@ def _inverse(odd: np.uint64) -> np.uint64:
 
 
 @inlined
-def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, universe: np.uint64) -> np.int64:
+def _alone(words: np.ndarray, cell: int, per_table: int, size: int, seed: np.uint64, universe: np.uint64) -> np.int64:
     """Return the place of the only entry in a cell, or -1 if it has none or several."""
-    value, coded = words[2 * cell], words[2 * cell + 1]
+    value, coded = _value(words, cell, size), words[size * cell]
     if value == ZERO or min(value, ZERO - value) >= LARGEST_VALUE:
         return np.int64(-1)
     odd, twos = value, ZERO
@@ -153,8 +160,9 @@ def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, univer
         twos += ONE
     if coded & ((ONE << twos) - ONE) != ZERO:
         return np.int64(-1)
-    place = ((coded >> twos) * _inverse(odd)) & ((ONE << ID_BITS) - ONE)
-    if place >= universe or _code(place, seed) * value != coded:
+    below = NARROW_BITS if size == 1 else ZERO
+    place = (((coded >> twos) * _inverse(odd)) >> below) & ((ONE << ID_BITS) - ONE)
+    if place >= universe or _code(place, seed, size) * value != coded:
         return np.int64(-1)
     table = cell // per_table
     if _cell(_mix(place, seed), table, per_table) != cell:
@@ -164,7 +172,7 @@ def _alone(words: np.ndarray, cell: int, per_table: int, seed: np.uint64, univer
 
 @njit
 def read_sketch(
-    words: np.ndarray, per_table: int, seed: int, universe: int, places: np.ndarray, counts: np.ndarray
+    words: np.ndarray, per_table: int, size: int, seed: int, universe: int, places: np.ndarray, counts: np.ndarray
 ) -> int:
     """Read and remove the entries of a sketch; return their number, or -1 if there are too many to decode.
 
@@ -178,16 +186,16 @@ def read_sketch(
     while progress:
         progress = False
         for cell in range(cells):
-            place = _alone(words, np.int64(cell), np.int64(per_table), seed_word, np.uint64(universe))
+            place = _alone(words, np.int64(cell), np.int64(per_table), np.int64(size), seed_word, np.uint64(universe))
             if place < 0:
                 continue
             if found == len(places):
                 return np.int64(-1)
-            value = words[2 * cell]
+            value = _value(words, np.int64(cell), np.int64(size))
             places[found] = place
             counts[found] = np.int64(value)
             found += 1
-            _add(words, np.int64(per_table), seed_word, np.uint64(place), ZERO - value)
+            _add(words, np.int64(per_table), np.int64(size), seed_word, np.uint64(place), ZERO - value)
             progress = True
     for w in range(len(words)):
         if words[w] != ZERO:
@@ -198,7 +206,7 @@ def read_sketch(
 @inlined
 def _field(word: int, end: int, width: int) -> tuple[int, int]:
     """Return the word and the first bit of a field, where the one before it ends at bit `end` of its word."""
-    if end + width > WORD_BITS:
+    if end + width > WORD:
         return word + 1, np.int64(0)
     return word, end
 
@@ -228,7 +236,7 @@ def read_fields(words: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> No
 @njit
 def place_fields(widths: np.ndarray, words: np.ndarray) -> int:
     """Write the word of each field; return how many words there are."""
-    word, end = np.int64(-1), WORD_BITS
+    word, end = np.int64(-1), WORD
     for k in range(len(widths)):
         width = np.int64(widths[k])
         word, first = _field(word, end, width)

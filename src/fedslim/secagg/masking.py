@@ -19,11 +19,11 @@ import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from fedslim.errors import KeyAgreementError, MaskReuseError
+from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, RingError
 from fedslim.secagg.aes import BLOCKS_IN_STEP, WORDS_IN_STEP, KeyStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fedslim.secagg.keys import PairSecret
     from fedslim.secagg.ring import Words
@@ -102,3 +102,46 @@ class Masker:
         total[:length] = words
         self._streams.apply(total, blocks)
         return total[:length].astype("<u8", copy=False).tobytes()
+
+
+# -- the server's side ------------------------------------------------------------------------------------------------
+
+WORD_BYTES = 8
+
+
+class MaskedSum:
+    """The sum over exactly the members of a round; it cannot be read while one is missing, as it would be noise."""
+
+    def __init__(self, members: Iterable[str], *, length: int) -> None:
+        self._missing = set(members)
+        self._members = frozenset(self._missing)
+        if not self._members:
+            msg = "a sum needs at least one member"
+            raise MembershipError(msg)
+        self._total = np.zeros(length, np.uint64)
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """The members that have not answered yet."""
+        return frozenset(self._missing)
+
+    def add(self, member: str, data: bytes) -> None:
+        """Add a member's vector; each member may answer once."""
+        if member not in self._members:
+            msg = f"{member!r} is not a member of this round; its answer is rejected"
+            raise MembershipError(msg)
+        if member not in self._missing:
+            msg = f"{member!r} has already answered this round; the second answer is rejected"
+            raise MembershipError(msg)
+        if len(data) != WORD_BYTES * len(self._total):
+            msg = f"{member!r} sent {len(data)} bytes instead of {WORD_BYTES * len(self._total)}"
+            raise RingError(msg)
+        self._total += np.frombuffer(data, "<u8")
+        self._missing.remove(member)
+
+    def words(self) -> Words:
+        """Return the sum, after all members have answered."""
+        if self._missing:
+            msg = f"the sum cannot be read yet; no answer from {', '.join(map(repr, sorted(self._missing)))}"
+            raise MembershipError(msg)
+        return self._total

@@ -20,8 +20,8 @@ from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES
 from fedslim.errors import ConfigurationError, RunError
 from fedslim.protocol.messages import Settings
+from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
 from fedslim.protocol.preparation import Outline
-from fedslim.protocol.prepare import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
 from fedslim.settings.federation_keys import (
     FEWEST_MEMBERS,
     ONLY_X,
@@ -184,7 +184,7 @@ class FederationFile:
             self.federation.variant,
             masked=self.masked,
             max_transactions=limits.max_transactions,
-            share_vocabulary=self.items.share_vocabulary,
+            share_labels=self.items.share_labels,
             max_rounds=limits.max_rounds,
             pruning=limits.pruning,
             max_itemset_size=limits.max_itemset_size,

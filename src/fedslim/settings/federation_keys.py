@@ -48,7 +48,7 @@ def _outline(value: Any) -> str:
     try:
         return str(Outline.parse(value))
     except (AttributeError, ValueError):
-        raise values.wrong(value, "copy what `fedslim federation init --schema` writes") from None
+        raise values.wrong(value, "write what `fedslim federation init --schema` writes") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +111,12 @@ class ItemSettings:
         default=None,
         example="0" * (2 * FINGERPRINT_BYTES),
     )
-    share_vocabulary: bool = key(
-        values.switch, "Whether members send the labels of their items to the server.", default=False
+    share_labels: Literal["none", "members", "server"] = key(
+        values.one_of("none", "members", "server"),
+        "Who learns the labels of items. none: nobody; a member names the items that it has itself. members: at the "
+        "end, members send each other the labels of the items in the code table, sealed so that the server cannot read "
+        "them. server: the server too, and it gets the labels of all items.",
+        default="none",
     )
 
 

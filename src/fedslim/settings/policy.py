@@ -38,6 +38,10 @@ ABOUT = (
 )
 
 
+SHARED = ("none", "members", "server")
+"""Who may learn labels, from the fewest to the most."""
+
+
 def _variants(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
         raise values.wrong(value, f"write a list of {', '.join(map(values.spell, VARIANTS))}")
@@ -77,8 +81,11 @@ class Allowed:
         "The federation's limits.min_members_with must be at least this. Write 1 to allow sa or so.",
         default=MIN_MEMBERS_WITH,
     )
-    share_labels: bool = key(
-        values.switch, "Whether the server may learn the labels of items (items.share_vocabulary).", default=False
+    share_labels: Literal["none", "members", "server"] = key(
+        values.one_of(*SHARED),
+        "Who may learn the labels of this member's items, at most (items.share_labels): nobody, the other members, or "
+        "the server as well.",
+        default="none",
     )
     union: bool = key(
         values.switch,
@@ -173,8 +180,10 @@ class MemberPolicy:
             own, theirs = getattr(mine, name), getattr(limits, name)
             if theirs < own:
                 found.append(f"policy.{name} is {own}, but limits.{name} is {theirs}")
-        if file.items.share_vocabulary and not mine.share_labels:
-            found.append("policy.share_labels is false, but items.share_vocabulary is true")
+        if SHARED.index(file.items.share_labels) > SHARED.index(mine.share_labels):
+            found.append(
+                f"policy.share_labels is {mine.share_labels}, but items.share_labels is {file.items.share_labels}"
+            )
         if file.items.vocabulary_digest is None and not file.prepares and not mine.union:
             found.append("policy.union is false, but items.vocabulary_digest is missing")
         return found

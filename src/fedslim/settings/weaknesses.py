@@ -68,8 +68,8 @@ def _find(file: FederationFile) -> Iterator[tuple[str, str]]:
 
 def _find_limits(file: FederationFile) -> Iterator[tuple[str, str]]:
     items, limits = file.items, file.limits
-    if items.share_vocabulary:
-        yield "items.share_vocabulary", "members send the labels of their items to the server"
+    if items.share_labels == "server":
+        yield "items.share_labels", "members send the labels of their items to the server"
     if limits.max_rounds > MAX_ROUNDS:
         yield (
             "limits.max_rounds",

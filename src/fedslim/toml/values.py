@@ -139,26 +139,18 @@ def finite(above: float = -math.inf) -> Check:
     return check
 
 
-def ascending(most: int) -> Check:
+def ascending(fewest: int, most: int) -> Check:
     """Return a check for a list of ascending numbers."""
 
     def check(value: Any) -> tuple[float, ...]:
-        if not isinstance(value, list) or not 1 <= len(value) <= most:
-            raise wrong(value, f"write a list of 1 to {most} numbers")
+        if not isinstance(value, list) or not fewest <= len(value) <= most:
+            raise wrong(value, f"write a list of {fewest if fewest == most else f'{fewest} to {most}'} numbers")
         numbers = tuple(map(finite(), value))
         if any(after <= before for before, after in pairwise(numbers)):
             raise wrong(value, "write the numbers in ascending order, each once")
         return numbers
 
     return check
-
-
-def bounds(value: Any) -> tuple[float, float]:
-    """Accept a smallest and a largest number."""
-    pair = ascending(2)(value)
-    if len(pair) == 1:
-        raise wrong(value, "write two numbers, such as [0, 120]")
-    return pair[0], pair[1]
 
 
 def texts(most: int) -> Check:

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fedslim.errors import CertificateError, UntrustedError
+from fedslim.errors import CertificateError, ParameterError, UntrustedError
 from fedslim.trust.certificates import (
     UNREADABLE,
     fingerprint_of,
@@ -27,14 +27,12 @@ from fedslim.trust.certificates import (
     read_list,
     role_of,
 )
-from fedslim.trust.names import Role
-from fedslim.trust.times import format_time, whole
+from fedslim.trust.names import Role, checked_name, format_time, whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from fedslim.trust.statements import Statement
 
 MAX_CERTIFICATE = 4096
 """Bytes of a certificate in a message. A member's has about 400; a server's, with its hosts, is sent in TLS only."""
@@ -232,3 +230,53 @@ def number_of(revocations: x509.CertificateRevocationList) -> int:
 def ends(revocations: x509.CertificateRevocationList) -> datetime:
     """Return when a list expires; one without an expiry date has expired already."""
     return revocations.next_update_utc or revocations.last_update_utc
+
+
+# -- what members sign for each other ---------------------------------------------------------------------------------
+
+LABEL = b"fedslim statement v1: "
+AGREEMENT_KEY = "agreement key"
+ROSTER = "roster"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Data that a member signs, with its purpose, its federation and the member's name.
+
+    The same key also signs TLS handshakes and certificate requests. Those start with 64 spaces and with 0x30, a
+    statement with its label, so that none of them can be mistaken for another.
+    """
+
+    what: str
+    federation: bytes
+    name: str
+    data: bytes
+
+    def __post_init__(self) -> None:
+        checked_name(self.name)
+        if not self.federation:
+            msg = "federation: the id of the federation is empty, and a statement needs it; give the federation's id"
+            raise ParameterError(msg)
+
+    @classmethod
+    def agreement_key(cls, federation: bytes, name: str, public: bytes) -> Statement:
+        """State the member's X25519 key for secure aggregation.
+
+        Args:
+            federation: The id of the federation, or better of one run: then the statement cannot be replayed in
+                another run.
+            name: The member.
+            public: The public key, or other bytes that the member commits to.
+        """
+        return cls(AGREEMENT_KEY, federation, name, public)
+
+    @classmethod
+    def roster(cls, federation: bytes, name: str, digest: bytes) -> Statement:
+        """State the digest of what the member received before a run, or a new epoch of it, started."""
+        return cls(ROSTER, federation, name, digest)
+
+    @property
+    def encoded(self) -> bytes:
+        """The bytes to sign: each part with its length in front, so that different statements have different bytes."""
+        parts = (self.what.encode(), self.federation, self.name.encode(), self.data)
+        return LABEL + b"".join(len(part).to_bytes(4, "little") + part for part in parts)

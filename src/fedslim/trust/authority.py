@@ -45,9 +45,18 @@ from fedslim.trust.keys import (
     write_key,
     write_public,
 )
-from fedslim.trust.names import Hosts, Role, checked_ca_name, checked_hosts, checked_name
+from fedslim.trust.names import (
+    SLACK,
+    Hosts,
+    Role,
+    checked_ca_name,
+    checked_hosts,
+    checked_name,
+    format_time,
+    validity,
+    whole,
+)
 from fedslim.trust.register import Ledger, Record, alone_with
-from fedslim.trust.times import SLACK, format_time, validity, whole
 
 if TYPE_CHECKING:
     import os
@@ -202,9 +211,7 @@ class Authority:
                 certificate.not_valid_before_utc,
                 certificate.not_valid_after_utc,
             )
-            records = [
-                _mark_revoked(each, moment, superseded=True) if each in replaced else each for each in ledger.records
-            ]
+            records = _mark_revoked(ledger, replaced, moment, superseded=True)
             newest = self._write(msgspec.structs.replace(ledger, records=[*records, record]), LIST_DAYS, moment)
         text = pem(certificate)
         return Signed(record, text, text + pem(self.certificate) + newest, tuple(replaced))
@@ -257,9 +264,7 @@ class Authority:
             valid = ledger.valid(checked_name(name), moment)
             if not valid:
                 raise CertificateError(self._nothing_to_revoke(ledger, name, moment))
-            records = [
-                _mark_revoked(each, moment, superseded=False) if each in valid else each for each in ledger.records
-            ]
+            records = _mark_revoked(ledger, valid, moment, superseded=False)
             self._write(msgspec.structs.replace(ledger, records=records), LIST_DAYS, moment)
         return tuple(valid)
 
@@ -280,9 +285,8 @@ class Authority:
         if ledger.listed is not None and start <= ledger.listed < now:
             start = ledger.listed + _TICK  # OpenSSL uses the list with the later start
         number = ledger.list_number + 1
-        entries = filter(None, (record.revocation() for record in ledger.records))
         end = now + validity(days, MAX_DAYS)
-        newest = pem(make_list(self.certificate, self._key, number, entries, (start, end)))
+        newest = pem(make_list(self.certificate, self._key, number, ledger.revoked(), (start, end)))
         msgspec.structs.replace(ledger, list_number=number, listed=start).write(self.folder / LEDGER)
         write_public(self.folder / REVOCATIONS, newest)
         return newest
@@ -312,8 +316,9 @@ def read_records(folder: str | os.PathLike[str]) -> list[Record]:
     return Ledger.read(real_path(folder) / LEDGER).records
 
 
-def _mark_revoked(record: Record, now: datetime, *, superseded: bool) -> Record:
-    return msgspec.structs.replace(record, revoked=now, superseded=superseded)
+def _mark_revoked(ledger: Ledger, which: list[Record], now: datetime, *, superseded: bool) -> list[Record]:
+    how = {"revoked": now, "superseded": superseded}
+    return [msgspec.structs.replace(each, **how) if each in which else each for each in ledger.records]
 
 
 def _hosts(role: Role, hosts: tuple[Host, ...], asked: Request) -> tuple[Host, ...]:

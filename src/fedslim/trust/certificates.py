@@ -79,24 +79,14 @@ def make_certificate(
     return builder.sign(signer, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Revocation:
-    """An entry of a revocation list."""
-
-    serial: int
-    at: datetime
-    superseded: bool
-    """Whether a new certificate replaced it, as opposed to the holder being distrusted."""
-
-
 def make_list(
     authority: x509.Certificate,
     signer: Ed25519PrivateKey,
     number: int,
-    revocations: Iterable[Revocation],
+    revocations: Iterable[tuple[int, datetime, bool]],
     lifetime: tuple[datetime, datetime],
 ) -> x509.CertificateRevocationList:
-    """Create the list of all revoked certificates."""
+    """Create the list of all revoked certificates: of each its serial number, when, and whether it was superseded."""
     start, end = lifetime
     builder = (
         x509.CertificateRevocationListBuilder()
@@ -106,9 +96,9 @@ def make_list(
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
-    for revocation in revocations:
-        entry = x509.RevokedCertificateBuilder().serial_number(revocation.serial).revocation_date(revocation.at)
-        if revocation.superseded:
+    for serial, moment, superseded in revocations:
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(moment)
+        if superseded:
             entry = entry.add_extension(x509.CRLReason(x509.ReasonFlags.superseded), critical=False)
         builder = builder.add_revoked_certificate(entry.build())
     return builder.sign(signer, None)
@@ -197,18 +187,14 @@ def read_request(data: bytes, where: object) -> Request:
         )
         raise CertificateError(msg)
     try:
-        return Request(checked_name(names[0]), public, _hosts_asked_for(request), where)
+        hosts = _hosts(request.extensions)
+    except UNREADABLE:
+        hosts = ()  # other extensions are ignored, whether readable or not
+    try:
+        return Request(checked_name(names[0]), public, hosts, where)
     except ParameterError as error:
         msg = f"{where}: {error}"
         raise CertificateError(msg) from None
-
-
-def _hosts_asked_for(request: x509.CertificateSigningRequest) -> tuple[Host, ...]:
-    """Return the hosts in a request; its other extensions are ignored, whether readable or not."""
-    try:
-        return _hosts(request.extensions)
-    except UNREADABLE:
-        return ()
 
 
 def read_certificate(data: bytes, where: object) -> x509.Certificate:

@@ -21,7 +21,7 @@ from fedslim.errors import CertificateError, ParameterError
 from fedslim.trust.anchor import TrustStore, ends, public_key, signed_by
 from fedslim.trust.certificates import hosts_of, name_of, read_certificate, read_list, role_of
 from fedslim.trust.keys import MAX_LIST, read_key, read_public, read_trusted
-from fedslim.trust.times import format_time, whole
+from fedslim.trust.names import format_time, whole
 
 if TYPE_CHECKING:
     import os
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fedslim.trust.anchor import Statement
     from fedslim.trust.names import Host, Role
-    from fedslim.trust.statements import Statement
 
 KEY, CERTIFICATE, AUTHORITY, REVOCATIONS = "key.pem", "certificate.pem", "ca.pem", "crl.pem"
 

@@ -155,31 +155,19 @@ def make_private_folder(folder: Path) -> None:
 
 def read_private(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """Read a secret file; refuse one that other users may read or change."""
-    data, mode = _read_file(path, most)
-    if os.name == "posix" and mode & 0o077:
-        msg = (
-            f"{path}: others may read or change {what} (its permissions are {mode:03o}); run chmod 600 on it, or, "
-            "if somebody may have read it, create a new one"
-        )
-        raise CertificateError(msg)
-    return data
+    remedy = "run chmod 600 on it, or, if somebody may have read it, create a new one"
+    return _read_file(path, most, 0o077, f"others may read or change {what}", remedy)
 
 
 def read_trusted(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """Read a file that decides on trust; refuse one that other users may change."""
-    data, mode = _read_file(path, most)
-    if os.name == "posix" and mode & 0o022:
-        msg = (
-            f"{path}: others may change {what} (its permissions are {mode:03o}); check that nobody has changed "
-            "it, then run chmod go-w on it"
-        )
-        raise CertificateError(msg)
-    return data
+    remedy = "check that nobody has changed it, then run chmod go-w on it"
+    return _read_file(path, most, 0o022, f"others may change {what}", remedy)
 
 
 def read_public(path: Path, most: int = MAX_BYTES) -> bytes:
     """Read a file without any check of its permissions."""
-    return _read_file(path, most)[0]
+    return _read_file(path, most)
 
 
 def write_public(path: Path, data: bytes) -> None:
@@ -190,7 +178,8 @@ def write_public(path: Path, data: bytes) -> None:
         partial.chmod(PUBLIC_MODE)  # some umasks let the whole group write
 
 
-def _read_file(path: Path, most: int) -> tuple[bytes, int]:
+def _read_file(path: Path, most: int, forbidden: int = 0, problem: str = "", remedy: str = "") -> bytes:
+    """Read a file; refuse one with any of the forbidden permissions."""
     path = real_path(path)
     with told_as_data_errors(path), path.open("rb") as stream:
         mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -198,7 +187,10 @@ def _read_file(path: Path, most: int) -> tuple[bytes, int]:
     if len(data) > most:
         msg = f"{path}: this file is larger than {most:,} bytes, so fedslim did not write it; choose another"
         raise CertificateError(msg)
-    return data, mode
+    if os.name == "posix" and mode & forbidden:
+        msg = f"{path}: {problem} (its permissions are {mode:03o}); {remedy}"
+        raise CertificateError(msg)
+    return data
 
 
 # -- encryption -----------------------------------------------------------------------------------------------------

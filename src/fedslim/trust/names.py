@@ -1,4 +1,4 @@
-"""Valid names of members, servers and hosts, and the roles of certificates.
+"""Valid names of members, servers and hosts, the roles of certificates, and their times.
 
 A name appears in certificates, file names, logs and messages. Its alphabet is small, so that no two different names
 look alike, and none can be an option, a path or an escape sequence.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeAlias
@@ -91,3 +92,38 @@ def _host(host: str | IPv4Address | IPv6Address) -> Host:
         )
         raise ParameterError(msg)
     return name
+
+
+# -- times as in certificates: UTC, in whole seconds ------------------------------------------------------------------
+
+SLACK = timedelta(minutes=10)
+"""Certificates and lists are valid from a little earlier than now, because other clocks may be behind."""
+
+
+def whole(now: datetime) -> datetime:
+    """Convert a time to UTC and whole seconds.
+
+    Raises:
+        ParameterError: It has no time zone.
+    """
+    if now.tzinfo is None:
+        msg = "now: this time has no time zone; give one in UTC, such as datetime.now(UTC)"
+        raise ParameterError(msg)
+    return now.astimezone(UTC).replace(microsecond=0)
+
+
+def validity(days: int, most: int) -> timedelta:
+    """Convert a lifetime from days.
+
+    Raises:
+        ParameterError: It is out of range.
+    """
+    if not 1 <= days <= most:
+        msg = f"days: {days} is out of range; give 1 to {most:,}"
+        raise ParameterError(msg)
+    return timedelta(days=days)
+
+
+def format_time(moment: datetime) -> str:
+    """Format a time for people."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from fedslim.data.atomic import creating, write_whole
+from fedslim.data.documents import Format
 from fedslim.errors import CertificateError
-from fedslim.trust.certificates import Revocation
 from fedslim.trust.keys import MAX_LIST, read_private
 from fedslim.trust.names import Role  # noqa: TC001  # msgspec looks at it
 
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "fedslim-ca-ledger", 1
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+def _bad(path: str | Path, why: str) -> CertificateError:
+    return CertificateError(
+        f"{path}: the ledger of this CA is damaged, or of another version ({why}); restore it from your backup, or use "
+        "a newer fedslim"
+    )
+
+
+FILES = Format(FORMAT, VERSION, _bad)
 
 
 class CertificateState(Enum):
@@ -58,10 +68,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return CertificateState.SUPERSEDED if self.superseded else CertificateState.REVOKED
         return CertificateState.EXPIRED if now > self.end else CertificateState.VALID
 
-    def revocation(self) -> Revocation | None:
-        """Return its entry for the revocation list, if it is revoked."""
-        return None if self.revoked is None else Revocation(int(self.serial, 16), self.revoked, self.superseded)
-
 
 class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All records, oldest first, and the number and start of the latest revocation list."""
@@ -71,6 +77,10 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     list_number: Annotated[int, msgspec.Meta(ge=0)] = 0
     listed: Time | None = None
     records: list[Record] = []
+
+    def revoked(self) -> list[tuple[int, datetime, bool]]:
+        """Return the entries of a revocation list."""
+        return [(int(each.serial, 16), each.revoked, each.superseded) for each in self.records if each.revoked]
 
     def valid(self, name: str, now: datetime) -> list[Record]:
         """Return the valid certificates of a name."""
@@ -85,16 +95,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             CertificateError: It is damaged or not a ledger, or other users may read or change it.
         """
-        data = read_private(path, "the ledger of this CA", MAX_LIST)
-        try:
-            ledger = msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            msg = f"{path}: the ledger of this CA is damaged ({error}); restore it from your backup"
-            raise CertificateError(msg) from None
-        if (ledger.format, ledger.version) != (FORMAT, VERSION):
-            msg = f"{path}: this is not a {FORMAT} of version {VERSION}; use the fedslim that wrote it, or a newer one"
-            raise CertificateError(msg)
-        return ledger
+        return FILES.decode(read_private(path, "the ledger of this CA", MAX_LIST), path, cls)
 
     def write_new(self, path: Path) -> None:
         """Write a new ledger; the file must not exist yet."""

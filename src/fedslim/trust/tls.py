@@ -11,75 +11,65 @@ are not resumed, because that would skip the check of certificates.
 
 from __future__ import annotations
 
+import logging
 import ssl
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from fedslim.errors import CertificateError, UntrustedError
+from fedslim.errors import CertificateError, FedslimError, UntrustedError
 from fedslim.trust.certificates import UNREADABLE, name_of, pem, role_of
+from fedslim.trust.keys import MAX_LIST, read_public
 from fedslim.trust.names import Role
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from fedslim.trust.anchor import TrustStore
     from fedslim.trust.identity import Identity
 
+    TlsPeer = ssl.SSLObject | ssl.SSLSocket
 
-class TlsPeer(Protocol):
-    """What `ssl.SSLObject` and `ssl.SSLSocket` have in common."""
-
-    server_side: bool
-    server_hostname: str | None
-    context: ssl.SSLContext
-
-    def getpeercert(self, binary_form: bool = ...) -> object:
-        """Return the peer's certificate."""
-
-    def version(self) -> str | None:
-        """Return the protocol version, such as TLSv1.3."""
+logger = logging.getLogger(__name__)
 
 
-def server_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
+def server_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
     """Create the context of a server, which accepts only members with a certificate from its CA.
 
     Args:
         identity: The server's identity.
-        trust: The CA with a newer revocation list than the identity was loaded with, if any.
         now: The current time.
 
     Raises:
         CertificateError: The identity is not a server's.
         UntrustedError: Its certificate or the revocation list has expired, so no peer would accept it.
     """
-    context = _context(ssl.PROTOCOL_TLS_SERVER, identity, Role.SERVER, trust, now)
+    context = _context(ssl.PROTOCOL_TLS_SERVER, identity, Role.SERVER, now)
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     return context
 
 
-def client_context(identity: Identity, *, trust: TrustStore | None = None, now: datetime) -> ssl.SSLContext:
+def client_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
     """Create the context of a member, which accepts only a server with a certificate from its CA for that host.
 
     The arguments and errors are those of `server_context`.
     """
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, identity, Role.MEMBER, trust, now)
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, identity, Role.MEMBER, now)
     context.check_hostname = True
     context.hostname_checks_common_name = False
     return context
 
 
-def _context(protocol: int, identity: Identity, role: Role, trust: TrustStore | None, now: datetime) -> ssl.SSLContext:
+def _context(protocol: int, identity: Identity, role: Role, now: datetime) -> ssl.SSLContext:
     if identity.role is not role:
         msg = (
             f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, but this needs a "
             f"{role.value}; have its request signed with `fedslim ca sign --role {role.value}`"
         )
         raise CertificateError(msg)
-    trust = identity.trust if trust is None else trust
+    trust = identity.trust
     trust.check(identity.certificate, role, now)
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -188,3 +178,49 @@ def explain(error: ssl.SSLError, peer: str) -> UntrustedError:
         reason = error.reason or ""
         why = next((text for end, text in _REASONS.items() if reason.endswith(end)), f"TLS failed ({reason or error})")
     return UntrustedError(f"{peer} is refused, or refuses us: {why}")
+
+
+# -- a list that is replaced while a server runs ----------------------------------------------------------------------
+
+
+class RevocationWatch:
+    """Keeps a TLS context up to date with the revocation list in an identity's folder.
+
+    Call `look` before each handshake: it costs one `stat`.
+    """
+
+    def __init__(self, identity: Identity, context: ssl.SSLContext) -> None:
+        self.trust: TrustStore = identity.trust
+        self._path = identity.files.revocations
+        self._context = context
+        self._seen: tuple[int, ...] | None = None  # the file's stamp when last read; it may be newer than the identity
+
+    def look(self) -> None:
+        """Load the list if its file has changed; if the new list is unusable, log that once and keep the old one."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return  # it is being replaced, or was removed: the known list stays
+        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            newer = self.trust.renewed(read_public(self._path, MAX_LIST), self._path)
+        except FedslimError as error:
+            logger.warning("ignored the new revocation list and kept list %s: %s", self.trust.number, error)
+            return
+        if newer.number > self.trust.number:
+            refresh(self._context, newer)
+            self.trust = newer
+            logger.info("now using revocation list %s", newer.number)
+
+    def check(self, connection: TlsPeer) -> None:
+        """Check the member's certificate of an open connection against the newest list.
+
+        Raises:
+            UntrustedError: The certificate was revoked or has expired since the connection was made.
+        """
+        certificate = connection.getpeercert(binary_form=True)
+        assert isinstance(certificate, bytes)  # noqa: S101  # the handshake requires one
+        self.trust.check(x509.load_der_x509_certificate(certificate), Role.MEMBER, datetime.now(UTC))

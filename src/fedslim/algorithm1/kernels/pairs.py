@@ -209,19 +209,11 @@ def tell(pairs: Pairs, reports: Reports, xs: np.ndarray, ys: np.ndarray, counts:
 
 
 @njit
-def look_up(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, counts: np.ndarray) -> None:
-    """Look up the counts of pairs, in either order; 0 for unknown pairs, or where an element is NOBODY."""
+def locate(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, places: np.ndarray) -> None:
+    """Look up the numbers of pairs, in either order; NOBODY for unknown pairs, or where an element is NOBODY."""
     for k in range(len(xs)):
         x, y = min(np.int64(xs[k]), np.int64(ys[k])), max(np.int64(xs[k]), np.int64(ys[k]))
-        p = NOT if x < 0 else np.int64(pairs.places[find(x, y, pairs)])
-        counts[k] = pairs.count[p] if p >= 0 else NONE
-
-
-@njit
-def locate(xs: np.ndarray, ys: np.ndarray, pairs: Pairs, places: np.ndarray) -> None:
-    """Look up the numbers of pairs x < y; NOBODY for unknown ones."""
-    for k in range(len(xs)):
-        places[k] = pairs.places[find(np.int64(xs[k]), np.int64(ys[k]), pairs)]
+        places[k] = NOT if x < 0 else np.int64(pairs.places[find(x, y, pairs)])
 
 
 @njit
@@ -264,10 +256,3 @@ def around(elements: np.ndarray, pairs: Pairs, numbers: np.ndarray, done: np.nda
             end = np.int64(pairs.following[end])
         done[element] = 1
     return n
-
-
-@njit
-def discard_all(numbers: np.ndarray, pairs: Pairs) -> None:
-    """Remove pairs, one after the other."""
-    for k in range(len(numbers)):
-        discard(np.int64(numbers[k]), pairs)

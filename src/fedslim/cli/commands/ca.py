@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options, passphrases
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_rich, print_text, say
-from fedslim.cli.console.text import count, printable
+from fedslim.cli.console.stream import print_json, print_line, print_rich, say
+from fedslim.cli.console.text import count
 from fedslim.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from fedslim.trust import Authority
     from fedslim.trust.register import Record
 
-app = typer.Typer(help="Sign and revoke the certificates of a federation.", rich_markup_mode=None, add_completion=False)
+app = command_group("Sign and revoke the certificates of a federation.")
 
 FOLDER = Path("ca")
 ROLES = ("member", "server")
+CA_DAYS, DAYS = 1825, 90
+"""Of a CA, and of a certificate or list; copied, so that `--help` is fast. A test checks that they agree."""
 
 Folder = Annotated[Path, typer.Option("--ca", metavar="DIR", envvar="FEDSLIM_CA", help="The folder of the CA.")]
+Days = Annotated[int, typer.Option(metavar="N", callback=options.whole(1), help="Days of validity.")]
 Hosts = Annotated[
     list[str] | None,
     typer.Option(
@@ -32,24 +36,12 @@ Hosts = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def ca(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
-
-
 @app.command(short_help="Create a CA in a new folder.")
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")] = FOLDER,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the CA in certificates.")] = "fedslim CA",
-    days: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", callback=options.whole(1), show_default=False, help="Days of validity.  [default: 1825]"
-        ),
-    ] = None,
+    days: Days = CA_DAYS,
     passphrase: passphrases.Ask = False,
     passphrase_file: passphrases.File = None,
 ) -> None:
@@ -61,8 +53,7 @@ def init(
     from fedslim.trust import Authority
 
     secret = passphrases.for_new_key(passphrase_file, ask=passphrase)
-    chosen = {} if days is None else {"days": days}
-    made = Authority.create(folder, name, passphrase=secret, now=moment(), **chosen)
+    made = Authority.create(folder, name, days=days, passphrase=secret, now=moment())
     print_rich(
         summary(
             [
@@ -102,12 +93,7 @@ def sign(
         str | None, typer.Option(metavar="R", show_default=False, help="member or server.  [default: member]")
     ] = None,
     host: Hosts = None,
-    days: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", callback=options.whole(1), show_default=False, help="Days of validity.  [default: 90]"
-        ),
-    ] = None,
+    days: Days = DAYS,
     renew: Annotated[
         bool, typer.Option("--renew", help="Accept a new key for this name, and revoke the older one.")
     ] = False,
@@ -135,8 +121,7 @@ def sign(
     target = request.parent / f"{asked.name}.pem" if out is None else out
     _check_target(target, request)
     authority = _open(ca, passphrase_file)
-    more = {} if days is None else {"days": days}
-    signed = authority.sign(data, role=chosen, hosts=host or (), renew=renew, where=request, now=moment(), **more)
+    signed = authority.sign(data, role=chosen, hosts=host or (), days=days, renew=renew, where=request, now=moment())
     write_public(target, signed.bundle)
     record = signed.record
     facts = [("signed", f"{record.name}, as a {record.role.value}"), ("key", record.key)]
@@ -186,8 +171,9 @@ def revoke(
     """
     authority = _open(ca, passphrase_file)
     revoked = authority.revoke(name, now=moment())
-    line = f"{name}: revoked {count(len(revoked), 'certificate')}; give {ca / 'crl.pem'} to the server and all members"
-    print_text(printable(line) + "\n")
+    print_line(
+        f"{name}: revoked {count(len(revoked), 'certificate')}; give {ca / 'crl.pem'} to the server and all members"
+    )
     _warn_of(authority)
 
 
@@ -195,25 +181,18 @@ def revoke(
 def crl(
     *,
     ca: Folder = FOLDER,
-    days: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", callback=options.whole(1), show_default=False, help="Days of validity.  [default: 90]"
-        ),
-    ] = None,
+    days: Days = DAYS,
     passphrase_file: passphrases.File = None,
 ) -> None:
     """Renew the revocation list before it expires. A server or member without a valid list accepts nobody."""
     authority = _open(ca, passphrase_file)
-    chosen = {} if days is None else {"days": days}
-    authority.renew_list(now=moment(), **chosen)
+    authority.renew_list(days=days, now=moment())
     trust = authority.trust
     entries = count(len(list(trust.revocations)), "revoked certificate")
     until = day(trust.revocations.next_update_utc or trust.revocations.last_update_utc)
-    line = (
+    print_line(
         f"{ca / 'crl.pem'}: list {trust.number} with {entries}, valid until {until}; give it to the server and members"
     )
-    print_text(printable(line) + "\n")
     _warn_of(authority)
 
 
@@ -301,7 +280,7 @@ def moment() -> datetime:
 
 def day(when: datetime) -> str:
     """Format a time for people."""
-    from fedslim.trust.times import format_time
+    from fedslim.trust.names import format_time
 
     return format_time(when)
 

@@ -1,13 +1,14 @@
 """`fedslim data`: list, fetch, describe and generate data sets."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, chosen, whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
@@ -64,21 +65,11 @@ def get(
 
 
 @app.command(short_help="Describe a data set or file.")
+@reads_data
 def describe(
     data: options.Data,
     *,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    schema: options.Schema = None,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
-    categorical: options.Categorical = None,
-    numeric: options.Numeric = None,
-    one_hot: options.OneHot = None,
-    missing: options.Missing = None,
-    from_: options.From = None,
+    reading: Reading,
     seed: options.Seed = None,
     top: Annotated[
         int, typer.Option(metavar="N", callback=whole(0), help="How many of the most frequent items to show.")
@@ -87,10 +78,8 @@ def describe(
     quiet: options.Quiet = False,
 ) -> None:
     """Describe DATA: its columns as they are understood, transactions and items, and the most frequent items."""
-    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
-        record = _describe_content(data, reading.load(), top)
+        record = _describe_content(data, replace(reading, seed=seed).load(), top)
         record["columns"] = _describe_columns(reading)
     if json:
         print_json(record)
@@ -259,7 +248,7 @@ def _describe_columns(reading: Reading) -> list[dict[str, str]]:
     from fedslim.data.guessing import guess_column
 
     long = reading.transaction_column is not None or reading.item_column is not None
-    table = None if long or reading.schema is not None else reading.table()
+    table = None if long or reading.schema is not None else reading.read_columns()
     if table is None:
         return []
     guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}

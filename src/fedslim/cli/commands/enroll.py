@@ -9,8 +9,7 @@ import typer
 from fedslim.cli.commands.ca import Hosts, day, moment
 from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.output import summary
-from fedslim.cli.console.stream import print_json, print_rich, print_text, say
-from fedslim.cli.console.text import printable
+from fedslim.cli.console.stream import print_json, print_line, print_rich, print_text, say
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def install(
     name = name_in(data, file)
     if name is None:
         trust = install_list(out, data, where=file)
-        print_text(printable(f"{out}: installed revocation list {trust.number} of {trust.name}") + "\n")
+        print_line(f"{out}: installed revocation list {trust.number} of {trust.name}")
         return
     checked_name(name, f"{file}: name")
     identity = put(

@@ -1,8 +1,9 @@
 """`fedslim experiment`: rerun the paper's experiments, and compare with its tables."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from fedslim.cli.console import options
 from fedslim.cli.console.options import whole
 from fedslim.cli.console.output import grid
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import is_terminal, print_json, print_rich, print_text, say
+from fedslim.cli.console.stream import is_terminal, print_json, print_rich, print_text, say, stderr_console
 from fedslim.cli.console.text import count, duration
 from fedslim.errors import ParameterError, RunError
 
@@ -102,8 +103,8 @@ def run(
     Finished cells are kept: to continue an interrupted experiment, run the same command again. Failed cells are
     retried. Ctrl-C loses only the cells that are running.
     """
-    from fedslim.experiments.references import reference_tables
     from fedslim.experiments.running import Runner
+    from fedslim.experiments.store import reference_tables
 
     if references is not None and not references.is_dir():
         msg = f"--references {references}: the folder does not exist; name the folder with the tables, or leave it out"
@@ -162,7 +163,7 @@ def document(
     """Write a document of all results from the saved records."""
     from fedslim.data.atomic import write_whole
     from fedslim.experiments import Store
-    from fedslim.experiments.document import document as written
+    from fedslim.experiments.tables import document as written
 
     check_place(out)
     text = written(Store(results), prose, folder=from_, seeds=seeds)
@@ -276,48 +277,33 @@ def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[st
 @contextmanager
 def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str | None], None] | None"]:
     """Report progress: a live view on a terminal; in a log, a line for each cell and one every `SAY_EVERY` seconds."""
-    import sys
-
     if quiet:
         yield None
-    elif is_terminal(sys.stderr):
-        with _lively(name) as live:
-            yield live
-    else:
-        due = SAY_EVERY
-
-        def plain(state: "CellState", event: str | None) -> None:
-            nonlocal due
-            if event is not None:
-                say(f"fedslim: {_place(state)} {event}")
-            elif state.seconds >= due:
-                due = state.seconds + SAY_EVERY
-                say(f"fedslim: {_place(state)} {'; '.join(f'{k}: {v}' for k, v in state.running.items())}")
-
-        yield plain
-
-
-@contextmanager
-def _lively(name: str) -> Iterator["Callable[[CellState, str | None], None]"]:
-    from rich.console import Console, Group
+        return
+    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(stderr=True)
-    with Live(Text(f"{name}: starting"), console=console, transient=True) as live:
+    lively, due = is_terminal(sys.stderr), SAY_EVERY
+    view = Live(Text(f"{name}: starting"), console=stderr_console(), transient=True)
 
-        def update(state: "CellState", event: str | None) -> None:
+    def report(state: "CellState", event: str | None) -> None:
+        nonlocal due
+        if lively:
             if event is not None:
-                console.print(Text(event))
-            remaining = state.remaining
-            to_go = "" if remaining is None else f", about {duration(max(remaining, 1.0))} to go"
-            lines = [Text(f"{name}: {_place(state)} in {duration(state.seconds)}{to_go}", style="bold")]
-            lines += [
-                Text(f"  {key}: {doing}", overflow="ellipsis", no_wrap=True) for key, doing in state.running.items()
-            ]
-            live.update(Group(*lines))
+                view.console.print(Text(event))
+            to_go = "" if state.remaining is None else f", about {duration(max(state.remaining, 1.0))} to go"
+            head = Text(f"{name}: {_place(state)} in {duration(state.seconds)}{to_go}", style="bold")
+            doing = (f"  {key}: {step}" for key, step in state.running.items())
+            view.update(Group(head, *(Text(line, overflow="ellipsis", no_wrap=True) for line in doing)))
+        elif event is not None:
+            say(f"fedslim: {_place(state)} {event}")
+        elif state.seconds >= due:
+            due = state.seconds + SAY_EVERY
+            say(f"fedslim: {_place(state)} {'; '.join(f'{key}: {step}' for key, step in state.running.items())}")
 
-        yield update
+    with view if lively else nullcontext():
+        yield report
 
 
 def _place(state: "CellState") -> str:

@@ -8,29 +8,28 @@ import typer
 
 from fedslim.cli.commands.simulate import Variant
 from fedslim.cli.console import options
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.options import whole
 from fedslim.cli.console.output import summary
-from fedslim.cli.console.stream import print_json, print_rich, print_text, say
-from fedslim.cli.console.text import count, duration, printable
+from fedslim.cli.console.stream import print_json, print_line, print_rich, say
+from fedslim.cli.console.text import count, duration
 from fedslim.errors import ConfigurationError, ParameterError
 
 if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
-app = typer.Typer(help="Write and check a federation file.", rich_markup_mode=None, add_completion=False)
+app = command_group("Write and check a federation file.")
 
 FILE = Path("federation.toml")
 DEFAULT_PORT = 7443
 """Copied from the settings, so that `--help` need not import them; a test checks that they agree."""
 MAX_SHOWN = 10
+LABELS = {
+    "none": "stay with each member",
+    "members": "members learn those in the code table",
+    "server": "sent to the server",
+}
 TWO = 2
-
-
-@app.callback(invoke_without_command=True)
-def federation(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Write a new federation file, with comments.")
@@ -89,8 +88,7 @@ def init(
         agreed = Schema.read(schema)
         chosen |= {"schema.digest": agreed.digest().hex(), "schema.outline": str(Outline.of(agreed))}
     made = write_template(file, name, names, variant.value, host=host, port=port, chosen=chosen)
-    line = f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}"
-    print_text(printable(line) + "\n")
+    print_line(f"{file}: {made.federation.name}, {count(len(names), 'member')}, variant {variant.value}")
 
 
 def _items(vocabulary: Path | None, secret: Path | None, fingerprint: str | None) -> dict[str, str]:
@@ -182,7 +180,7 @@ def _facts(file: "FederationFile") -> list[tuple[str, str]]:
             "secret",
             f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "the one of the vocabulary",
         ),
-        ("labels", "sent to the server" if items.share_vocabulary else "stay with the members"),
+        ("labels", LABELS[items.share_labels]),
         ("transactions", f"up to {limits.max_transactions:,}"),
         ("budgets", _budgets(limits)),
         *([("itemsets", _itemsets(limits)), ("published", _describe_limits(limits))] if agreed.variant == "x" else []),

@@ -7,28 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.output import grid, summary
-from fedslim.cli.console.stream import print_json, print_rich, print_text
+from fedslim.cli.console.stream import print_json, print_line, print_rich
 from fedslim.cli.console.text import count, printable
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from fedslim.safeguards.ledger import Entries
 
-app = typer.Typer(help="Show what a member has answered, and allow more.", rich_markup_mode=None, add_completion=False)
+app = command_group("Show what a member has answered, and allow more.")
 
 CERTIFICATES = Path("certificates")
 MAX_SHOWN = 100
 IdentityOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The folder with the member's key, policy and ledger.")
 ]
-
-
-@app.callback(invoke_without_command=True)
-def ledger(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Show what was answered, and what further results would reveal.")
@@ -85,8 +79,7 @@ def allow(
     file = FederationFile.read(federation)
     own = MemberPolicy.find(identity or file.server.certificates) if policy is None else MemberPolicy.read(policy)
     AnswerLedger(own.ledger.file).allow(file, reason, now=datetime.now(UTC))
-    line = f"{own.ledger.file}: {member_list(file.federation.members)} are allowed from now on, on any data"
-    print_text(printable(line) + "\n")
+    print_line(f"{own.ledger.file}: {member_list(file.federation.members)} are allowed from now on, on any data")
 
 
 def _record(entries: "Entries") -> dict[str, Any]:
@@ -98,7 +91,7 @@ def _record(entries: "Entries") -> dict[str, Any]:
 
 
 def _answers(entries: "Entries") -> Any:
-    from fedslim.trust.times import format_time
+    from fedslim.trust.names import format_time
 
     rows = (
         (
@@ -116,7 +109,7 @@ def _answers(entries: "Entries") -> Any:
 
 
 def _facts(path: Path, entries: "Entries") -> list[tuple[str, str]]:
-    from fedslim.trust.times import format_time
+    from fedslim.trust.names import format_time
 
     versions = len({each.snapshot for each in entries.answers})
     answered = f"{count(len(entries.answers), 'set')} of members, on {count(versions, 'version')} of the data"

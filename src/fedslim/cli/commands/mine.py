@@ -1,6 +1,7 @@
 """`fedslim mine`: mine a code table from data."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, chosen, whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import ENDINGS, mined_with_progress, read_and_prepare
@@ -29,6 +30,7 @@ class Order(StrEnum):
     support = "support"
 
 
+@reads_data
 def mine(
     data: options.Data,
     *,
@@ -74,18 +76,7 @@ def mine(
             metavar="N", callback=whole(1, MAX_THREADS), help="Number of threads; it does not change the result."
         ),
     ] = None,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    schema: options.Schema = None,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
-    categorical: options.Categorical = None,
-    numeric: options.Numeric = None,
-    one_hot: options.OneHot = None,
-    missing: options.Missing = None,
-    from_: options.From = None,
+    reading: Reading,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -104,10 +95,8 @@ def mine(
     """
     if out is not None:
         check_place(out, besides=data)
-    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     report = reporter(quiet=quiet)
-    database = read_and_prepare(reading, report)
+    database = read_and_prepare(replace(reading, seed=seed), report)
     if secret is not None:
         from fedslim.data import ItemSecret, Vocabulary, over
 

@@ -8,21 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.stream import print_json, print_text
+from fedslim.cli.console.groups import command_group
+from fedslim.cli.console.stream import print_json, print_line, print_text
 from fedslim.cli.console.text import count, printable, size
 
-app = typer.Typer(help="Run a federation over NVFlare.", rich_markup_mode=None, add_completion=False)
+app = command_group("Run a federation over NVFlare.")
 
 LOCAL = typer.Argument(metavar="LOCAL", help="The `local` folder of the startup kit.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id that NVFlare gave the job.")]
 KitOption = Annotated[Path, typer.Option(metavar="DIR", help="The startup kit of an admin who may manage the job.")]
-
-
-@app.callback(invoke_without_command=True)
-def nvflare(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Write the NVFlare job of a federation, to review and submit.")
@@ -63,10 +57,10 @@ def site(
 
     new = allow(folder, AT_SITE)
     made = write_site_file(folder / FILE, name, site_policy=POLICY)
-    print_text(printable(f"{made.path}: describe this site's data here") + "\n")
+    print_line(f"{made.path}: describe this site's data here")
     if not os.path.lexists(folder / POLICY):
         write_policy(folder / POLICY)
-        print_text(printable(f"{folder / POLICY}: review what this site allows") + "\n")
+        print_line(f"{folder / POLICY}: review what this site allows")
     _tell_allowed(folder, new)
 
 
@@ -80,7 +74,7 @@ def allow_classes(folder: Annotated[Path, LOCAL]) -> None:
 
 def _tell_allowed(folder: Path, new: list[str]) -> None:
     result = f"allowed {', '.join(new)}; restart NVFlare to apply this" if new else "all classes were allowed already"
-    print_text(printable(f"{folder / 'resources.json'}: {result}") + "\n")
+    print_line(f"{folder / 'resources.json'}: {result}")
 
 
 @app.command(short_help="Show the progress of a running job.")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.output import summary
-from fedslim.cli.console.stream import print_json, print_rich, print_text
-from fedslim.cli.console.text import printable
+from fedslim.cli.console.stream import print_json, print_line, print_rich
 
 if TYPE_CHECKING:
     from fedslim.settings.policy import MemberPolicy
 
-app = typer.Typer(help="Write, check and show the policy of a member.", rich_markup_mode=None, add_completion=False)
+app = command_group("Write, check and show the policy of a member.")
 
 FILE = Path("certificates") / "policy.toml"
 """Where `fedslim member` looks by default."""
@@ -23,13 +23,6 @@ REFUSED = 2
 """The exit code of `fedslim member` if the policy refuses the federation."""
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The policy file.")]
-
-
-@app.callback(invoke_without_command=True)
-def policy(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Write a strict policy, with comments.")
@@ -41,7 +34,7 @@ def init(file: FileArgument = FILE) -> None:
     if file.parent != Path():
         make_private_folder(file.parent)
     made = write_policy(file)
-    print_text(printable(f"{made.path}: review what this member allows") + "\n")
+    print_line(f"{made.path}: review what this member allows")
 
 
 @app.command(short_help="Check whether a policy allows a federation.")

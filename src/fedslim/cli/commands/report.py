@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedslim.cli.commands.experiment import RESULTS
+from fedslim.cli.console import options
 from fedslim.cli.console.saving import check_place
 from fedslim.cli.console.stream import print_text, say
 from fedslim.cli.console.text import printable
@@ -35,6 +36,8 @@ def report(
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title of the report.  [default: the name of the data]")
     ] = None,
+    labels: options.Labels = None,
+    secret: options.Secret = None,
 ) -> None:
     """Write an HTML report about runs: what they found, what no member finds alone, how they went and what they cost.
 
@@ -53,7 +56,8 @@ def report(
     for file in found.files:
         check_place(place, besides=file, what="the record of a run")
     of_one = EXPERIMENTS[str(experiments[0])].title if len(runs) == len(experiments) == 1 else None
-    write_page(view(found.records, title=title or of_one, remarks=found.remarks), place)
+    names = options.names_from(labels, secret)
+    write_page(view(found.records, title=title or of_one, remarks=found.remarks, named=names), place)
     for remark in found.remarks:
         say(f"fedslim: warning: {remark}")
     print_text(printable(str(place)) + "\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.groups import command_group
 from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import grid, summary
 from fedslim.cli.console.progress import reporter
@@ -19,20 +20,11 @@ if TYPE_CHECKING:
     from fedslim.data.encoding import EncodedTable
     from fedslim.schema.conforming import ColumnReport
 
-app = typer.Typer(
-    help="Agree with the other members on what the columns mean.", rich_markup_mode=None, add_completion=False
-)
+app = command_group("Agree with the other members on what the columns mean.")
 
 UNFIT = 1
 
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", show_default=False, help="The schema file.")]
-
-
-@app.callback(invoke_without_command=True)
-def schema(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Propose a schema for a file.")
@@ -46,19 +38,24 @@ def make(
         bool, typer.Option("--with-values", help="List the categories that are in DATA; by default, no value is shown.")
     ] = False,
     format: options.Format = None,  # noqa: A002  # the option's name
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    table: options.Table = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Propose a schema for DATA, to edit and agree on with the other members."""
     from fedslim.data.atomic import creating
     from fedslim.schema.proposal import propose
 
-    text = propose(_table(data, format, quiet=quiet), with_values=with_values)
+    reading = Reading(data, format, separator=separator, encoding=encoding, query=query, table=table)
+    text = propose(_table(reading, quiet=quiet), with_values=with_values)
     if out is None:
         print_text(text)
         return
     with creating(out, private=False) as stream:
         stream.write(text.encode())
-    print_text(printable(f"{out}: edit it, then run `fedslim schema check {out} {data}`") + "\n")
+    print_text(printable(f"{out}: edit it, then run `fedslim schema check {out} {data!s}`") + "\n")
 
 
 @app.command(short_help="Check whether a file fits a schema.")
@@ -67,6 +64,10 @@ def check(
     data: options.Data,
     *,
     format: options.Format = None,  # noqa: A002  # the option's name
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    table: options.Table = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -77,10 +78,13 @@ def check(
     from fedslim.schema import Conformed, Schema
 
     agreed = Schema.read(schema)
-    report = Conformed(agreed, _table(data, format, quiet=quiet)).report
+    reading = Reading(data, format, separator=separator, encoding=encoding, query=query, table=table)
+    report = Conformed(agreed, _table(reading, quiet=quiet)).report
     unfit = sum(bool(column.errors) for column in report)
     if json:
-        print_json({"schema": str(schema), "data": data, "usable": not unfit, "columns": list(map(asdict, report))})
+        print_json(
+            {"schema": str(schema), "data": str(data), "usable": not unfit, "columns": list(map(asdict, report))}
+        )
     else:
         print_report(report)
     if unfit:
@@ -118,10 +122,10 @@ def show(schema: SchemaArgument, json: options.Json = False) -> None:
         print_rich(summary([("digest", agreed.digest().hex())]))
 
 
-def _table(data: str, format: str | None, *, quiet: bool) -> "EncodedTable":  # noqa: A002  # the option's name
-    with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
-        table = Reading(data, format, None, None, None, None, None).table()
+def _table(reading: Reading, *, quiet: bool) -> "EncodedTable":
+    with reporter(quiet=quiet).stage(f"reading {shown_label(str(reading.source))}"):
+        table = reading.read_columns()
     if table is None:
-        msg = f"{data}: a schema is for tables with columns; name a file such as CSV or Parquet"
+        msg = f"{reading.source}: a schema is for tables with columns; name a file such as CSV or Parquet"
         raise ParameterError(msg)
     return table

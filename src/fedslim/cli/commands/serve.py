@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 
 from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.options import Reading
+from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import compile_with_progress
@@ -136,16 +137,19 @@ def _serve(
             raise served.lost
 
 
+@reads_data
 def member(
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[str, typer.Option(metavar="DATA", help="The data of this member, as for `fedslim mine`.")],
+    data: Annotated[  # noqa: ARG001  # it is part of `reading`
+        str,
+        typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
+    ],
     secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
     ] = None,
-    schema: options.Schema = None,
     preparation: PreparationOption = None,
     check: Annotated[
         bool,
@@ -160,10 +164,8 @@ def member(
         typer.Option(metavar="FILE", help="The policy of this member; by default policy.toml beside its key."),
     ] = None,
     passphrase_file: passphrases.File = None,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
+    labels: options.Labels = None,
+    reading: Reading,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
     classes: ClassesOption = None,
@@ -180,6 +182,7 @@ def member(
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
+    from fedslim.data.vocabulary import names_for, read_labels
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
@@ -193,12 +196,10 @@ def member(
     set_up_logs(federation.log)
     Guard(own, federation)  # before anything else is read
     who = _identity(folder, passphrase_file)
-    if who.name != name:
-        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
-        raise ParameterError(msg)
+    _check_name(who, name)
     shared = ItemSecret.read(secret)
-    reading = Reading(data, format, bins, transaction_column, item_column, None, None, schema)
     _check_reading(reading, vocabulary)
+    catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
 
     def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
         guard = Guard(own, federation)
@@ -225,6 +226,8 @@ def member(
                 member = joined(audit)
                 compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
                 received = _until_over(member.run(host=host, port=port), None)
+            if received.table is not None:
+                received = replace(received, table=received.table.renamed(names_for(catalogue, shared)))
             _keep(received, member, guard, shared, place, federation, out)
 
     runs = class_runs(federation, classes, out)
@@ -267,14 +270,18 @@ def _read(
 ) -> "TransactionDatabase | Site":
     """Read this member's data, as items or in terms of the schema."""
     from fedslim.protocol.prepare import Site
-    from fedslim.schema import Schema, conform_file
+    from fedslim.schema import Schema
 
     schema = None if reading.schema is None else Schema.read(reading.schema)
     federation.check_schema(schema)
     with reporter(quiet=False).stage(f"reading {shown_label(reading.source)}"):
-        if schema is None:
-            return reading.load()
-        return Site(schema, conform_file(schema, reading.source, format=reading.format), secret, min_overlap)
+        return reading.load() if schema is None else Site(schema, reading.conformed(schema), secret, min_overlap)
+
+
+def _check_name(who: "Identity", name: str) -> None:
+    if who.name != name:
+        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
+        raise ParameterError(msg)
 
 
 def _check_reading(reading: Reading, vocabulary: Path | None) -> None:

@@ -39,6 +39,8 @@ def show(
     ],
     top: options.Top = 20,
     json: options.Json = False,
+    labels: options.Labels = None,
+    secret: options.Secret = None,
 ) -> None:
     """Show a saved code table: the most useful itemsets, and how well they compress the data.
 
@@ -51,26 +53,27 @@ def show(
     if not file.exists() and str(file) in EXPERIMENTS:
         msg = f"{file} is the name of an experiment; show it with `fedslim experiment show {file}`"
         raise ParameterError(msg)
+    names = options.names_from(labels, secret)
     if not (file.is_dir() or is_record(file)):
-        _show_table(file, top, json=json)
+        _show_table(file, top, names, json=json)
         return
     found = find_records([file])
     records = found.records
     for remark in found.remarks:
         say(f"fedslim: warning: {remark}")
     if json:
-        runs = [{"file": str(file), **_run_record(record, top)} for record in records]
+        runs = [{"file": str(file), **_run_record(record, top, names)} for record in records]
         print_json(runs[0] if len(runs) == 1 else {"file": str(file), "runs": runs})
     elif len(records) == 1:
-        _print_run(records[0], top)
+        _print_run(records[0], top, names)
     else:
         _print_runs(records)
 
 
-def _show_table(file: Path, top: int, *, json: bool) -> None:
+def _show_table(file: Path, top: int, names: dict[str, str], *, json: bool) -> None:
     from fedslim.mdl.codetable import CodeTable
 
-    table = CodeTable.load(file)
+    table = CodeTable.load(file).renamed(names)
     if json:
         print_json({"file": str(file), **table_record(table, top)})
     else:
@@ -86,13 +89,13 @@ def _print_runs(records: "Sequence[RunRecord]") -> None:
     print_rich(grid((*shown.columns, "run"), rows, right=len(shown.columns)))
 
 
-def _print_run(record: "RunRecord", top: int) -> None:
+def _print_run(record: "RunRecord", top: int, names: dict[str, str]) -> None:
     """Print one run: its table, and the main points of its report."""
     from fedslim.report.view import view
 
-    run = view([record]).runs[0]
+    run = view([record], named=names).runs[0]
     between = [part for part in (_gap(run), _traffic(run), _members(run)) if part is not None]
-    print_code_table(record.code_table, top, shown_label(record.data), _facts(run), between=between)
+    print_code_table(record.code_table.renamed(names), top, shown_label(record.data), _facts(run), between=between)
 
 
 def _gap(run: "RunView") -> "Table | None":
@@ -186,7 +189,7 @@ def _curve(run: "RunView") -> str:
     return f"L% {percent[0]:.2f} {drawn} {percent[-1]:.2f}, over {rounds[-1]:,} rounds"
 
 
-def _run_record(record: "RunRecord", top: int) -> dict[str, Any]:
+def _run_record(record: "RunRecord", top: int, names: dict[str, str]) -> dict[str, Any]:
     """Return a run record for JSON, without its history; the table has the form that all commands print."""
     import msgspec
 
@@ -195,4 +198,4 @@ def _run_record(record: "RunRecord", top: int) -> dict[str, Any]:
     )
     for name in ("format", "version", "history"):
         del fields[name]
-    return {**table_record(record.code_table, top), **fields}
+    return {**table_record(record.code_table.renamed(names), top), **fields}

@@ -3,7 +3,7 @@
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
 from fedslim.cli.console.repeating import typed_command
@@ -70,18 +70,15 @@ def _positive(value: float) -> float:
     return value
 
 
+@reads_data
 def simulate(
     context: typer.Context,
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA...",
-            show_default=False,
-            help="The data to divide, as for `fedslim mine`; or with --schema a file for each member.",
-        ),
-    ],
+    data: options.Data,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA]...", show_default=False, help="With --schema: one more file for each member."),
+    ] = None,
     *,
-    schema: options.Schema = None,
     secret: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="With several files: the secret that numbers items; by default from --seed."),
@@ -178,11 +175,7 @@ def simulate(
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    from_: options.From = None,
+    reading: Reading,
     data_seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -195,10 +188,8 @@ def simulate(
     """
     from fedslim.data import TransactionDatabase
 
-    data = " ".join(sources)
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
     _check_engine(engine, no_masking=no_masking)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, data_seed, schema)
     if classes is not None:
         left_out = {
             "--variant": variant is not Variant.x,
@@ -207,7 +198,7 @@ def simulate(
             "--min-count": min_count > 1 or min_members_with > 1,
             "--max-rounds": max_rounds is not None,
             "--no-masking": no_masking,
-            "--schema or several data sets": schema is not None or len(sources) > 1,
+            "--schema or several data sets": reading.schema is not None or bool(more),
         }
         check_classes(left_out, out, data)
         split = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
@@ -221,8 +212,12 @@ def simulate(
     width = _width(variant, width, effort)
     report = reporter(quiet=quiet)
     given = None if reference is None else _load(reference)
-    together = _prepare(sources, schema, secret, seed, format) if len(sources) > 1 else None
-    database = TransactionDatabase.joined(list(together.values())) if together else read_and_prepare(reading, report)
+    together = _prepare([data, *more], reading, secret, seed) if more else None
+    database = (
+        TransactionDatabase.joined(list(together.values()))
+        if together
+        else read_and_prepare(replace(reading, seed=data_seed), report)
+    )
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
     run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
@@ -268,27 +263,24 @@ def _check_choices(variant: Variant, reference: Path | None, *, no_masking: bool
 
 
 def _prepare(
-    sources: list[str],
-    schema: Path | None,
-    secret: Path | None,
-    seed: int,
-    format: str | None,  # noqa: A002  # the option's name
+    sources: list[str], reading: Reading, secret: Path | None, seed: int
 ) -> "Mapping[str, TransactionDatabase]":
     """Let members with a file each agree on cuts and items."""
     from fedslim.data import ItemSecret
     from fedslim.federated.preparing import prepare_together
     from fedslim.federated.simulation import entropy_of
-    from fedslim.schema import Schema, conform_file
+    from fedslim.schema import Schema
 
-    if schema is None:
+    if reading.schema is None:
         msg = "several files are the tables of members, and need --schema; name one file to divide it"
         raise ParameterError(msg)
     names = [Path(source).stem for source in sources]
     if len(set(names)) < len(names):
         msg = "two files have the same name; members are called by the names of their files, so rename one"
         raise ParameterError(msg)
-    agreed, entropy = Schema.read(schema), entropy_of(seed)
-    sites = {name: conform_file(agreed, one, format=format) for name, one in zip(names, sources, strict=True)}
+    agreed, entropy = Schema.read(reading.schema), entropy_of(seed)
+    tables = zip(names, sources, strict=True)
+    sites = {name: replace(reading, source=one).conformed(agreed) for name, one in tables}
     shared = ItemSecret.from_random(entropy(32)) if secret is None else ItemSecret.read(secret)
     made = prepare_together(agreed, sites, shared, entropy)
     costs = f"{count(made.communication.rounds, 'round')}, {size(made.communication.bytes_total)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import whole
+from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import grid
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import compile_with_progress
@@ -37,17 +37,15 @@ Out = Annotated[
 Shown = Annotated[int, typer.Option("--top", metavar="N", callback=whole(0), help="Number of rows to show.")]
 
 
+@reads_data
 def score(
-    table: Table,
+    model: Table,
     data: options.Data,
     *,
     out: Out = None,
     top: Shown = 20,
     json: options.Json = False,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    from_: options.From = None,
+    reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
     """Score the rows of DATA: their bits, and the bits beyond what their items and length lead one to expect.
@@ -58,8 +56,7 @@ def score(
 
     from fedslim.uses.scoring import score_chunks
 
-    how = {"format": format, "transaction_column": transaction_column, "item_column": item_column, "folder": from_}
-    used = _Used(table, data, out, quiet=quiet, **how)
+    used = _Used(model, reading, out, quiet=quiet)
     with used.report.stage(f"scoring {shown_label(data)}"):
         scores = score_chunks(used.table, used.chunks())
     order = scores.ranking if out is not None else scores.ranking[:top]
@@ -74,7 +71,7 @@ def score(
     first = list(zip(*(column[:top].tolist() for column in columns.values()), strict=True))
     if json:
         rows = [dict(zip(columns, row, strict=True)) for row in first]
-        print_json({"table": str(table), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved})
+        print_json({"table": str(model), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved})
         return
     shown = [(f"{rank:,}", f"{row:,}", *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
     print_rich(
@@ -82,23 +79,20 @@ def score(
     )
 
 
+@reads_data
 def explain(
-    table: Table,
+    model: Table,
     data: options.Data,
     *,
     row: Annotated[int, typer.Option(metavar="N", callback=whole(1), help="The row to explain, counted from 1.")],
     json: options.Json = False,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    from_: options.From = None,
+    reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
     """Explain the bits of a row of DATA: its cover, what had to be spelled, what it lacks, what is rarely together."""
     from fedslim.uses.explaining import explain_transaction
 
-    how = {"format": format, "transaction_column": transaction_column, "item_column": item_column, "folder": from_}
-    used = _Used(table, data, None, quiet=quiet, **how)
+    used = _Used(model, reading, None, quiet=quiet)
     with used.report.stage(f"reading {shown_label(data)}"):
         explanation = explain_transaction(used.table, used.whole(), row)
     if json:
@@ -107,20 +101,21 @@ def explain(
         print_text(f"{explanation}\n")
 
 
+@reads_data
 def complete(
-    table: Table,
+    model: Table,
     data: options.Data,
     *,
     out: Out = None,
     top: Shown = 20,
     json: options.Json = False,
-    format: options.Format = None,  # noqa: A002  # the option's name
+    reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
     """Complete missing cells of DATA: the value with the fewest bits, and the bits that each other value costs more."""
     from fedslim.uses.completing import Cell, cells
 
-    used = _Used(table, data, out, quiet=quiet, format=format)
+    used = _Used(model, reading, out, quiet=quiet)
     found: list[Cell] = []
     first = 1
     with used.report.stage(f"completing {shown_label(data)}"):
@@ -131,7 +126,7 @@ def complete(
     used.write({name: [row[k] for row in each] for k, name in enumerate(("row", "column", "value", "bits"))})
     if json:
         rows = [{"row": c.row, "column": c.column, "values": dict(c.values)} for c in found[: top or None]]
-        print_json({"table": str(table), "data": data, "cells": len(found), "top": rows, "out": used.saved})
+        print_json({"table": str(model), "data": data, "cells": len(found), "top": rows, "out": used.saved})
         return
     shown = []
     for cell in found[:top]:
@@ -273,15 +268,20 @@ def _print(compared: "Differences", top: int) -> None:
 class _Used:
     """A code table and data to use it on, after everything that can be checked has been checked."""
 
-    def __init__(self, table: Path, data: str | None, out: Path | None, *, quiet: bool, **how: Any) -> None:
+    def __init__(self, table: Path, reading: Reading | None, out: Path | None, *, quiet: bool) -> None:
         if out is not None:
             check_kind(out)
-            check_place(out, besides=data)
-        self._data, self._out, self._how = data, out, how
+            check_place(out, besides=None if reading is None else reading.source)
+        if reading is not None:
+            named = ("bins", "schema", "columns", "exclude", "categorical", "numeric", "one_hot", "missing")
+            if (given := next((name for name in named if getattr(reading, name) is not None), None)) is not None:
+                msg = f"the code table says how rows become items; leave out --{given.replace('_', '-')}"
+                raise ParameterError(msg)
+        self._reading, self._out = reading, out
         self.saved = None if out is None else str(out)
         self.report = reporter(quiet=quiet)
         self.table = load_table(table)
-        if data is not None:
+        if reading is not None:
             compile_with_progress(self.report, self._prepare)
 
     def _prepare(self) -> None:
@@ -292,9 +292,12 @@ class _Used:
     def chunks(self) -> "Iterator[TransactionDatabase]":
         from fedslim.data.streaming import chunks
 
-        assert self._data is not None  # noqa: S101  # only `rules` has no data
+        reading = self._reading
+        assert reading is not None  # noqa: S101  # only `rules` has no data
+        how = {name: getattr(reading, name) for name in ("format", "separator", "encoding", "query", "table", "folder")}
+        pair = (reading.transaction_column, reading.item_column)
         known, seen = set(self.table.vocabulary), False
-        for chunk in chunks(self._data, self.table.encoding, **self._how):
+        for chunk in chunks(reading.source, self.table.encoding, pair=pair, **how):
             seen = seen or not known.isdisjoint(chunk.vocabulary)
             yield chunk
         if not seen:
@@ -304,7 +307,9 @@ class _Used:
         """Return all rows at once."""
         from fedslim.data import TransactionDatabase, encode_together
 
-        return TransactionDatabase.joined(encode_together(list(self.chunks()))[0], name=str(self._data))
+        return TransactionDatabase.joined(
+            encode_together(list(self.chunks()))[0], name=str(self._reading and self._reading.source)
+        )
 
     def write(self, columns: dict[str, Any]) -> None:
         if self._out is not None:

@@ -2,35 +2,30 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, chosen
+from fedslim.cli.console.groups import command_group
+from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_rich, print_text
-from fedslim.cli.console.text import count, printable, shown_label
+from fedslim.cli.console.stream import print_json, print_line, print_rich
+from fedslim.cli.console.text import count, shown_label
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
     from fedslim.data import Vocabulary
 
-app = typer.Typer(help="Agree with the other members on the items.", rich_markup_mode=None, add_completion=False)
+app = command_group("Agree with the other members on the items.")
 
 FEWEST_TO_MERGE = 2
 
 Out = Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="The vocabulary file to write (JSON).")]
-
-
-@app.callback(invoke_without_command=True)
-def vocabulary(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
 
 
 @app.command(short_help="Make the secret that the members share.")
@@ -46,10 +41,11 @@ def secret(
 
     made = ItemSecret.from_random(secrets.token_bytes(32))
     made.write(file)
-    print_text(printable(f"{file}: fingerprint {made.fingerprint}") + "\n")
+    print_line(f"{file}: fingerprint {made.fingerprint}")
 
 
 @app.command(short_help="Write the vocabulary of a data set or file.")
+@reads_data
 def make(
     data: options.Data,
     *,
@@ -58,31 +54,19 @@ def make(
         typer.Option(metavar="FILE", show_default=False, help="The members' secret, from `fedslim vocabulary secret`."),
     ],
     out: Out,
-    format: options.Format = None,  # noqa: A002  # the option's name
-    bins: options.Bins = None,
-    transaction_column: options.TransactionColumn = None,
-    item_column: options.ItemColumn = None,
-    schema: options.Schema = None,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
-    categorical: options.Categorical = None,
-    numeric: options.Numeric = None,
-    one_hot: options.OneHot = None,
-    missing: options.Missing = None,
-    from_: options.From = None,
+    reading: Reading,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write the vocabulary of DATA: the ids of its items, in an order that reveals nothing, without their labels."""
     check_place(out, besides=data)
     check_place(out, besides=secret, what="the secret")
-    choices = chosen(columns, exclude, categorical, numeric, one_hot, missing)
-    reading = Reading(data, format, bins, transaction_column, item_column, from_, seed, schema, choices)
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         from fedslim.data import ItemSecret, Vocabulary
 
         shared = ItemSecret.read(secret)  # before the data, which may take long
-        merged = Vocabulary.merge(Vocabulary.of(reading.load().vocabulary, shared))  # hides the order of the data
+        database = replace(reading, seed=seed).load()
+        merged = Vocabulary.merge(Vocabulary.of(database.vocabulary, shared))  # hides the order of the data
         merged.write(out)
     _print_written(out, merged)
 
@@ -142,5 +126,4 @@ def _record(file: Path, vocabulary: "Vocabulary") -> dict[str, Any]:
 
 
 def _print_written(out: Path, vocabulary: "Vocabulary") -> None:
-    line = f"{out}: {count(len(vocabulary), 'item')}, fingerprint {vocabulary.fingerprint}"
-    print_text(printable(line) + "\n")
+    print_line(f"{out}: {count(len(vocabulary), 'item')}, fingerprint {vocabulary.fingerprint}")

@@ -2,10 +2,12 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import csv
+import functools
+import inspect
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,8 @@ from fedslim.cli.console.text import printable
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.data.encoding import EncodedTable
+    from fedslim.schema import Conformed
+    from fedslim.schema import Schema as TableSchema
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
@@ -59,19 +63,39 @@ class Told(logging.Handler):
         say(printable(f"fedslim: {record.getMessage()}"))
 
 
+def masked(value: str) -> str:
+    """Hide the password of a database's URL from all but its reader."""
+    if "://" not in value:
+        return value
+    from fedslim.data.sql import MaskedUrl
+
+    return MaskedUrl(value)
+
+
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        help="A file (FIMI .dat, .csv, .tsv, .parquet; .gz too), or a name from `fedslim data list`, "
-        "such as encounters, mushroom or wide-sparse:20000.",
+        callback=masked,
+        help="A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
+        "standard input, the URL of a database (postgresql://…, sqlite:///FILE, duckdb:///FILE), or a name from "
+        "`fedslim data list`, such as encounters, mushroom or wide-sparse:20000.",
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="F", help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet."),
+    typer.Option(
+        metavar="F",
+        help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet, jsonl, excel.",
+    ),
 ]
+Separator = Annotated[
+    str | None, typer.Option(metavar="C", help="Character between the fields of a CSV file, such as ';', or tab.")
+]
+Encoding = Annotated[str | None, typer.Option(metavar="E", help="Encoding of a text file, if not UTF-8: latin-1, …")]
+Query = Annotated[str | None, typer.Option(metavar="SQL", help="Query whose rows to read from a database.")]
+Table = Annotated[str | None, typer.Option(metavar="T", help="Table to read from a database, or sheet of a workbook.")]
 Bins = Annotated[
     int | None,
     typer.Option(
@@ -135,53 +159,96 @@ Top = Annotated[
 ]
 
 
-def chosen(*choices: Any) -> dict[str, Any]:
-    """Return the options about columns, in the order of their names below, as `load` takes them."""
-    names = ("columns", "exclude", "categorical", "numeric", "one_hot", "missing")
-    return dict(zip(names, choices, strict=True))
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="A catalogue: a CSV file of labels, each with an explaining text if you like, or a list."
+    ),
+]
+Secret = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The members' secret, to name items of which only the id is known.")
+]
+
+
+def names_from(labels: Path | None, secret: Path | None) -> dict[str, str]:
+    """Return how to name items, by label and by id."""
+    from fedslim.data.vocabulary import ItemSecret, names_for, read_labels
+
+    shared = None if secret is None else ItemSecret.read(secret)
+    return {} if labels is None else names_for(read_labels(labels), shared)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Where the data are, and how to read them."""
+    """Where the data are, and how to read them: the options that `reads_data` gives to a command."""
 
     source: str
-    format: str | None
-    bins: int | None
-    transaction_column: str | None
-    item_column: str | None
-    folder: str | None
-    seed: int | None
-    schema: Path | None = None
-    choices: dict[str, Any] = field(default_factory=dict)
+    format: Format = None
+    bins: Bins = None
+    transaction_column: TransactionColumn = None
+    item_column: ItemColumn = None
+    separator: Separator = None
+    encoding: Encoding = None
+    query: Query = None
+    table: Table = None
+    schema: Schema = None
+    columns: Columns = None
+    exclude: Exclude = None
+    categorical: Categorical = None
+    numeric: Numeric = None
+    one_hot: OneHot = None
+    missing: Missing = None
+    folder: From = None
+    seed: int | None = None
 
-    def table(self) -> "EncodedTable | None":
-        """Return the columns of a file with a table, or None."""
-        from fedslim.data.readers import read_table
-        from fedslim.data.textstream import is_file
+    def read_columns(self) -> "EncodedTable | None":
+        """Return the columns of a table, or None if the data have none."""
+        from fedslim.data.readers import is_source, read_table
 
-        return read_table(self.source, format=self.format) if is_file(Path(self.source)) else None
+        names = ("format", "separator", "encoding", "query", "table")
+        return (
+            read_table(self.source, **{name: getattr(self, name) for name in names}) if is_source(self.source) else None
+        )
+
+    def conformed(self, schema: "TableSchema") -> "Conformed":
+        """Return a table in terms of a schema."""
+        from fedslim.errors import DataError
+        from fedslim.schema import conform
+
+        table = self.read_columns()
+        if table is None:
+            msg = f"{self.source}: a schema is for tables with columns; name a file such as CSV or Parquet"
+            raise DataError(msg)
+        return conform(schema, table)
 
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
+        from fedslim import schema as agreed
         from fedslim.data import load
-        from fedslim.schema import Schema
 
         logger, told = logging.getLogger("fedslim.data"), Told()
         if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
             logger.addHandler(told)
-        chosen: dict[str, Any] = {} if self.bins is None else {"bins": self.bins}  # the default is that of `load`
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
+        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
         try:
-            return load(
-                self.source,
-                format=self.format,
-                transaction_column=self.transaction_column,
-                item_column=self.item_column,
-                folder=self.folder,
-                seed=self.seed,
-                schema=None if self.schema is None else Schema.read(self.schema),
-                **self.choices,
-                **chosen,
-            )
+            return load(self.source, **{name: value for name, value in given.items() if value is not None})
         finally:
             logger.removeHandler(told)
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with the parameters `data` and `reading` all options of reading, in place of `reading`."""
+    own = inspect.signature(command)
+    added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
+    added = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in added]
+    parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
+
+    @functools.wraps(command)
+    def run(data: str, **given: Any) -> None:
+        chosen = {option.name: given.pop(option.name) for option in added}
+        command(data=str(data), reading=Reading(data, **chosen), **given)
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fedslim.cli.console.stream import is_terminal, say, stderr_console
 from fedslim.cli.console.text import count, duration, number, shown_label
@@ -43,49 +43,34 @@ HINT = "Ctrl-C to stop with the best so far"
 STOPPING = "stopping with the best so far; Ctrl-C again to discard it"
 
 
-class Reporter(Protocol):
-    """Shows progress."""
-
-    def stage(self, doing: str) -> AbstractContextManager[None]:
-        """Show what the block does while it runs."""
-
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """Show what the block does from its start; in a log, only if it is worth a line."""
-
-    def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
-        """Show the progress of mining while the block runs; yield the function to call with it."""
-
-
 def reporter(*, quiet: bool) -> Reporter:
     """Return the reporter that fits stderr."""
     if quiet:
-        return Silent()
+        return Reporter()
     if not is_terminal(sys.stderr):
         return Plain()
     console = stderr_console()
     return Plain() if console.is_dumb_terminal else Lively(console)
 
 
-class Silent:
-    """Shows nothing."""
+class Reporter:
+    """Shows nothing; the others show progress."""
 
-    def stage(self, doing: str) -> AbstractContextManager[None]:
-        """Show nothing."""
-        del doing
+    def stage(self, _doing: str) -> AbstractContextManager[object]:
+        """Show what the block does while it runs."""
         return nullcontext()
 
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """Show nothing."""
-        del doing, worth_a_line
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
+        """Show what the block does from its start; in a log, only if it is worth a line."""
+        del worth_a_line
+        return self.stage(doing)
+
+    def mining(self, _name: str, _stop: Stop, _doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
+        """Show the progress of mining while the block runs; yield the function to call with it."""
         return nullcontext()
 
-    def mining(self, name: str, stop: Stop, doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
-        """Show nothing."""
-        del name, stop, doing
-        return nullcontext()
 
-
-class Plain:
+class Plain(Reporter):
     """Writes a few lines, for log files."""
 
     @contextmanager
@@ -99,7 +84,7 @@ class Plain:
         finally:
             timer.cancel()
 
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
         """Write a line if it is worth one."""
         if worth_a_line:
             say(f"fedslim: {doing}")
@@ -122,22 +107,17 @@ class Plain:
         yield on_progress
 
 
-class Lively:
+class Lively(Reporter):
     """Keeps a few lines on a terminal up to date, and removes them at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def stage(self, doing: str) -> AbstractContextManager[None]:
+    def stage(self, doing: str) -> AbstractContextManager[object]:
         """Show a spinner while the block runs."""
         from rich.text import Text
 
-        return _describe_entry(self._console.status(Text(doing)))
-
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[None]:
-        """Show a spinner while the block runs; it leaves no line behind."""
-        del worth_a_line
-        return self.stage(doing)
+        return self._console.status(Text(doing))
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
@@ -156,12 +136,6 @@ class Lively:
             yield view.facts.learn
 
 
-@contextmanager
-def _describe_entry(shown: AbstractContextManager[object]) -> Iterator[None]:
-    with shown:
-        yield
-
-
 class ProgressView:
     """The lines that a terminal shows while mining. The search updates them, and a thread of rich draws them."""
 
@@ -176,21 +150,16 @@ class ProgressView:
     def __rich__(self) -> RenderableType:
         """Return the current lines: the clock advances between two reports of the search."""
         from rich.console import Group
+        from rich.padding import Padding
         from rich.text import Text
 
         head = [self._doing, duration(self._stop.seconds), *self.facts.policy()]
         self._spinner.update(text=Text(" · ".join(head)))
         hint = Text(STOPPING, style="yellow") if self._stop.asked else Text(HINT, style="dim")
         lines = [Text(" · ".join(part)) for part in self.facts.lines()]
-        return Group(self._spinner, *(_indent(line) for line in (*lines, hint)))
-
-
-def _indent(line: RenderableType) -> RenderableType:
-    from rich.padding import Padding
-
-    # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich would
-    # remove one line too few.
-    return Padding(line, (0, 0, 0, 2), expand=False)
+        # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich would
+        # remove one line too few.
+        return Group(self._spinner, *(Padding(line, (0, 0, 0, 2), expand=False) for line in (*lines, hint)))
 
 
 class ProgressFacts:

@@ -23,7 +23,8 @@ def typed_command(context: typer.Context) -> str:
             continue
         text = str(value.value if isinstance(value, Enum) else value)
         if parameter.param_type_name == "argument":
-            words.append(f"./{text}" if text.startswith("-") else text)  # a file name that looks like an option
+            names = map(str, value) if isinstance(value, (list, tuple)) else (text,)
+            words += [f"./{one}" if one.startswith("-") and one != "-" else one for one in names]
         else:
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], text]
     return shlex.join(words)

@@ -62,14 +62,14 @@ def print_text(text: str) -> None:
             sys.stdout.flush()
 
 
-def json_text(record: dict[str, Any]) -> str:
-    """Return JSON in ASCII: it is right in every encoding, and free of terminal control characters."""
-    return json.dumps(record, indent=2, allow_nan=False) + "\n"
+def print_line(text: str) -> None:
+    """Write a line to stdout, escaped."""
+    print_text(printable(text) + "\n")
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """Write one JSON object to stdout."""
-    print_text(json_text(record))
+    """Write one JSON object to stdout, in ASCII: right in every encoding, and free of terminal control characters."""
+    print_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -103,6 +103,7 @@ class Work(NamedTuple):
     present: UInt8s  # for each slot: whether it is in a cover; zero between calls
     fitting: Int32s  # elements that may be newly used, in cover order
     hits: Int32s  # the transactions that use the itemset on trial
+    pair: Int64s  # for each of them: the places of the two elements that it replaces exactly; 0 if it is not so simple
     group_hash: UInt64s  # an open hash table of groups of transactions, see `_group`
     group_tid: Int32s  # the first transaction of the group, NO_GROUP for an empty place
     group_count: Int64s

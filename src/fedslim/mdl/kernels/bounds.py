@@ -21,50 +21,65 @@ if TYPE_CHECKING:
 INEXACT = np.int64(-1)
 """A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
 
-KEY, MOST, STAMP = np.int64(0), np.int64(1), np.int64(2)
-"""Made of two births, 0 for an empty place; the bound of the co-usage, less the slack of both elements; the version in
-which it was counted, INEXACT if it is only a bound."""
+ONE, OTHER, MOST, STAMP, NEXT, OTHER_NEXT = (np.int64(column) for column in range(6))
+"""The births of two elements; the bound of their co-usage, less the slack of both; the version in which it was counted,
+INEXACT if it is only a bound; where the next pair of each of the two is."""
+
+NONE, FORGOTTEN = np.int32(-1), np.int32(-2)
+"""Instead of a place: there is no pair, or there were pairs until the element left the table."""
 
 ASKED, EXACT = np.uint8(1), np.uint8(2)
 
 
 class PairStore(NamedTuple):
-    """What is known about pairs: an open hash table, and what is known about each element."""
+    """What is known about pairs: chained lists of the pairs of each element, and what is known about each element."""
 
-    cells: NDArray[np.int64]
-    """A row for each place of the table, in columns KEY, MOST and STAMP; they are used together."""
+    cells: NDArray[np.int32]  # a row for each pair, with the columns above
+    used: NDArray[np.int64]  # how many of them are in use
+    first: NDArray[np.int32]  # for each birth, where the list of its pairs begins
+    slot: NDArray[np.int32]  # for each birth, its slot
+    at: NDArray[np.int32]  # scratch memory: for two elements, where their pairs with each slot are
     slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
     dirty: NDArray[np.int64]  # for each element, the version in which its covers last changed in an unknown way
     complete: NDArray[np.uint8]  # for each element, whether pairs that are not stored are bounded by the slack
     mask: NDArray[np.uint64]  # the items of each element, one bit for each; empty if there are too many items
 
 
-@inlined
-def _key(a: int, b: int, birth: np.ndarray) -> int:
-    low, high = min(birth[a], birth[b]), max(birth[a], birth[b])
-    return ((low + 1) << 32) | (high + 1)
+@inner
+def _find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
+    """Write into at[k] where the pairs of an element are, by slot."""
+    birth = facts.birth[x]
+    for y in range(limit):
+        store.at[k, y] = NONE
+    place = np.int64(store.first[birth])
+    while place >= 0:
+        mine = store.cells[place, ONE] == birth
+        other = store.cells[place, OTHER if mine else ONE]
+        y = store.slot[other]
+        if facts.birth[y] == other:
+            store.at[k, y] = place
+        place = np.int64(store.cells[place, NEXT if mine else OTHER_NEXT])
 
 
 @inlined
-def _place(key: int, store: PairStore) -> int:
-    """Return the place of the key in the hash table, or the empty place where it would be."""
-    mask = len(store.cells) - 1
-    place = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
-    while store.cells[place, KEY] != 0 and store.cells[place, KEY] != key:
-        place = (place + 1) & mask
-    return place
-
-
-@inlined
-def _put(a: int, b: int, count: int, stamp: int, store: PairStore, facts: TableFacts) -> int:
-    """Store a pair; return 1 if it is new."""
-    key = _key(a, b, facts.birth)
-    place = _place(key, store)
-    new = np.int64(store.cells[place, KEY] == 0)
-    store.cells[place, KEY] = key
+def _put(a: int, b: int, place: int, count: int, stamp: int, store: PairStore, facts: TableFacts) -> None:
+    """Store a pair, at its place if it has one."""
+    if place < 0:
+        place = store.used[0]
+        store.used[0] += 1
+        _link(place, facts.birth[a], facts.birth[b], store)
     store.cells[place, MOST] = count - store.slack[a] - store.slack[b]
     store.cells[place, STAMP] = stamp
-    return new
+
+
+@inlined
+def _link(place: int, one: int, other: int, store: PairStore) -> None:
+    """Put a pair at the beginning of the lists of both elements, given by their births."""
+    store.cells[place, ONE] = one
+    store.cells[place, OTHER] = other
+    store.cells[place, NEXT] = store.first[one]
+    store.cells[place, OTHER_NEXT] = store.first[other]
+    store.first[one] = store.first[other] = place
 
 
 @inlined
@@ -78,21 +93,18 @@ def _overlap(a: int, b: int, store: PairStore) -> bool:
     return False
 
 
-@inner
-def bound(a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
-    """Return a bound of a pair's co-usage, and whether it is the count itself."""
-    return _bound(a, b, min(facts.usage[a], facts.usage[b]), store, facts)
-
-
 @inlined
-def _bound(a: int, b: int, uses: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
-    """The same with another bound of the usages."""
+def _is_exact(place: int, a: int, b: int, store: PairStore) -> bool:
+    return store.cells[place, STAMP] >= max(store.dirty[a], store.dirty[b], np.int64(0))
+
+
+@inner
+def _bound(a: int, b: int, place: int, uses: int, store: PairStore) -> tuple[int, bool]:
+    """Return a bound of a pair's co-usage, and whether it is the count itself; `uses` is a bound by the usages."""
     slack = store.slack[a] + store.slack[b]
-    place = _place(_key(a, b, facts.birth), store)
-    if store.cells[place, KEY] != 0:
-        exact = store.cells[place, STAMP] >= max(store.dirty[a], store.dirty[b], np.int64(0))
+    if place >= 0:
         count = store.cells[place, MOST] + slack
-        if exact:
+        if _is_exact(place, a, b, store):
             return min(max(count, np.int64(0)), uses), True  # as it is, unless a member of a federation lies
         uses = min(uses, count)
     elif store.complete[a] == 1 or store.complete[b] == 1:
@@ -100,6 +112,12 @@ def _bound(a: int, b: int, uses: int, store: PairStore, facts: TableFacts) -> tu
     if uses > 0 and _overlap(a, b, store):
         uses = np.int64(0)
     return uses, uses == 0
+
+
+@inlined
+def bound(k: int, a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
+    """The same, if at[k] has the pairs of `a`."""
+    return _bound(a, b, np.int64(store.at[k, b]), min(facts.usage[a], facts.usage[b]), store)
 
 
 @inlined
@@ -140,11 +158,10 @@ def plan_row(
     pairs if one must be asked for.
     """
     n, most, dropped = np.int64(0), np.int64(0), -np.inf
+    _find(x, 0, limit, store, facts)
     for y in range(limit):
-        if facts.usage[y] == 0 or not belongs(x, y, rows, facts, now):
-            continue
-        count, exact = bound(x, y, store, facts)
-        if count == 0:
+        count, exact = bound(0, x, y, store, facts)
+        if count == 0 or not belongs(x, y, rows, facts, now):
             continue
         if exact:
             kind = EXACT
@@ -164,29 +181,28 @@ def plan_row(
 
 @njit
 def put_counts(
-    x: int, others: np.ndarray, counts: np.ndarray, version: int, store: PairStore, facts: TableFacts
-) -> int:
-    """Store exact counts of some pairs of an element; return how many pairs are new."""
-    new = np.int64(0)
+    x: int, others: np.ndarray, counts: np.ndarray, limit: int, version: int, store: PairStore, facts: TableFacts
+) -> None:
+    """Store exact counts of some pairs of an element."""
+    _find(x, 0, limit, store, facts)
     for k in range(len(others)):
-        new += _put(x, np.int64(others[k]), counts[k], version, store, facts)
-    return new
+        y = np.int64(others[k])
+        _put(x, y, np.int64(store.at[0, y]), counts[k], version, store, facts)
 
 
 @njit
-def put_row(x: int, limit: int, row: np.ndarray, version: int, store: PairStore, facts: TableFacts) -> int:
-    """Store all pairs of an element; `row` has a count for each slot. Return how many pairs are new."""
-    new = np.int64(0)
+def put_row(x: int, row: np.ndarray, limit: int, version: int, store: PairStore, facts: TableFacts) -> None:
+    """Store all pairs of an element; `row` has a count for each slot."""
     store.slack[x] = 0
     store.complete[x] = 1
+    _find(x, 0, limit, store, facts)
     for y in range(limit):
         if y == x:
             continue
         # What is stored about an unused element refers to the slack that is forgotten here, so it is replaced, too.
-        known = store.cells[_place(_key(x, y, facts.birth), store), KEY] != 0
-        if known or (facts.usage[y] > 0 and (row[y] != 0 or store.slack[y] != 0)):
-            new += _put(x, y, row[y], version, store, facts)
-    return new
+        place = np.int64(store.at[0, y])
+        if place >= 0 or (facts.usage[y] > 0 and (row[y] != 0 or store.slack[y] != 0)):
+            _put(x, y, place, row[y], version, store, facts)
 
 
 @njit
@@ -201,27 +217,28 @@ def enter(
     version: int,
     store: PairStore,
     facts: TableFacts,
-) -> int:
-    """Bound the pairs of a new element, the union of two; return how many pairs are new.
+) -> None:
+    """Bound the pairs of a new element, the union of two.
 
     Where x and y were used together, it takes the place of both. `uses` are its uses in all. If nothing else has
     changed, the counts of the parents fall by those of the new element: they can be told as soon as these are known.
     """
-    new = np.int64(0)
     store.slack[z] = uses - together
     store.dirty[z] = 0
     store.complete[z] = store.complete[x] | store.complete[y]
+    _find(x, 0, limit, store, facts)
+    _find(y, 1, limit, store, facts)
     for f in range(limit):
         if f in (x, y, z) or facts.usage[f] == 0:
             continue
-        most = min(bound(x, f, store, facts)[0], bound(y, f, store, facts)[0])
+        most = min(bound(0, x, f, store, facts)[0], bound(1, y, f, store, facts)[0])
         if most == 0 and store.slack[f] == 0:
             continue  # as for any pair that is not stored
-        new += _put(z, f, most + store.slack[z], INEXACT, store, facts)
+        _put(z, f, np.int64(NONE), most + store.slack[z], INEXACT, store, facts)
         if pure and most > 0:
-            _await(x, f, version, store, facts)
-            _await(y, f, version, store, facts)
-    return new + _put(x, y, np.int64(0), version, store, facts)
+            _await(np.int64(store.at[0, f]), x, f, version, store)
+            _await(np.int64(store.at[1, f]), y, f, version, store)
+    _put(x, y, np.int64(store.at[0, y]), np.int64(0), version, store, facts)
 
 
 @njit
@@ -234,19 +251,20 @@ def spread(
     limit: int,
     store: PairStore,
     facts: TableFacts,
-) -> int:
-    """Note that covers have changed which all have, or had, the pivot, and only those; return how many pairs are new.
+) -> None:
+    """Note that covers have changed which all have, or had, the pivot, and only those.
 
     A pair of a touched element and another one changes only where the other one is used together with the pivot. A
     pair of two touched elements wins at most what both win. `pending` is scratch memory: zero for each slot.
     """
-    new = np.int64(0)
     for k in range(len(slots)):
         pending[slots[k]] = won[k] + 1
+    _find(pivot, 0, limit, store, facts)
     for k in range(len(slots)):
         a = np.int64(slots[k])
         if a == pivot:
             continue
+        _find(a, 1, limit, store, facts)
         for f in range(limit):
             if f in (a, pivot) or (facts.usage[f] == 0 and pending[f] == 0):
                 continue
@@ -255,25 +273,22 @@ def spread(
                 if f > a:
                     continue  # once for both
             else:
-                at_pivot, _ = _bound(pivot, f, uses, store, facts)
+                at_pivot, _ = _bound(pivot, f, np.int64(store.at[0, f]), uses, store)
                 if at_pivot == 0:
                     continue
                 more = min(won[k], at_pivot)
-            most, _ = _bound(a, f, max(facts.usage[a], facts.usage[f]), store, facts)
-            new += _put(a, f, most + more, INEXACT, store, facts)
+            place = np.int64(store.at[1, f])
+            most, _ = _bound(a, f, place, max(facts.usage[a], facts.usage[f]), store)
+            _put(a, f, place, most + more, INEXACT, store, facts)
     for k in range(len(slots)):
         pending[slots[k]] = 0
-    return new
 
 
 @inlined
-def _await(x: int, f: int, version: int, store: PairStore, facts: TableFacts) -> None:
+def _await(place: int, x: int, f: int, version: int, store: PairStore) -> None:
     """Note that a count will be exact again when the count that is to be subtracted from it is known."""
-    place = _place(_key(x, f, facts.birth), store)
-    if store.cells[place, KEY] == 0:
-        return
-    exact = store.cells[place, STAMP] >= max(store.dirty[x], store.dirty[f], np.int64(0))
-    store.cells[place, STAMP] = -1 - version if exact else INEXACT
+    if place >= 0:
+        store.cells[place, STAMP] = -1 - version if _is_exact(place, x, f, store) else INEXACT
 
 
 @njit
@@ -283,6 +298,7 @@ def derive(
     others: np.ndarray,
     counts: np.ndarray,
     entered: int,
+    limit: int,
     version: int,
     store: PairStore,
     facts: TableFacts,
@@ -291,12 +307,11 @@ def derive(
 
     That is right only if the covers of none of the three have changed otherwise since version `entered`.
     """
+    _find(x, 0, limit, store, facts)
     for k in range(len(others)):
         f = np.int64(others[k])
-        if f in (x, z):
-            continue
-        place = _place(_key(x, f, facts.birth), store)
-        if store.cells[place, KEY] == 0 or store.cells[place, STAMP] != -1 - entered:
+        place = np.int64(store.at[0, f])
+        if f in (x, z) or place < 0 or store.cells[place, STAMP] != -1 - entered:
             continue  # it is not this element that it waits for
         if entered >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
             store.cells[place, MOST] -= counts[k]
@@ -304,12 +319,23 @@ def derive(
 
 
 @njit
+def exact_of(x: int, counts: np.ndarray, limit: int, store: PairStore, facts: TableFacts) -> None:
+    """Write the counts of the pairs of an element that are stored and known into `counts`, by slot."""
+    _find(x, 0, limit, store, facts)
+    for y in range(limit):
+        place = np.int64(store.at[0, y])
+        if place >= 0 and facts.usage[y] > 0 and _is_exact(place, x, y, store):
+            counts[y] = store.cells[place, MOST] + store.slack[x] + store.slack[y]
+
+
+@njit
 def bounds_of(
-    z: int, others: np.ndarray, counts: np.ndarray, kinds: np.ndarray, store: PairStore, facts: TableFacts
+    z: int, others: np.ndarray, counts: np.ndarray, kinds: np.ndarray, limit: int, store: PairStore, facts: TableFacts
 ) -> None:
     """Write the bounds of some pairs of an element into `counts`, and into `kinds` which of them are EXACT."""
+    _find(z, 0, limit, store, facts)
     for k in range(len(others)):
-        counts[k], exact = bound(z, np.int64(others[k]), store, facts)
+        counts[k], exact = bound(0, z, np.int64(others[k]), store, facts)
         kinds[k] = EXACT if exact else ASKED
 
 
@@ -334,11 +360,13 @@ def foresee(
     """
     n = np.int64(0)
     x, y, z = np.int64(parents[2 * k]), np.int64(parents[2 * k + 1]), np.int64(new[k])
+    _find(x, 0, limit, store, facts)
+    _find(y, 1, limit, store, facts)
     for f in range(limit):
         if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0:
             continue
-        at_x, exact_x = bound(x, f, store, facts)
-        at_y, exact_y = bound(y, f, store, facts)
+        at_x, exact_x = bound(0, x, f, store, facts)
+        at_y, exact_y = bound(1, y, f, store, facts)
         most = min(at_x, at_y)
         if most > 0 and (
             _matters(z, f, most, threshold, then, now)
@@ -349,8 +377,8 @@ def foresee(
             n += 1
     for j in range(k):
         p, q, f = np.int64(parents[2 * j]), np.int64(parents[2 * j + 1]), np.int64(new[j])
-        at_x = min(bound(x, p, store, facts)[0], bound(x, q, store, facts)[0])
-        at_y = min(bound(y, p, store, facts)[0], bound(y, q, store, facts)[0])
+        at_x = min(bound(0, x, p, store, facts)[0], bound(0, x, q, store, facts)[0])
+        at_y = min(bound(1, y, p, store, facts)[0], bound(1, y, q, store, facts)[0])
         most = min(at_x, at_y)
         if most > 0 and _matters(z, f, most, threshold, then, now):
             others[n], counts[n] = f, most
@@ -380,10 +408,11 @@ def foresee_parent(
     n = np.int64(0)
     if then.usage[x] == 0:
         return n
+    _find(x, 0, limit, store, facts)
     for f in range(limit):
         if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0 or turn[f] == 2:
             continue
-        most, exact = bound(x, f, store, facts)
+        most, exact = bound(0, x, f, store, facts)
         if most == 0 or (exact and turn[f] == 0):
             continue
         if _matters(x, f, most, threshold, then, now):
@@ -400,17 +429,16 @@ def _matters(a: int, f: int, most: int, threshold: float, facts: TableFacts, now
 
 
 @njit
-def rehash(old: PairStore, new: PairStore, alive: np.ndarray) -> int:
-    """Copy the pairs whose elements are in the table; `alive` is indexed by birth. Return how many there are."""
-    n = np.int64(0)
-    low = (np.int64(1) << 32) - 1
-    for k in range(len(old.cells)):
-        key = old.cells[k, KEY]
-        if key == 0 or alive[(key >> 32) - 1] == 0 or alive[(key & low) - 1] == 0:
+def compact(alive: np.ndarray, store: PairStore) -> None:
+    """Forget the pairs of elements that are not in the table; `alive` is indexed by birth."""
+    for birth in range(len(alive)):
+        store.first[birth] = NONE if alive[birth] == 1 else FORGOTTEN
+    n, store.used[0] = store.used[0], np.int64(0)
+    for k in range(n):
+        one, other = store.cells[k, ONE], store.cells[k, OTHER]
+        if alive[one] == 0 or alive[other] == 0:
             continue
-        place = _place(key, new)
-        new.cells[place, KEY] = key
-        new.cells[place, MOST] = old.cells[k, MOST]
-        new.cells[place, STAMP] = old.cells[k, STAMP]
-        n += 1
-    return n
+        place = store.used[0]
+        store.used[0] += 1
+        store.cells[place, MOST], store.cells[place, STAMP] = store.cells[k, MOST], store.cells[k, STAMP]
+        _link(place, np.int64(one), np.int64(other), store)

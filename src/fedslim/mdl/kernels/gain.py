@@ -1,4 +1,4 @@
-"""The estimated gain of joining two elements: the arithmetic that both rankings share, term by term."""
+"""The bits that a change costs, and the estimated gain of joining two elements, as both rankings need it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from fedslim._jit import inlined
-from fedslim.mdl.objective import SERIES, SQRT_HALF
+from fedslim._jit import inlined, njit
+from fedslim.mdl.objective import SERIES, SQRT_HALF, log2
 
 COEFFICIENTS = np.array(SERIES)
 
@@ -76,3 +76,38 @@ def pair_gain(  # plain numbers, so that both rankings can call it
     else:
         spelling = cheaper * spelled_y + dearer * spelled_x
     return (data + codes) - spelling
+
+
+@njit
+def _put_terms(
+    before: np.ndarray, net: np.ndarray, standard: np.ndarray, log2_of: np.ndarray, terms: np.ndarray
+) -> tuple[int, int, int]:
+    """Put what depends on each element into `terms`; return their number, and by how much U and n change."""
+    n = more = born = 0
+    for k in range(len(before)):
+        usage, then = before[k], before[k] + net[k]
+        more += net[k]
+        terms[n], terms[n + 1] = usage * log2_of[usage], log2_of[usage]
+        terms[n + 2], terms[n + 3] = -(then * log2_of[then]), -log2_of[then]
+        n += 4
+        if (usage == 0) != (then == 0):
+            terms[n] = standard[k] if usage == 0 else -standard[k]
+            born += 1 if usage == 0 else -1
+            n += 1
+    return n, more, born
+
+
+def bits_after(
+    before: np.ndarray, net: np.ndarray, standard: np.ndarray, total: int, in_use: int, log2_of: np.ndarray
+) -> float:
+    """Return the change of L(D, CT) in bits when usages change by `net`, rounded once.
+
+    `before` has the usages of the elements that change and `standard` their lengths L(X | ST); `total` is U and
+    `in_use` the number of itemsets with a usage, both before the change.
+    """
+    terms = np.empty(5 * len(before))
+    n, more, born = _put_terms(before, net, standard, log2_of, terms)
+    log_total, log_total_then = log2(total), log2(total + more)
+    codes = [(in_use + born) * log_total_then, -(in_use * log_total)]
+    # Equal terms cancel out exactly: the sum is rounded only once.
+    return math.fsum([*terms[:n].tolist(), (total + more) * log_total_then, -(total * log_total), *codes])

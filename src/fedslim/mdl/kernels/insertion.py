@@ -29,6 +29,10 @@ from fedslim.mdl.kernels.cover import (
     win,
 )
 
+HALF = np.int64(32)
+LOW = np.int64((1 << 32) - 1)
+"""Two places in one number."""
+
 
 @inlined
 def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) -> int:
@@ -48,7 +52,7 @@ def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) 
     return best
 
 
-@inner
+@inlined
 def _insert_into(
     t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
 ) -> int:
@@ -93,6 +97,8 @@ def _insert_into(
                 covers.slots[work.broken[b]] = covers.slots[end]
             covers.slots[end] = z
             covers.slots[base] = end - base
+        elif n_broken == 2:
+            work.pair[t] = ((work.broken[0] - base) << HALF) | (work.broken[1] - base)
         return n_touched
     n_free = NONE
     n_alive = NONE
@@ -121,6 +127,21 @@ def _insert_into(
     return recover(
         t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, elements, lists, covers, work
     )
+
+
+@inlined
+def _replace_pair(t: int, z: int, n_touched: int, covers: Covers, work: Work) -> int:
+    """Use `z` instead of the two elements that the trial has found; return the number of touched slots."""
+    base = covers.start[t]
+    last = base + covers.slots[base]
+    first, second = base + (work.pair[t] >> HALF), base + (work.pair[t] & LOW)
+    n_touched = lose(np.int64(covers.slots[first]), ONCE, n_touched, work)
+    n_touched = lose(np.int64(covers.slots[second]), ONCE, n_touched, work)
+    covers.slots[second] = covers.slots[last]
+    covers.slots[first] = covers.slots[last - 1]
+    covers.slots[last - 1] = z
+    covers.slots[base] -= 1
+    return win(z, ONCE, t, COMMIT, n_touched, covers, work)
 
 
 @inlined
@@ -168,6 +189,7 @@ def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertica
                     break
             if inside == EMPTY:
                 continue
+            work.pair[t] = 0
             after = _insert_into(t, z, TRIAL, n_touched, elements, lists, covers, work)
             if after >= 0:
                 n_touched = after
@@ -186,7 +208,11 @@ def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, co
     for k in range(n_hits):
         t = np.int64(work.hits[k])
         n_before = note_cover(t, covers, work)
-        n_touched = _insert_into(t, z, COMMIT, n_touched, elements, lists, covers, work)
+        if work.pair[t] > 0:
+            # Searching the cover again would take longer than everything else.
+            n_touched = _replace_pair(t, z, n_touched, covers, work)
+        else:
+            n_touched = _insert_into(t, z, COMMIT, n_touched, elements, lists, covers, work)
         update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
     mark(z, NONE, elements, work)

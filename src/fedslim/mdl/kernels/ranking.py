@@ -156,8 +156,9 @@ def row_gains(
 
 
 @njit
-def add_row(
-    x: int,
+def add_rows(
+    xs: np.ndarray,
+    ends: np.ndarray,
     slots: np.ndarray,
     together: np.ndarray,
     at: int,
@@ -168,30 +169,33 @@ def add_row(
     rejected: Rejected,
     now: Totals,
 ) -> int:
-    """Store row `x` at pool position `at`; return the position after it.
+    """Store rows from pool position `at` on; return the position after them. The entries of row xs[r] end at ends[r].
 
     `most` and `dropped` are the largest co-usage and gain of pairs that the caller has already left out.
     """
-    rows.known[x] = 1
-    rows.start[x] = at
-    rows.most[x] = most
-    rows.dropped[x] = dropped
-    end = at
-    for k in range(len(slots)):
-        y = np.int64(slots[k])
-        c = np.int64(together[k])
-        if c < now.least or not belongs(x, y, rows, facts, now):
-            continue
-        rows.most[x] = max(rows.most[x], c)
-        gain = estimate(x, y, c, facts, now)
-        if gain < -now.margin:
-            rows.dropped[x] = max(rows.dropped[x], gain)
-            continue
-        rows.partners[end] = y
-        rows.counts[end] = c
-        end += 1
-    rows.length[x] = end - at
-    _scan(x, np.inf, NEVER, NEVER, rows, facts, rejected, now)
+    k, end = np.int64(0), at
+    for r in range(len(xs)):
+        x = np.int64(xs[r])
+        rows.known[x] = 1
+        rows.start[x] = end
+        rows.most[x] = most
+        rows.dropped[x] = dropped
+        while k < ends[r]:
+            y = np.int64(slots[k])
+            c = np.int64(together[k])
+            k += 1
+            if c < now.least or not belongs(x, y, rows, facts, now):
+                continue
+            rows.most[x] = max(rows.most[x], c)
+            gain = estimate(x, y, c, facts, now)
+            if gain < -now.margin:
+                rows.dropped[x] = max(rows.dropped[x], gain)
+                continue
+            rows.partners[end] = y
+            rows.counts[end] = c
+            end += 1
+        rows.length[x] = end - rows.start[x]
+        _scan(x, np.inf, NEVER, NEVER, rows, facts, rejected, now)
     return end
 
 

@@ -1,0 +1,280 @@
+"""Read any Arrow stream: pyarrow, polars and DuckDB objects, Parquet files, query results. It needs pyarrow.
+
+    table = arrow_table(stream_of(frame), name="visits", source="the DataFrame")
+
+Columns are built batch by batch: strings as codes and a dictionary, numbers in narrow arrays. No batch is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fedslim.data.building import text_of
+from fedslim.data.columns import MISSING, NumberColumn, TextColumn, check_names, long_columns
+from fedslim.data.encoding import EncodedTable
+from fedslim.data.textstream import is_folder, open_bytes
+from fedslim.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from fedslim.data.columns import Column
+
+ROWS_IN_BATCH = 1 << 16
+_NO_TABLE = {"Series", "Index", "ChunkedArray"}  # Arrow streams of one column
+
+
+def pyarrow(source: str, extra: str = "tables") -> Any:
+    """Import pyarrow, or say how to install it."""
+    return needed("pyarrow", source, extra)
+
+
+def needed(module: str, source: str, extra: str) -> Any:
+    """Import a module of an optional dependency, or say how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        msg = (
+            f"{source}: reading this needs {module.partition('.')[0]}; install it with: pip install 'fedslim[{extra}]'"
+        )
+        raise MissingExtraError(msg) from None
+
+
+def is_stream(value: Any) -> bool:
+    """Return whether `value` is a table that Arrow can read, without importing any library."""
+    if _polars(value, "LazyFrame") or _dataset(value):
+        return True
+    return hasattr(value, "__arrow_c_stream__") and type(value).__name__ not in _NO_TABLE
+
+
+def stream_of(value: Any) -> Any:
+    """Return a reader of record batches of a value for which `is_stream` is true."""
+    arrow = pyarrow(f"a {type(value).__name__}")
+    if _polars(value, "LazyFrame"):
+        value = value.collect(engine="streaming")
+    if _polars(value, "DataFrame"):
+        polars = sys.modules["polars"]
+        wide = [name for name, kind in value.schema.items() if str(kind).endswith("Int128")]
+        # Arrow has no integers of 128 bits; and older versions cannot encode its newer kind of strings.
+        value = value.with_columns(polars.col(wide).cast(polars.String)) if wide else value
+        return value.to_arrow(compat_level=polars.CompatLevel.oldest()).to_reader()
+    if _dataset(value):
+        return (value if hasattr(value, "to_reader") else value.scanner(batch_size=ROWS_IN_BATCH)).to_reader()
+    try:
+        return arrow.RecordBatchReader.from_stream(value)
+    except (TypeError, ValueError, arrow.ArrowException) as error:
+        msg = f"{type(value).__name__} is not a table ({reason_of(error)}); give a table with named columns"
+        raise DataError(msg) from None
+
+
+def _polars(value: Any, kind: str) -> bool:
+    """Return whether a value is a frame of polars; a library that is not loaded cannot have created it."""
+    frame = getattr(sys.modules.get("polars"), kind, None)
+    return frame is not None and isinstance(value, frame)
+
+
+def _dataset(value: Any) -> bool:
+    library = sys.modules.get("pyarrow.dataset")
+    return library is not None and isinstance(value, (library.Dataset, library.Scanner))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first line of a library's error, for a message."""
+    return f"{next(iter(str(error).splitlines()), '') or type(error).__name__:.200}"
+
+
+def arrow_table(  # noqa: PLR0913  # all but one by keyword
+    reader: Any,
+    *,
+    name: str,
+    source: str,
+    pair: tuple[str | None, str | None] = (None, None),
+    categories: Mapping[str, bool] | None = None,
+    empty: bool = False,
+) -> EncodedTable:
+    """Read all batches of a stream.
+
+    Args:
+        reader: A `pyarrow.RecordBatchReader`, or an object with a `schema` and batches to iterate over.
+        name: Name of the table.
+        source: What messages call the table.
+        pair: The transaction and item columns of a long table; only these are then kept.
+        categories: For columns that were stored as categories or not, whatever the batches have.
+        empty: Whether a table without rows is allowed.
+    """
+    names = [str(label) for label in reader.schema.names]
+    check_names(names, source)
+    chosen = range(len(names)) if pair == (None, None) else long_columns(names, *pair, source)
+    builders = [_builder(names[k], reader.schema.field(k).type, categories or {}) for k in chosen]
+    rows = 0
+    for batch in reader:
+        for builder, position in zip(builders, chosen, strict=True):
+            array = batch.column(position)
+            builder.add(getattr(array, "storage", array), rows)
+        rows += batch.num_rows
+    if not rows and not empty:
+        msg = f"{source}: the table has no rows; check that it is complete"
+        raise DataError(msg)
+    return EncodedTable([builder.column() for builder in builders], name, source)
+
+
+class _Builder(Protocol):
+    def add(self, array: Any, before: int, /) -> None: ...
+
+    def column(self) -> Column: ...
+
+
+def _builder(name: str, kind: Any, categories: Mapping[str, bool]) -> _Builder:
+    types = import_module("pyarrow").types
+    kind = getattr(kind, "storage_type", kind)  # of an extension, such as numeric of PostgreSQL
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return _Numbers(name, bool if types.is_boolean(kind) else np.float64 if types.is_floating(kind) else None)
+    return _Texts(name, cut=not categories.get(name, types.is_dictionary(kind)))
+
+
+class _Numbers:
+    """Booleans, floats, and integers in 32 bits where they fit."""
+
+    def __init__(self, name: str, kind: type[Any] | None) -> None:
+        self._name, self._kind = name, kind  # no kind for integers
+        self._parts: list[Any] = [np.empty(0, np.int32 if kind is None else kind)]
+        self._missing: list[Any] = [np.empty(0, bool)]
+
+    def add(self, array: Any, _before: int) -> None:
+        gone = np.zeros(len(array), bool) if not array.null_count else array.is_null().to_numpy(zero_copy_only=False)
+        values = (array.fill_null(False if self._kind is bool else 0) if array.null_count else array).to_numpy(
+            zero_copy_only=False
+        )
+        if self._kind is not None:
+            values = values.astype(self._kind)
+        elif not len(values) or (values.min() >= -(2**31) and values.max() < 2**31):
+            values = values.astype(np.int32)
+        self._parts.append(values)
+        self._missing.append(gone)
+
+    def column(self) -> NumberColumn:
+        wide = max((part.dtype for part in self._parts), key=lambda kind: kind.itemsize)
+        values = np.concatenate(self._parts, dtype=wide, casting="unsafe")  # a narrow part fits a wide one
+        self._parts.clear()
+        missing = np.concatenate(self._missing)
+        return NumberColumn(self._name, values, missing if missing.any() else None)
+
+
+class _Texts:
+    """Strings, categories, dates and all else that has a string, as codes."""
+
+    def __init__(self, name: str, *, cut: bool) -> None:
+        self._name, self._cut = name, cut
+        self._index: dict[str, int] = {}
+        self._codes: list[Any] = [np.empty(0, np.int32)]
+        self._last: Any = None  # the dictionary of the last batch, which the next one often has too
+        self._places = np.empty(0, np.int32)
+
+    def add(self, array: Any, before: int) -> None:
+        arrow = import_module("pyarrow")
+        if arrow.types.is_null(array.type):
+            self._codes.append(np.full(len(array), MISSING, np.int32))
+            return
+        if not arrow.types.is_dictionary(array.type):
+            try:
+                array = array.dictionary_encode()
+            except arrow.ArrowNotImplementedError:  # lists and structures
+                value = next(value for value in array.to_pylist() if value is not None)
+                text_of(self._name, value)  # says what is wrong
+        indices = array.indices.cast(arrow.int64()).fill_null(MISSING).to_numpy(zero_copy_only=False)
+        if self._last is None or not array.dictionary.equals(self._last):
+            self._last, self._places = array.dictionary, self._coded(array.dictionary.to_pylist(), indices, before)
+        self._codes.append(self._places[indices])
+
+    def _coded(self, values: list[Any], indices: Any, before: int) -> Any:
+        """Return the code of each value of a batch's dictionary, and `MISSING` in the end."""
+        index, places = self._index, []
+        for number, value in enumerate(values):
+            if value is None:
+                places.append(MISSING)
+                continue
+            try:
+                text = text_of(self._name, value)
+            except DataError:
+                text = text_of(self._name, value, f" (row {before + int(np.argmax(indices == number)) + 1})")
+            places.append(index.setdefault(text, len(index)))
+        return np.array([*places, MISSING], np.int32)
+
+    def column(self) -> TextColumn:
+        codes = np.concatenate(self._codes)
+        self._codes.clear()
+        return TextColumn(self._name, codes, list(self._index), cut=self._cut)
+
+
+# -- Parquet ---------------------------------------------------------------------------------------------------------
+
+
+class _ParquetStream:
+    """The batches of some Parquet files with the same columns, strings as dictionaries."""
+
+    def __init__(self, source: Path | list[Path], wanted: Collection[str | None]) -> None:
+        library = import_module("pyarrow.dataset")
+        types = import_module("pyarrow").types
+        place = [str(path) for path in source] if isinstance(source, list) else str(source)
+        hive = "hive" if not isinstance(source, list) and is_folder(source) else None
+        plain = library.dataset(place, format="parquet", partitioning=hive)
+        names = plain.schema.names
+        for fragment in plain.get_fragments():
+            own = [label for label in names if label in fragment.physical_schema.names]
+            if fragment.physical_schema.names != own or set(names) - set(own) - set(_in_path(fragment)):
+                msg = f"{fragment.path}: this file has other columns than the first; read files with the same columns"
+                raise DataError(msg)
+        texts = {f.name for f in plain.schema if types.is_string(f.type) or types.is_large_string(f.type)}
+        self.categories = {field.name: types.is_dictionary(field.type) for field in plain.schema}
+        index = _index_columns((plain.schema.metadata or {}).get(b"pandas")) - set(wanted)
+        coded = library.ParquetFileFormat(dictionary_columns=texts)
+        dataset = library.dataset(place, format=coded, partitioning=hive)
+        self._scanner = dataset.scanner(
+            columns=[label for label in names if label not in index],
+            batch_size=ROWS_IN_BATCH,
+            batch_readahead=2,
+            fragment_readahead=1,
+        )
+        self.schema = self._scanner.projected_schema
+
+    def __iter__(self) -> Iterator[Any]:
+        batches: Iterable[Any] = self._scanner.to_reader()
+        return iter(batches)
+
+
+def _in_path(fragment: Any) -> dict[str, Any]:
+    """Return the columns that the names of folders have, as in year=2024/part-0.parquet."""
+    keys: dict[str, Any] = import_module("pyarrow.dataset").get_partition_keys(fragment.partition_expression)
+    return keys
+
+
+def _index_columns(about: bytes | None) -> set[str]:
+    """Return the index columns of a DataFrame, from the metadata that pandas wrote to the file."""
+    index = [] if about is None else json.loads(about).get("index_columns", [])
+    return {label for label in index if isinstance(label, str)}  # a plain range is described, not stored
+
+
+def parquet_table(
+    source: Path | list[Path], *, name: str, pair: tuple[str | None, str | None] = (None, None)
+) -> EncodedTable:
+    """Read a Parquet file, or several: a folder or a list, in the order of their names."""
+    shown = f"{source[0]} and {len(source) - 1} more" if isinstance(source, list) else str(source)
+    first = source[0] if isinstance(source, list) else source
+    if not is_folder(first) or next(first.rglob("*.parquet"), None) is None:
+        with open_bytes(first):  # reports a missing or an empty file with the same messages as for text
+            pass
+    arrow = pyarrow(shown)
+    try:
+        stream = _ParquetStream(source, pair)
+        return arrow_table(stream, name=name, source=shown, pair=pair, categories=stream.categories)
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        msg = f"{shown}: cannot be read as Parquet ({reason_of(error)}); check that it is complete, or give --format"
+        raise DataError(msg) from None
