@@ -152,7 +152,8 @@ def _convergence(results: Values) -> list[Table]:
     return [table, startup]
 
 
-def _local(results: Values) -> list[Table]:
+def local_tables(results: Values) -> list[Table]:
+    """Return the table of the local search."""
     sets = results["sets"]
     table = Table("L% of the local search, over CPU seconds", ["CPU s", *sets])
     for place, mark in enumerate(results["marks"]):
@@ -270,8 +271,7 @@ def times(ratio: float) -> str:
 MAKERS: dict[str, Callable[[Values], list[Table]]] = {
     "peers": _peers,
     "convergence": _convergence,
-    "local": _local,
     "large": _large,
     "growth": _growth,
 }
-"""The tables of each part, from its results; those of the federation are in `federation_report`."""
+"""The tables of each part of the first section; those of the federation are in `federation_report`."""

@@ -24,11 +24,13 @@ RESULTS = HERE / "results"
 DOCS = ROOT / "docs" / "explanation" / "benchmarks.md"
 TABLES = {
     **report.MAKERS,
+    "local": report.local_tables,
     "federation": federation_report.tables,
     "network": federation_report.network_tables,
 }
 SECTIONS = {
     ("<!-- results: written by bench/run.py --markdown -->", "<!-- end of results -->"): tuple(report.MAKERS),
+    ("<!-- local: written by bench/run.py --markdown -->", "<!-- end of local -->"): ("local",),
     ("<!-- federation: written by bench/run.py --markdown -->", "<!-- end of federation -->"): ("federation",),
     ("<!-- network: written by bench/run.py --markdown -->", "<!-- end of network -->"): ("network",),
 }

@@ -87,7 +87,7 @@ class SaServer:
         """See `ServerSide`."""
         ending = yield from search_in_rounds(self.search, self._situation, self._answered)
         result = self.search.result()
-        found = [self.search.number_of(e.items) for e in result.entries if len(e.items) > 1]
+        found = [self.search.elements.number_of(e.items) for e in result.entries if len(e.items) > 1]
         supports = yield from self._counted(found)
         itemsets = found_by(result, supports)
         check_singletons(result, itemsets, self.supports)

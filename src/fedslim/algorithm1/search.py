@@ -94,7 +94,7 @@ class Algorithm1Search:
         self.bits_now = 0.0
         self.bits_standard = Bits(0.0, 0.0)
         self.best_gain = math.inf  # the estimated gain of the last candidate tried
-        self._elements = NumberedElements(n_items)
+        self.elements = NumberedElements(n_items)  # by global numbers, also those that have left the table
         self._entries: dict[int, int] = {}  # the itemsets in the table: number -> estimated usage at entry
         self._item_lengths: list[float] = []
         self._log2: NDArray[np.float64] = np.zeros(1)
@@ -108,29 +108,22 @@ class Algorithm1Search:
         """The current number of itemsets in the global table, without singletons."""
         return len(self._entries)
 
-    def items_of(self, number: int) -> Itemset:
-        """Return the items of the element with this global number, which may have left the table."""
-        return self._elements.items_of(number)
-
-    def number_of(self, itemset: Itemset) -> int:
-        """Return the global number of an itemset; the next one if it has none yet."""
-        return self._elements.number_of(itemset)
-
     @property
     def usages(self) -> NDArray[np.int64]:
         """The usage of each element by number, including those that left the table; a view, do not keep it."""
-        return self._elements.usage[: len(self._elements)]
+        return self.elements.usage[: len(self.elements)]
 
     def bits(self) -> Bits:
         """Return the current description length, with both parts."""
-        elements = self._elements
+        elements = self.elements
         return description_length(elements.usage.tolist(), elements.standard.tolist())
 
     def result(self) -> SearchResult:
         """Return the current global table."""
-        usage, n_items = self._elements.usage, self._elements.n_items
+        usage, n_items = self.elements.usage, self.elements.n_items
         found = [
-            TableEntry(self.items_of(number), int(usage[number]), entry) for number, entry in self._entries.items()
+            TableEntry(self.elements.items_of(number), int(usage[number]), entry)
+            for number, entry in self._entries.items()
         ]
         found.sort(key=lambda e: order_key(e.items, e.entry))
         singletons = [TableEntry((i,), int(usage[i]), 0) for i in range(n_items) if usage[i]]
@@ -150,16 +143,16 @@ class Algorithm1Search:
         return self.result()
 
     def _start(self, supports: NDArray[np.int64]) -> UnionRanking:
-        n_items = self._elements.n_items
+        n_items = self.elements.n_items
         self._item_lengths = standard_lengths(supports.tolist())
-        self._elements.usage[:n_items] = supports
-        self._elements.standard[:n_items] = self._item_lengths
+        self.elements.usage[:n_items] = supports
+        self.elements.standard[:n_items] = self._item_lengths
         self._total = int(supports.sum())
         self._in_use = int(np.count_nonzero(supports))
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
         self.bits_now = self.bits_standard.total
-        return UnionRanking(self._elements, self._log2)
+        return UnionRanking(self.elements, self._log2)
 
     def _step(self, ranking: UnionRanking) -> Generator[Algorithm1Question, Any, NDArray[np.int32] | None]:
         """Accept the first candidate that compresses better; return the elements whose usage changed, None if none."""
@@ -177,18 +170,18 @@ class Algorithm1Search:
 
     def _trial(self, union: Union) -> Evaluation:
         x, y = union.pairs[0]
-        itemset = tuple(sorted(self.items_of(x) + self.items_of(y)))
-        number = self._elements.number_of(itemset)
-        self._elements.standard[number] = standard_length(itemset, self._item_lengths)
-        return Evaluation(number, itemset, union.pairs, int(self._elements.usage[number]) + union.together)
+        itemset = tuple(sorted(self.elements.items_of(x) + self.elements.items_of(y)))
+        number = self.elements.number_of(itemset)
+        self.elements.standard[number] = standard_length(itemset, self._item_lengths)
+        return Evaluation(number, itemset, union.pairs, int(self.elements.usage[number]) + union.together)
 
     def _apply(self, trial: Evaluation, change: Change, bits: float) -> NDArray[np.int32]:
-        self._elements.add(trial.itemset)
+        self.elements.add(trial.itemset)
         self._entries[trial.number] = trial.entry
         self.tally.accepted += 1
         self.bits_now += bits
         net = change.won - change.lost
-        usage = self._elements.usage
+        usage = self.elements.usage
         used_before = int(np.count_nonzero(usage[change.slots]))
         usage[change.slots] += net
         self._total += int(net.sum())
@@ -201,9 +194,9 @@ class Algorithm1Search:
     def _bits_changed(self, change: Change) -> float:
         """Return the change of L(D, CT) in bits."""
         numbers, net = change.slots, change.won - change.lost
-        if len(numbers) and not (numbers.min() >= 0 and numbers.max() <= len(self._elements)):
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() <= len(self.elements)):
             raise RunError(COUNTS_CONTRADICT)
-        before, standard = self._elements.usage[numbers], self._elements.standard[numbers]
+        before, standard = self.elements.usage[numbers], self.elements.standard[numbers]
         after = before + net
         if len(after) and not (after.min() >= 0 and after.max() < len(self._log2)):
             raise RunError(COUNTS_CONTRADICT)

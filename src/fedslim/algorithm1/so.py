@@ -109,7 +109,7 @@ class SoServer:
     def member_usages(self) -> dict[str, list[int]]:
         """See `ServerSide`."""
         entries = [e.items for e in self.search.result().entries if len(e.items) > 1]
-        numbers = [self.search.number_of(items) for items in entries]
+        numbers = [self.search.elements.number_of(items) for items in entries]
         return {name: [member.usage(number) for number in numbers] for name, member in self._members.items()}
 
     def _answered(self, question: Algorithm1Question) -> Generator[Round, Replies, Any]:
@@ -192,7 +192,7 @@ class SoServer:
                 raise ProtocolError(msg)
             numbers = self._members[name].numbering.numbers_of(slots)
             for element, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-                items = self.search.items_of(element)
+                items = self.search.elements.items_of(element)
                 supports[items] = supports.get(items, 0) + count
         return supports
 

@@ -271,11 +271,6 @@ def number_transactions(
         where = f"{source}: row {row + 1}" if place is None else f"{place(row)}: the row"
         msg = f"{where} has no value in {transaction.name!r}; every row must name its transaction"
         raise DataError(msg)
-    return _by_appearance(codes)
-
-
-def _by_appearance(codes: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
-    """Number the codes 0, 1, … of rows in the order in which they first appear; return the numbers, and how many."""
     first = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last to be written is the first to appear
     order = np.argsort(first)[np.count_nonzero(first < 0) :]

@@ -97,20 +97,8 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
 ) -> Simulation:
     """Run a federation in NVFlare's simulator, with the parameters of `federated.simulate`.
 
-    Args:
-        databases: See `federated.simulate`.
-        variant: See `federated.simulate`.
-        max_time: See `federated.simulate`.
-        max_rounds: See `federated.simulate`.
-        min_count: See `federated.simulate`.
-        min_members_with: See `federated.simulate`.
-        width: See `federated.simulate`.
-        effort: See `federated.simulate`.
-        seed: The seed of the partition, for the record, and of the local search: keys and masks are random here.
-        stop: See `federated.simulate`.
-        on_progress: See `federated.simulate`.
-        folder: The folder for all files and logs; by default a temporary one.
-        grace: Seconds to wait for a site that does not answer.
+    Keys and masks are random here: `seed` is that of the partition, for the record, and of the local search. All files
+    and logs are in `folder`, by default a temporary one. A site that does not answer is lost after `grace` seconds.
 
     Raises:
         MissingExtraError: NVFlare is not installed.

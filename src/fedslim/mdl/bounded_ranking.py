@@ -131,9 +131,10 @@ class BoundedRanking(CandidateRanking):
     def best(self) -> tuple[Candidate, ...] | UnknownRows:
         """See `CandidateRanking`; rows are unknown only if something must be asked for that matters."""
         while isinstance(found := super().best(), UnknownRows):
-            if [s for s in found.slots if not self._put_together(s, found.above)]:
-                lower = found.above * ALSO
-                return UnknownRows(tuple([s for s in self._unknown(lower) if not self._put_together(s, lower)]), lower)
+            if lacking := {s for s in found.slots if not self._put_together(s, found.above)}:
+                low = found.above * ALSO
+                unknown = [s for s in self._unknown(low) if s in lacking or not self._put_together(s, low)]
+                return UnknownRows(tuple(unknown), low)
         return found
 
     def _put_together(self, slot: int, above: float) -> bool:
@@ -268,10 +269,6 @@ class BoundedRanking(CandidateRanking):
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
                 self.put_row(slot, row)
-        self._learn_known(slots)
-
-    def _learn_known(self, slots: tuple[int, ...]) -> None:
-        """Put the rows of these slots together from what is known about their pairs."""
         for slot in slots:
             plan = self._plan(slot, np.inf)
             assert plan is not None  # noqa: S101

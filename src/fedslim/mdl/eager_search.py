@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Insert, Question, Tried
     from fedslim.mdl.ranking import Candidate, CandidateRanking
 
+    Best = tuple[Candidate, ...] | UnknownRows
 
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -67,8 +68,9 @@ class EagerSearch(SlimSearch):
         """See `SlimSearch`. Most removals are not carried out, so the next candidates are asked for as well."""
         while unknown := tuple(sorted([s for s in slots if s not in self._tried])[: self.MAX_TRIALS]):
             yield from self._come_back()
-            if not (yield from self._go_ahead(unknown)):
-                answer = yield from self._ask_with_rows(TryRemovals(unknown))
+            best = self.ranking.best()
+            if not (yield from self._go_ahead(unknown, best)):
+                answer = yield from self._ask_with_rows(TryRemovals(unknown), best)
                 self._note_trials(dict(zip(unknown, answer, strict=True)))
 
     def _try_removals(self, queue: tuple[int, ...], *, once: bool) -> Generator[Question, Any, tuple[Change, ...]]:
@@ -80,7 +82,7 @@ class EagerSearch(SlimSearch):
             expected = self._expect(queue, once=once)
             slots, gone = tuple([slot for slot, _ in expected]), tuple([leaves for _, leaves in expected])
             if any(gone):
-                answer = yield from self._ask_with_rows(TryRemovals(slots, gone))
+                answer = yield from self._ask_with_rows(TryRemovals(slots, gone), self.ranking.best())
                 trials: dict[int, Change] = {}
                 for slot, leaves, change in zip(slots, gone, answer, strict=True):
                     trials[slot] = change
@@ -93,10 +95,10 @@ class EagerSearch(SlimSearch):
                 yield from self._try_all(set(slots))
         return tuple([self._tried[s] for s in takewhile(self._tried.__contains__, queue)])
 
-    def _ask_with_rows(self, trials: TryRemovals) -> Generator[Question, Any, tuple[Change, ...]]:
+    def _ask_with_rows(self, trials: TryRemovals, best: Best) -> Generator[Question, Any, tuple[Change, ...]]:
         """Ask what removals would change, together with the rows that the next candidates need if there are none."""
         answer: tuple[Change, ...]
-        if isinstance(best := self.ranking.best(), UnknownRows):
+        if isinstance(best, UnknownRows):
             self.tally.rows += len(best.slots)
             counts, answer = yield Together((CoUsages(best.slots), trials))
             self.ranking.learn(best.slots, counts)
@@ -182,12 +184,11 @@ class EagerSearch(SlimSearch):
 
     # -- the next candidates ------------------------------------------------------------------------------------
 
-    def _go_ahead(self, removals: tuple[int, ...]) -> Generator[Question, Any, bool]:
+    def _go_ahead(self, removals: tuple[int, ...], best: Best) -> Generator[Question, Any, bool]:
         """Ask about the next candidates together with removals that come before them, and are expected to fail.
 
         Return False, and ask nothing, if it is not known which candidates are next.
         """
-        best = self.ranking.best()
         if isinstance(best, UnknownRows) or not best or not self._entry_is_known:
             return False
         question = self._presume(best, tuple([c.together for c in best]), self._later, removals)

@@ -160,11 +160,7 @@ class Sketch:
     @property
     def words(self) -> int:
         """The number of words of the sketch."""
-        return int(self._size * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
-
-    @property
-    def _size(self) -> int:
-        return 2 if self.wide else 1
+        return int((1 + self.wide) * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
 
     def put(
         self,
@@ -176,7 +172,7 @@ class Sketch:
         offset: int = 0,
     ) -> None:
         """Add a member's entries, each at `offset + stride · place`."""
-        form = (self.per_table, self._size, self.seed, self.universe)
+        form = (self.per_table, 1 + self.wide, self.seed, self.universe)
         if kernels.put_sketch(words, *form, stride, offset, places, counts) >= 0:
             msg = f"entries must be nonnegative counts at places below {self.universe}"
             raise RingError(msg)
@@ -191,7 +187,7 @@ class Sketch:
             raise RingError(msg)
         most = int(kernels.TABLES) * self.per_table
         places, counts = np.empty(most, np.int32), np.empty(most, np.int64)
-        form = (self.per_table, self._size, self.seed, self.universe)
+        form = (self.per_table, 1 + self.wide, self.seed, self.universe)
         found = kernels.read_sketch(words.copy(), *form, places, counts)
         if found < 0:
             return None

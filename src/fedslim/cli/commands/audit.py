@@ -43,27 +43,13 @@ def audit(
 
 
 def _table(title: str, rows: dict[str, Amounts], more: tuple[str, ...] = ()) -> Any:
-    header = (title, "messages", "bytes", "uncompressed", "statistics", "masked", "labels", *more)
-    if not more:
-        header = (*header, "")
-    return grid(
-        header,
-        (
-            (
-                name,
-                f"{row['messages']:,}",
-                f"{row['bytes']:,}",
-                f"{row['bytes_before_compression']:,}",
-                f"{row['statistics']:,}",
-                f"{row['statistics_masked']:,}",
-                f"{row['labels']:,}",
-                *((printable(row[key]) for key in more) if more else ("",)),
-            )
-            for name, row in rows.items()
-        ),
-        left=1,
-        right=7,
+    header = (title, "messages", "bytes", "uncompressed", "statistics", "masked", "labels", *(more or ("",)))
+    numbers = ("messages", "bytes", "bytes_before_compression", "statistics", "statistics_masked", "labels")
+    shown = (
+        (name, *(f"{row[key]:,}" for key in numbers), *((printable(row[key]) for key in more) if more else ("",)))
+        for name, row in rows.items()
     )
+    return grid(header, shown, left=1, right=1 + len(numbers))
 
 
 def _facts(file: Path, log: "Summary") -> list[tuple[str, str]]:
