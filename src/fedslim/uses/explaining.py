@@ -111,8 +111,8 @@ def explain(table: CodeTable, X: Any, row: int) -> Explanation:  # noqa: N803  #
              5.0 bits  {bread}  (used 0 times)
              5.0 bits  {tea}  (used 0 times)
         missed by one item:
-             3.1 fewer  {bread, milk}  with milk
-             3.1 fewer  {jam, tea}  with jam
+             3.2 fewer  {bread, milk}  with milk
+             3.2 fewer  {jam, tea}  with jam
     """
     return explain_transaction(table, table.items_of(X), row)
 
