@@ -39,7 +39,6 @@ from runner import HERE, ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-
     Rows = list[dict[str, Any]]
 
 CLASSES = {
@@ -175,7 +174,7 @@ def differences(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 power.append(len(hit) / max(len(different), 1))
             yield {
                 "data": name,
-                "planted": PLANTED if planted else 0,
+                "planted pairs, half of them different": PLANTED if planted else 0,
                 "repetitions": options.repetitions,
                 "found on average": round(found / options.repetitions, 2),
                 "share of planted found": round(float(np.mean(power)), 3) if planted else None,
