@@ -18,8 +18,8 @@ READING = (
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
-    "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
-    f"--no-pruning --threads {READING} --secret --from --seed --quiet -q",
+    "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
+    f"--order --no-pruning --threads {READING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json "
     f"{READING} --from --data-seed --schema --secret --quiet -q",
@@ -29,11 +29,11 @@ COMMANDS = {
     "complete": f"--out --top --json {READING} --from --quiet -q",
     "rules": "--min-confidence --min-lift --out --top --json",
     "show": "--top --json --labels --secret",
-    "report": "--out --title --results --labels --secret",
+    "report": f"--out --data --title --results --labels --secret {READING} --from",
     "demo": "--network --variant --out --quiet -q",
     "server": f"{CONNECTING} --out --resume --preparation --passphrase-file --classes",
     "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
-    "--passphrase-file --schema --preparation --check --classes --class-column",
+    "--passphrase-file --no-compare --schema --preparation --check --classes --class-column",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",

@@ -25,7 +25,7 @@ from postgres import PASSWORD, running
 
 from fedslim import Slim
 from fedslim.data import as_database, encode, from_dataframe, load, read
-from fedslim.data.columns import _by_appearance, _ranked
+from fedslim.data.columns import NumberColumn, _ranked, number_transactions
 from fedslim.data.readers import read_table
 from fedslim.data.sql import MaskedUrl, masked
 from fedslim.errors import DataError, MissingExtraError, ParameterError
@@ -500,8 +500,7 @@ def test_ranks_by_a_lookup_table_are_those_of_a_sort(values):
 
 @given(st.lists(st.integers(0, 9), max_size=30))
 def test_transactions_are_numbered_by_first_appearance(codes):
-    """Also if some codes do not occur."""
     order = list(dict.fromkeys(codes))
-    number, transactions = _by_appearance(np.array(codes, np.int32))
+    number, transactions = number_transactions(NumberColumn("t", np.array(codes, np.int32)), "the table")
     assert number.tolist() == [order.index(code) for code in codes]
     assert transactions == len(order)

@@ -14,6 +14,7 @@ import fedslim
 from fedslim import FedSlim, Slim
 from fedslim.data import TransactionDatabase, builtin_database, builtin_members
 from fedslim.errors import DataError, ParameterError
+from fedslim.schema import Schema
 
 TEXTS = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
 NUMBERS = [[10, 9, 2], [10, 9], [2, 111], [111, 9, 10]] * 8
@@ -157,3 +158,23 @@ def test_nothing_is_known_before_fitting():
 
 def test_it_is_exported():
     assert {"FedSlim", "simulate"} <= set(dir(fedslim))
+
+
+def test_members_with_tables_and_a_schema_prepare_first():
+    rows = [{"age": 20 + 7 * k % 50, "sex": ["M", "f", "male"][k % 3], "hb": 9 + k % 5} for k in range(60)]
+    schema = Schema.of(
+        {
+            "columns": {
+                "age": {"kind": "numeric", "bins": 3, "resolution": 5},
+                "sex": {"kind": "categorical", "synonyms": {"male": ["m"], "female": ["f"]}},
+                "hb": {"kind": "numeric", "bins": 2, "resolution": 1},
+            }
+        }
+    )
+    parts = {"north": pd.DataFrame(rows[:25]), "south": pd.DataFrame(rows[25:])[["hb", "sex", "age"]]}
+    fed = FedSlim(schema=schema).fit(parts)
+    alone = Slim(schema=schema).fit(pd.DataFrame(rows))
+    assert set(fed.table_.vocabulary) == set(alone.table_.vocabulary)
+    assert fed.table_.transactions == 60
+    assert fed.compression_.before == alone.compression_.before
+    assert fed.transform(parts["north"]).shape[0] == 25

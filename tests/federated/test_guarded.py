@@ -8,10 +8,12 @@ import signal
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from fedslim.data import Vocabulary, load
+from fedslim.data import TransactionDatabase, Vocabulary, load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import ProtocolError, RunError, WriteError
@@ -246,3 +248,41 @@ def test_a_member_writes_what_its_policy_says_and_loses_nothing_if_it_cannot(dat
     for name in MEMBERS:
         [found] = AnswerLedger(tmp_path / "trust" / name / "ledger.json").entries().answers
         assert (found.members, found.runs) == (list(MEMBERS), 1)
+
+
+@pytest.mark.slow
+def test_members_name_items_of_others_and_the_server_names_none(tmp_path):
+    """With labels shared among members, over real connections; another member has a catalogue instead."""
+    rows = {
+        "north": [["rash", "north only"]] * 12,
+        "south": [["rash", "fever"]] * 12 + [["too rare"]],
+        "west": [["fever", "west only"]] * 12,
+    }
+    whole = sorted({label for part in rows.values() for row in part for label in row})
+    joined = TransactionDatabase.from_transactions([whole, *(row for part in rows.values() for row in part)])
+    bounds = np.cumsum([1, *map(len, rows.values())])
+    parts = {name: joined.take(range(*pair)) for name, pair in zip(rows, pairwise(bounds.tolist()), strict=True)}
+    for shared in ("members", "none"):
+        folder = tmp_path / shared
+        federation = Loopback.make(folder, parts, limits={"min_count": 5, "min_members_with": 1})
+        for path in (federation.file, *(folder / "trust" / name / "policy.toml" for name in MEMBERS)):
+            path.write_text(path.read_text().replace('share_labels = "none"', f'share_labels = "{shared}"'))
+        policy = folder / "trust" / "south" / "policy.toml"
+        policy.write_text(policy.read_text().replace('table = "labels"', 'table = "ids"'))
+        (folder / "codes.txt").write_text("west only\ntoo rare\nunknown\n")
+        try:
+            processes = [federation.start_server(), federation.start_member("north", "--labels", folder / "codes.txt")]
+            processes += map(federation.start_member, ("south", "west"))
+            assert [process.wait(PATIENCE) for process in processes] == [0] * 4, federation.said("north")
+        finally:
+            federation.close()
+        tables = {name: CodeTable.load(federation.out(name) / "codetable.json") for name in ("server", *MEMBERS)}
+        named = {
+            name: {one for one in tables[name].vocabulary if not one.startswith(("#", "item "))} for name in tables
+        }
+        everything = {"rash", "fever", "north only", "west only"}
+        assert named["server"] == named["south"] == set()
+        assert named["north"] == (everything if shared == "members" else {"rash", "north only", "west only"})
+        assert named["west"] == (everything if shared == "members" else {"fever", "west only"})
+        for file in federation.out("server").iterdir():
+            assert not any(label.encode() in file.read_bytes() for label in whole if label != "rash")

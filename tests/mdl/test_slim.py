@@ -237,3 +237,12 @@ def test_a_schema_says_what_rows_mean_in_fitting_and_later(tmp_path):
     again = pickle.loads(pickle.dumps(slim))  # noqa: S301  # our own bytes
     renamed = PEOPLE.rename(columns={"city": "ORT"})[["ORT", "age"]]
     assert again.code_lengths(renamed).tolist() == slim.code_lengths(PEOPLE).tolist()
+
+
+def test_a_notebook_shows_the_table_once_there_is_one():
+    slim = Slim(width=3)
+    assert "Slim(width=3)" in slim._repr_html_()
+    fitted = slim.fit([["<b>bread</b>", "milk"], ["jam"]] * 9)._repr_mimebundle_(include=None)["text/html"]
+    assert "&lt;b&gt;bread&lt;/b&gt;" in fitted
+    assert "1 itemsets, L% = " in fitted
+    assert "<style>" in slim.table_._repr_html_()

@@ -442,6 +442,7 @@ OTHER = {
     "items.vocabulary_digest": "a" * 64,
     "items.secret_fingerprint": "a" * 16,
     "items.share_labels": "members",
+    "schema.on_departure": "continue",
     "limits.max_transactions": 1000,
     "limits.max_time": 60,
     "limits.max_rounds": 60,
@@ -458,11 +459,31 @@ OTHER = {
 
 def test_every_agreed_key_changes_the_digest():
     agreed = {key for key in KEYS if key.partition(".")[0] in config.AGREED}
-    assert set(OTHER) == agreed
+    assert set(OTHER) == agreed - {"schema.digest", "schema.outline"}  # only both together
     free = with_key("federation.variant", "sa") | {"limits": FREE}
     files = [free if key == "federation.variant" else with_key(key, value) for key, value in OTHER.items()]
     digests = {parsed(tables).digest() for tables in (smallest(), smallest() | {"limits": FREE}, *files)}
     assert len(digests) == 2 + len(OTHER)
+    schemas = [{"digest": "a" * 64, "outline": "5"}, {"digest": "b" * 64, "outline": "5"}]
+    schemas.append({"digest": "a" * 64, "outline": "6"})
+    assert len({parsed(smallest() | {"schema": one}).digest() for one in schemas} - digests) == len(schemas)
+
+
+@pytest.mark.parametrize(
+    ("schema", "items", "told"),
+    [
+        ({"digest": "a" * 64}, {}, "schema.outline: missing"),
+        ({"outline": "5"}, {}, "schema.digest: missing"),
+        (
+            {"digest": "a" * 64, "outline": "5"},
+            {"vocabulary_digest": "a" * 64},
+            "items.vocabulary_digest: with a schema",
+        ),
+    ],
+)
+def test_a_schema_comes_with_its_outline_and_without_a_vocabulary(schema, items, told):
+    tables = smallest()
+    assert told in refused(toml(tables | {"schema": schema, "items": {**tables["items"], **items}}))
 
 
 def test_the_digest_does_not_depend_on_how_a_number_is_written():
@@ -472,7 +493,7 @@ def test_the_digest_does_not_depend_on_how_a_number_is_written():
 
 def test_the_digest_does_not_change_between_releases():
     # Members with different releases compare digests: if this changes, change AGREEMENT too.
-    assert parsed(smallest()).digest().hex() == "7b653e1a466789bfafa38d66d554bb44db9f7b89b7ad0e2ee6ed10b13db6c1b7"
+    assert parsed(smallest()).digest().hex() == "ced8eb45a4863f97e70538b904fb470974f9ed93fb0e4fff5ea96f4d7bc4f619"
 
 
 # -- what a member checks --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,15 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from fedslim.data.columns import Column
-
 ROWS_IN_BATCH = 1 << 16
 _NO_TABLE = {"Series", "Index", "ChunkedArray"}  # Arrow streams of one column
-
-
-def pyarrow(source: str, extra: str = "tables") -> Any:
-    """Import pyarrow, or say how to install it."""
-    return needed("pyarrow", source, extra)
 
 
 def needed(module: str, source: str, extra: str) -> Any:
@@ -55,7 +48,7 @@ def is_stream(value: Any) -> bool:
 
 def stream_of(value: Any) -> Any:
     """Return a reader of record batches of a value for which `is_stream` is true."""
-    arrow = pyarrow(f"a {type(value).__name__}")
+    arrow = needed("pyarrow", f"a {type(value).__name__}", "tables")
     if _polars(value, "LazyFrame"):
         value = value.collect(engine="streaming")
     if _polars(value, "DataFrame"):
@@ -124,13 +117,7 @@ def arrow_table(  # noqa: PLR0913  # all but one by keyword
     return EncodedTable([builder.column() for builder in builders], name, source)
 
 
-class _Builder(Protocol):
-    def add(self, array: Any, before: int, /) -> None: ...
-
-    def column(self) -> Column: ...
-
-
-def _builder(name: str, kind: Any, categories: Mapping[str, bool]) -> _Builder:
+def _builder(name: str, kind: Any, categories: Mapping[str, bool]) -> _Numbers | _Texts:
     types = import_module("pyarrow").types
     kind = getattr(kind, "storage_type", kind)  # of an extension, such as numeric of PostgreSQL
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
@@ -269,7 +256,7 @@ def parquet_table(
     if not is_folder(first) or next(first.rglob("*.parquet"), None) is None:
         with open_bytes(first):  # reports a missing or an empty file with the same messages as for text
             pass
-    arrow = pyarrow(shown)
+    arrow = needed("pyarrow", shown, "tables")
     try:
         stream = _ParquetStream(source, pair)
         return arrow_table(stream, name=name, source=shown, pair=pair, categories=stream.categories)

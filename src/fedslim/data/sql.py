@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from fedslim.data.arrow import ROWS_IN_BATCH, arrow_table, needed, pyarrow, reason_of
+from fedslim.data.arrow import ROWS_IN_BATCH, arrow_table, needed, reason_of
 from fedslim.data.building import columns_of_rows
 from fedslim.data.columns import check_names, long_columns
 from fedslim.data.encoding import EncodedTable
@@ -130,7 +130,7 @@ def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None,
 
 def _duckdb(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
     library = needed("duckdb", shown, "sql")
-    pyarrow(shown, "sql")
+    needed("pyarrow", shown, "sql")
     with (
         closing(library.connect(str(_path(url, shown)), read_only=True)) as connection,
         connection.sql(query).to_arrow_reader(ROWS_IN_BATCH) as reader,  # closed first: else the connection blocks

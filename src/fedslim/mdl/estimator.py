@@ -16,6 +16,7 @@ from fedslim.data.coerce import encode_numbers, is_matrix
 from fedslim.data.encoding import ITEMS
 from fedslim.data.frames import is_dataframe
 from fedslim.errors import MissingExtraError
+from fedslim.format import as_html
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.mining import mine, prepare
 
@@ -96,6 +97,15 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Encode rows as in `fit`."""
         self._check()
         return convert(self, X, self.encoding_)
+
+    def _repr_html_(self) -> str:
+        """Show the parameters, and the table once there is one."""
+        from fedslim.mdl.notebook import styled, table_html  # noqa: PLC0415  # for notebooks only
+
+        return styled(f"<p>{as_html(repr(self))}</p>", table_html(self.table_) if hasattr(self, "table_") else "")
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def transform(self, X: Any) -> Any:  # noqa: N803
         """Return the covers: a sparse matrix with a row for each transaction and a column for each element, 1 if used.

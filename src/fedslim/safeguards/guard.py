@@ -15,7 +15,6 @@ import asyncio
 import logging
 import os
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -239,9 +238,5 @@ class Guard:
         if self.policy.results.table == "labels":
             return table
         own, an_id = set(database.vocabulary), re.compile(r"#[0-9a-f]{32}")
-        keep = (label not in own and an_id.fullmatch(label) for label in table.vocabulary)  # an item without a name
-        labels = (
-            label if is_id else f"#{secret.id_of(label).hex()}"
-            for label, is_id in zip(table.vocabulary, keep, strict=True)
-        )
-        return replace(table, vocabulary=tuple(labels))
+        named = (label for label in table.vocabulary if label in own or not an_id.fullmatch(label))
+        return table.renamed({label: f"#{secret.id_of(label).hex()}" for label in named})

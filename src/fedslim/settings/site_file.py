@@ -71,8 +71,8 @@ class Data:
 
     source: Path = key(values.place, "The data file.")  # noqa: RUF009
     format: str | None = key(
-        values.one_of("fimi", "csv", "tsv", "parquet"),
-        "The format, if the file's extension does not tell it: fimi, csv, tsv or parquet.",
+        values.one_of("fimi", "csv", "tsv", "parquet", "jsonl", "excel"),
+        "The format, if the file's extension does not tell it: fimi, csv, tsv, parquet, jsonl or excel.",
         default=None,
         example="csv",
     )

@@ -248,7 +248,8 @@ def _describe_columns(reading: Reading) -> list[dict[str, str]]:
     from fedslim.data.guessing import guess_column
 
     long = reading.transaction_column is not None or reading.item_column is not None
-    table = None if long or reading.schema is not None else reading.read_columns()
+    once = reading.source == "-"  # standard input cannot be read again
+    table = None if long or once or reading.schema is not None else reading.read_columns()
     if table is None:
         return []
     guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}

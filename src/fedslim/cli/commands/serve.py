@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,8 @@ from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress
+from fedslim.cli.console.repeating import typed_command
+from fedslim.cli.console.running import compile_with_progress, mined_with_progress
 from fedslim.cli.console.stream import print_json, print_text, say
 from fedslim.cli.console.text import count, printable, shown_label, size
 from fedslim.errors import ParameterError, RunError, WriteError
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from fedslim.data import ItemSecret, TransactionDatabase
     from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl import CodeTable
-    from fedslim.protocol.events import Received
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.prepare import Site
-    from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
 
@@ -138,11 +137,12 @@ def _serve(
 
 
 @reads_data
-def member(
+def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
+    context: typer.Context,
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[  # noqa: ARG001  # it is part of `reading`
+    data: Annotated[
         str,
         typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
     ],
@@ -168,6 +168,12 @@ def member(
     reading: Reading,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
+    no_compare: Annotated[
+        bool,
+        typer.Option(
+            "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
+        ),
+    ] = False,
     classes: ClassesOption = None,
     class_column: Annotated[
         str | None,
@@ -178,12 +184,14 @@ def member(
 
     With a schema, the members first agree on cuts and vocabulary in a preparation, which --out keeps. Every message is
     written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run the same command
-    again.
+    again. After the run, `fedslim report` shows what this member has found and what is different here.
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.data.vocabulary import names_for, read_labels
+    from fedslim.federated.accounting import save_results
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
+    from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
@@ -226,43 +234,31 @@ def member(
                 member = joined(audit)
                 compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
                 received = _until_over(member.run(host=host, port=port), None)
-            if received.table is not None:
-                received = replace(received, table=received.table.renamed(names_for(catalogue, shared)))
-            _keep(received, member, guard, shared, place, federation, out)
+            if received.table is None or member.database is None:
+                msg = f"the run ended without a table ({received.ending})"
+                raise RunError(msg)
+            named = received.table.renamed(names_for(catalogue, shared))
+            kept, record = guard.kept(named, member.database, shared), None
+            if kept is not None:
+                how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
+                record = member_record(federation, name, named, kept, member.database, audit=out / AUDIT, **how)
+                save_results(kept, record, out)
+            # Only after everything is saved: until then, the same command needs the journal.
+            place.finish(
+                _check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table))
+            )
+            member.forget()
+            if kept is not None:
+                _show(kept, federation.federation.name, out)
+            say(f"{received.ending}: {_found(named, kept, federation, out)}")
+            if record is not None and not no_compare and label is None:
+                _compare(record, named, member.database, data, out)
 
     runs = class_runs(federation, classes, out)
     for run in runs:
         take_part(*run)
     if classes is not None and not check:
         save_classifier([(label, place / CODE_TABLE) for label, _, place in runs], out)
-
-
-def _keep(  # noqa: PLR0917  # the parts of a run that has ended
-    received: "Received",
-    member: "DeployedMember",
-    guard: "Guard",
-    secret: "ItemSecret",
-    place: "RunFolder",
-    federation: "FederationFile",
-    out: Path,
-) -> None:
-    """Save and show what a member has received."""
-    if received.table is None or member.database is None:
-        msg = f"the run ended without a table ({received.ending})"
-        raise RunError(msg)
-    kept = guard.kept(received.table, member.database, secret)
-    if kept is not None:
-        kept.save(out / CODE_TABLE, private=True)
-    # Only after everything is saved: until then, the same command needs the journal.
-    place.finish(
-        _check_finished(member.session.name, federation, member.session.run.hex(), received.ending, len(received.table))
-    )
-    member.forget()
-    if kept is not None:
-        _show(kept, federation.federation.name, out)
-    whose = OWN_ONLY if federation.federation.variant == "so" else ""
-    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-    say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
 
 
 def _read(
@@ -354,6 +350,28 @@ def status(
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
     print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+
+
+def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
+    """Say what a member found, and where it is."""
+    own_only = federation.federation.variant == "so"
+    whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
+    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
+    return f"{count(len(table), 'itemset')}{whose}; {where}"
+
+
+def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
+    """Compare a member's data with the others', and with what it finds alone, after the run; Ctrl-C skips the rest."""
+    from fedslim.federated.own_record import compared_record
+    from fedslim.federated.records import RUN, save_run
+
+    how = {name: record.settings[name] for name in ("width", "effort", "seed")}
+    doing = "mining alone, to compare (nothing is sent):"
+    mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
+    compared = compared_record(record, table, mined.table if mined.converged else None)
+    save_run(compared, out / RUN, private=True)
+    missed = compared.figures.get("not_found_alone", "an unknown number")
+    say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-ONLY_SHOWN = {"json", "quiet", "top", "out"}
+ONLY_SHOWN = {"json", "quiet", "top", "out", "report"}
 """Options that change the output, but not the result."""
 
 
@@ -21,7 +21,7 @@ def typed_command(context: typer.Context) -> str:
         value = context.params.get(name)
         if name in ONLY_SHOWN or value is None or value == parameter.get_default(context):
             continue
-        text = str(value.value if isinstance(value, Enum) else value)
+        text = str(value.value if isinstance(value, Enum) else ",".join(value) if isinstance(value, list) else value)
         if parameter.param_type_name == "argument":
             names = map(str, value) if isinstance(value, (list, tuple)) else (text,)
             words += [f"./{one}" if one.startswith("-") and one != "-" else one for one in names]
