@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedslim.engines.row_worker import Part
+
+CONNECT_SECONDS = 10.0
 
 
 class RayEngine:
@@ -68,6 +71,9 @@ def cluster(address: str | None, workers: int | None) -> Iterator[RayEngine]:
     address, own = address or os.environ.get("RAY_ADDRESS") or "local", not ray.is_initialized()
     local: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if address == "local" else {}
     try:
+        if own and address not in {"local", "auto"} and "://" not in address:
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()  # Ray itself would try for minutes
         if own:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, RuntimeError, ValueError) as error:

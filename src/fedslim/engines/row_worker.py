@@ -9,6 +9,7 @@ This module knows no engine, and no worker knows of the others.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from fedslim import __version__
 from fedslim.data import TransactionDatabase, load
 from fedslim.data.arrow import needed, parquet_table
 from fedslim.data.columns import MISSING, TextColumn
-from fedslim.data.encoding import EncodedTable
+from fedslim.data.encoding import EncodedTable, Encoding
 from fedslim.data.fimi import stem
 from fedslim.data.readers import parquet_files
 from fedslim.mdl.cover_state import CoverState
@@ -26,6 +27,7 @@ from fedslim.mdl.mining import prepare
 from fedslim.protocol.bisection import ordered, value_of
 from fedslim.schema import Agreed, Schema, conform, cut_ranks, keep_categories, round_cuts
 from fedslim.schema.conforming import Conformed
+from fedslim.schema.file import SchemaRules
 from fedslim.schema.reading import text_of_value
 
 if TYPE_CHECKING:
@@ -51,10 +53,10 @@ class Part(NamedTuple):
 
 
 class Items(NamedTuple):
-    """What workers agreed on."""
+    """The items of all workers, and how rows become items."""
 
-    agreed: Agreed
     vocabulary: tuple[str, ...]
+    encoding: Encoding | None
 
 
 def divide(source: str | TransactionDatabase, workers: int, options: Mapping[str, Any]) -> list[Part]:
@@ -65,7 +67,8 @@ def divide(source: str | TransactionDatabase, workers: int, options: Mapping[str
     """
     if isinstance(source, TransactionDatabase):
         places = [np.arange(k, source.transactions, workers) for k in range(workers)]
-        return [Part(source.name, k, workers, {}, rows=source.take(rows)) for k, rows in enumerate(places)]
+        taken = [replace(source.take(place), encoding=source.encoding) for place in places]
+        return [Part(source.name, k, workers, {}, rows=rows) for k, rows in enumerate(taken)]
     files = _separate_files(Path(source), options.get("schema"))
     if len(files) < 2:  # noqa: PLR2004  # one file cannot be divided
         return [Part(source, k, workers, options) for k in range(workers)]
@@ -105,7 +108,7 @@ class RowWorker:
         self._table: EncodedTable | None = None
         self._site: Conformed | None = None
 
-    def read(self) -> tuple[str, tuple[str, ...] | None]:
+    def read(self) -> tuple[str, Items | None]:
         """Read the part; return the version of fedslim, and the items, or None if workers have to agree on them."""
         part = self._part
         if part.files:
@@ -113,17 +116,16 @@ class RowWorker:
             self._table = parquet_table(files, name=stem(Path(part.source)))
             self._site = conform(part.options["schema"], self._table)
             return __version__, None
-        whole = part.rows
-        if whole is None:
-            whole = load(part.source, **part.options)
-            whole = whole.take(np.arange(part.number, whole.transactions, part.of))
-        self._database = whole
-        return __version__, whole.vocabulary
+        self._database = whole = load(part.source, **part.options) if part.rows is None else part.rows
+        if part.rows is None:
+            self._database = whole.take(np.arange(part.number, whole.transactions, part.of))
+        return __version__, Items(whole.vocabulary, whole.encoding)
 
     def encode(self, items: Items) -> tuple[int, int]:
         """Number the items as all workers do; return the number of transactions and of item occurrences."""
         if self._site is not None:
-            own = self._site.items(items.agreed)
+            rules: Any = items.encoding and items.encoding.rules
+            own = self._site.items(rules.agreed)
             place = {label: number for number, label in enumerate(items.vocabulary)}
             numbers = np.array([place[label] for label in own.vocabulary], np.int32)
             vocabulary = items.vocabulary
@@ -203,4 +205,5 @@ def agree_on_items(schema: Schema, every: Callable[..., list[Any]]) -> Items:
         TextColumn(n, np.where(rows < len(all_), rows, MISSING).astype(np.int32), list(all_))
         for n, all_ in texts.items()
     ]
-    return Items(agreed, conform(schema, EncodedTable(shown, "", "all files")).items(agreed).vocabulary)
+    vocabulary = conform(schema, EncodedTable(shown, "", "all files")).items(agreed).vocabulary
+    return Items(vocabulary, Encoding("schema", rules=SchemaRules(schema, agreed)))

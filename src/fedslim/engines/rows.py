@@ -25,13 +25,12 @@ from fedslim.data.readers import is_source
 from fedslim.data.sql import is_url
 from fedslim.data.textstream import is_stdin
 from fedslim.engines import engine
-from fedslim.engines.row_worker import Items, Part, agree_on_items, divide
+from fedslim.engines.row_worker import Part, agree_on_items, divide
 from fedslim.errors import DataError, JournalError, ParameterError, RunError
 from fedslim.mdl.mining import PAYS_TO_KEEP_PAIRS, RowsElsewhere, mine
 from fedslim.mdl.questions import MOVES, Change, SlotCounts, Supports, Tried
 from fedslim.mdl.summed import TableLog, add_up
 from fedslim.network.journal import KEY_BYTES, Journal
-from fedslim.schema import Agreed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -134,19 +133,18 @@ class Driver:
         """Read the data, agree on items, and open the journal, if any; `how` is what its answers depend on."""
         first = self._parts[0]
         self._check_memory([part.cells for part in self._parts], READING_BYTES)
-        versions, vocabularies = zip(*self.every("read"), strict=True)
+        versions, found = zip(*self.every("read"), strict=True)
         if set(versions) != {__version__}:
             msg = f"the workers have fedslim {min(set(versions) - {__version__})}, not {__version__}; install the same"
             raise RunError(msg)
-        known = vocabularies[0] is not None
-        if set(vocabularies) != {vocabularies[0]}:
+        if len({one and one.vocabulary for one in found}) > 1:
             msg = f"{first.source}: workers read different items; give them the same data"
             raise DataError(msg)
-        items = Items(Agreed(), vocabularies[0]) if known else agree_on_items(first.options["schema"], self.every)
+        items = found[0] or agree_on_items(first.options["schema"], self.every)
         sizes = np.array(self.every("encode", items))
         self._check_memory(sizes[:, 1].tolist(), STATE_BYTES)
         self.every("begin", int(sizes[:, 1].sum()) >= PAYS_TO_KEEP_PAIRS)
-        rows = RowsElsewhere(self.ask, items.vocabulary, int(sizes[:, 0].sum()), first.source)
+        rows = RowsElsewhere(self.ask, items.vocabulary, int(sizes[:, 0].sum()), items.encoding)
         if journal is not None:
             supports = add_up(self.every("answer", [], Supports()))
             content = "\0".join((*items.vocabulary, str(rows.transactions))).encode("utf-8", "surrogatepass")

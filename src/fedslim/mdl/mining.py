@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fedslim.data.encoding import Encoding
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.crew import Watch
     from fedslim.mdl.driver import WatchedSearch
@@ -68,7 +69,7 @@ class RowsElsewhere:
     ask: Callable[[Question], Any]
     vocabulary: tuple[str, ...]
     transactions: int
-    name: str = ""
+    encoding: Encoding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,8 @@ def code_table(
         for e, support in zip(entries, count([entry.items for entry in entries]), strict=True)
     ]
     counts = merge_rare(supports, spelled_out(supports, found), policy.min_count)
-    return release(data.vocabulary, data.transactions, counts, found, order=policy.order, min_count=policy.min_count)
+    table = release(data.vocabulary, data.transactions, counts, found, order=policy.order, min_count=policy.min_count)
+    return replace(table, encoding=data.encoding)
 
 
 @cache

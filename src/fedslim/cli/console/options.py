@@ -221,18 +221,23 @@ class Reading:
             raise DataError(msg)
         return conform(schema, table)
 
+    def chosen(self) -> dict[str, Any]:
+        """Return what was chosen, as options of `load`."""
+        from fedslim import schema as agreed
+
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
+        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
+        return {name: value for name, value in given.items() if value is not None}
+
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
-        from fedslim import schema as agreed
         from fedslim.data import load
 
         logger, told = logging.getLogger("fedslim.data"), Told()
         if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
             logger.addHandler(told)
-        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
-        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
         try:
-            return load(self.source, **{name: value for name, value in given.items() if value is not None})
+            return load(self.source, **self.chosen())
         finally:
             logger.removeHandler(told)
 
