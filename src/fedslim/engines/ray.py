@@ -68,6 +68,7 @@ def cluster(address: str | None, workers: int | None) -> Iterator[RayEngine]:
         ParameterError: It has fewer CPUs than workers are wanted.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would tell its makers about each cluster
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # the first error of a worker is told, not all
     address, own = address or os.environ.get("RAY_ADDRESS") or "local", not ray.is_initialized()
     local: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if address == "local" else {}
     try:
