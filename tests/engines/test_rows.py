@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedslim.cli import main
 from fedslim.data import TransactionDatabase, load
 from fedslim.engines.row_worker import RowWorker, divide
 from fedslim.engines.rows import MAX_LOST, Driver, WorkerLostError, decoded, encoded
@@ -75,6 +76,12 @@ def test_a_worker_that_is_always_lost_ends_the_run():
 def test_rows_that_do_not_fit_are_refused_with_the_number_of_workers():
     with pytest.raises(DataError, match=r"each of 2 workers needs .* but has .* workers with that much memory would"):
         rows_at(some_rows(), 2, memory=1000)
+
+
+def test_without_ray_the_command_says_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.setattr("fedslim.engines.find_spec", lambda _name: None)
+    assert main(["mine", "encounters", "--engine", "ray"]) == 2
+    assert "pip install 'fedslim[ray]'" in capsys.readouterr().err
 
 
 # -- Parquet files with a schema -------------------------------------------------------------------------------------

@@ -239,7 +239,10 @@ def rows_on_ray(  # noqa: PLR0913  # all but one by keyword
         here = not is_url(data) and is_source(data)  # not a name
         data = str(Path(data).absolute()) if here else str(data)
     with ray.cluster(address, workers) as cluster:
-        driver = Driver(cluster, divide(data, workers or cluster.cpus, reading or {}))
+        parts = divide(data, workers or cluster.cpus, reading or {})
+        if len(parts) < (workers or 0):
+            logger.warning("%s: there are %s files, so %s workers", data, len(parts), len(parts))
+        driver = Driver(cluster, parts)
         try:
             yield driver.prepare(journal, {name: str(each) for name, each in (how or {}).items()})
         finally:

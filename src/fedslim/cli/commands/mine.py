@@ -1,6 +1,7 @@
 """`fedslim mine`: mine a code table from data."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import logging
 from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
@@ -151,6 +152,7 @@ def mine(
         else:
             from fedslim.engines.rows import rows_on_ray
 
+            logging.getLogger("fedslim.engines").addHandler(options.Told())
             _refuse("is not for --engine ray", secret=secret, threads=threads)
             about = how | {"limited": max_time is not None}
             there = rows_on_ray(
