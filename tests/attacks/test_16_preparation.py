@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 
 from fedslim.data import ItemSecret
 from fedslim.data.frames import dataframe_table
-from fedslim.errors import LedgerError, PolicyError, ProtocolError, RunError
+from fedslim.errors import DataError, LedgerError, PolicyError, ProtocolError, RunError
+from fedslim.federated.kept_preparation import find_preparation, keep_preparation
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.protocol.preparation import Outline
+from fedslim.protocol.preparation import Outline, Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.guard import Guard
@@ -47,14 +49,52 @@ def test_a_member_prepares_only_a_few_times_on_the_same_data(tmp_path, file):
     """In each preparation the server may zoom into other values; with enough of them it has the whole distribution."""
     ledger, snapshot = AnswerLedger(tmp_path / "ledger.json"), Snapshot.of(site())
     for number in range(MAX_PREPARATIONS):
-        ledger.record(file, snapshot, bytes([number] * 16), now=NOW, preparing=True)
-        ledger.record(file, snapshot, bytes([number] * 16), now=NOW, preparing=True)  # it came back: the same run
+        for resumed in (False, True):  # a member that comes back with its journal answers nothing else
+            ledger.record(file, snapshot, bytes([number] * 16), now=NOW, preparing=True, resumed=resumed)
     with pytest.raises(LedgerError, match="--preparation"):
         ledger.record(file, snapshot, b"\xff" * 16, now=NOW, preparing=True)
     ledger.record(file, snapshot, b"\xfe" * 16, now=NOW)  # a search from a kept preparation is no further one
     ledger.record(file, Snapshot.of(site(1)), b"\xfd" * 16, now=NOW, preparing=True)  # other data
     ledger.allow(file, "all members agreed", now=NOW)
     ledger.record(file, snapshot, b"\xff" * 16, now=NOW, preparing=True)
+
+
+def test_a_server_that_uses_the_id_of_a_run_again_prepares_no_more_often(tmp_path, file):
+    """The server chooses the id, for the search as well; so it does not tell whether a member was asked before."""
+    for _ in range(MAX_PREPARATIONS):
+        guard = Guard(MemberPolicy.find(tmp_path), file)  # a new run folder, as each week
+        guard.admit(site())
+        guard.answering(bytes(16), preparing=True)
+        guard.answering(bytes(16))
+    (found,) = guard.ledger.entries().answers
+    assert (found.runs, found.preparations) == (2 * MAX_PREPARATIONS, MAX_PREPARATIONS)
+    guard = Guard(MemberPolicy.find(tmp_path), file)
+    guard.admit(site())
+    with pytest.raises(LedgerError, match="--preparation"):
+        guard.answering(bytes(16), preparing=True)
+
+
+@pytest.mark.parametrize(
+    ("statistics", "ids"),
+    [
+        ([["41.7", "41.8"]], [b"a" * 16]),  # cuts around one patient
+        ([["40.0", "45.0", "50.0"]], [b"a" * 16]),  # more than the schema has
+        ([["50.0", "40.0"]], [b"a" * 16]),
+        ([["1.2.3"]], [b"a" * 16]),
+        ([], [b"a" * 16]),
+        ([["40.0", "45.0"], ["5.0"]], [b"a" * 16]),
+        ([["40.0"]], [b"b" * 16, b"a" * 16]),
+        ([["40.0"]], [b"a" * 16, b"a" * 16]),
+    ],
+)
+def test_a_kept_preparation_cannot_have_cuts_that_no_preparation_finds(tmp_path, file, statistics, ids):
+    """Somebody sends all members a file to start from; otherwise its cuts would be thresholds of their choice."""
+    made = Preparation(run=bytes(16), schema=SCHEMA.digest(), statistics=[["40.0", "45.0"]], kept=[], ids=[b"a" * 16])
+    keep_preparation(made, file, tmp_path)
+    assert find_preparation(None, file, tmp_path).statistics == made.statistics
+    keep_preparation(msgspec.structs.replace(made, statistics=statistics, ids=ids), file, tmp_path)
+    with pytest.raises(DataError, match=r"preparation\.json is not a usable preparation"):
+        find_preparation(None, file, tmp_path)
 
 
 def test_other_cuts_do_not_make_other_data():
@@ -79,10 +119,9 @@ def test_those_that_stay_must_be_enough_for_the_policy(tmp_path, file):
     assert smaller.federation.members == ("a", "b", "c")
     assert smaller.digest() != file.digest()
     guard = Guard(MemberPolicy.find(tmp_path), file)
-    guard.without(smaller, "d left")
-    assert AnswerLedger(tmp_path / "ledger.json").is_allowed(smaller)
+    guard.without(smaller)
     with pytest.raises(PolicyError, match="min_members"):
-        guard.without(file.without(["c", "d"]), "c and d left")
+        guard.without(file.without(["c", "d"]))
     with pytest.raises(RunError, match="too few"):
         file.without(["b", "c", "d"])
 

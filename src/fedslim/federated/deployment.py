@@ -319,7 +319,7 @@ class DeployedMember:
         if kept.left and self._guard is not None:
             left = ", ".join(kept.left)
             logger.warning("%s left after the preparation; the search goes on without", left)
-            self._guard = self._guard.without(self._file, f"{left} left after the preparation of {kept.run.hex()}")
+            self._guard = self._guard.without(self._file)
         database = kept.database(site.schema, site.conformed, self._secret)
         self._vocabulary = kept.vocabulary(self._secret.fingerprint)
         self._kept = kept
@@ -375,7 +375,7 @@ class DeployedMember:
             entropy=os.urandom,
             patience=patience(file),
             journal=journal,
-            leaving=self._recorder(f"{host}:{port}"),
+            leaving=self._recorder(f"{host}:{port}", resumed=self.session.has_answered),
             refusing=None if self._guard is None else self._guard.refused,
         )
         try:
@@ -388,8 +388,8 @@ class DeployedMember:
                 self.forget()  # nothing was answered, so there is nothing to resume
         path = self.journal
         ended_by_server = received.ending.startswith("ended by the server")
-        if self._guard is not None:
-            if (received.table or received.preparation) is not None and self.session.has_answered:
+        if self._guard is not None and received.preparation is None:  # after a preparation the search decides
+            if received.table is not None and self.session.has_answered:
                 self._guard.finished()
             elif member.refused or not ended_by_server or not self.session.has_answered:
                 self._guard.refused()  # otherwise it can be resumed, which no other run can replace
@@ -430,13 +430,13 @@ class DeployedMember:
             logger.info("the run had already ended; the result is in the journal")
         return journal
 
-    def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
+    def _recorder(self, peer: str, *, resumed: bool) -> Callable[[m.FromMember, Frame], None]:
         last, sent = time.monotonic(), 0
 
         def record(message: m.FromMember, frame: Frame) -> None:
             nonlocal last, sent
             if self._guard is not None and self.session.has_answered:
-                self._guard.answering(self.session.run, preparing=self.database is None)
+                self._guard.answering(self.session.run, preparing=self.database is None, resumed=resumed)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()

@@ -97,7 +97,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: Time
     runs: Annotated[int, Meta(ge=1)]
     run: Hex
-    """The last run, so that it is not counted again when the member rejoins it."""
+    """The last run, so that it is not counted again when the member resumes it."""
     preparations: Annotated[int, Meta(ge=0)] = 0
     """How many of the runs were preparations."""
 
@@ -162,15 +162,23 @@ class AnswerLedger:
             )
             raise WriteError(msg)
 
-    def check(self, file: FederationFile, snapshot: Snapshot) -> list[str]:
+    def check(self, file: FederationFile, snapshot: Snapshot, *, prepared: frozenset[str] = frozenset()) -> list[str]:
         """Check that this set of members may be answered. Return warnings about other versions of the data.
+
+        If some left after a preparation, `prepared` has all members of it: that difference was agreed on. A search that
+        all of them answered is another matter.
 
         Raises:
             LedgerError: It may not; the message explains what the results together would reveal.
         """
         entries, members = self.entries(), frozenset(file.federation.members)
         if not self.is_allowed(file):
-            before = [each for each in entries.answers if each.snapshot == snapshot.digest]
+            before = [
+                each
+                for each in entries.answers
+                if each.snapshot == snapshot.digest
+                and (each.runs > each.preparations or frozenset(each.members) != prepared)
+            ]
             for each in before:
                 if (why := describe_difference(each.members, members)) is not None:
                     raise self._refusal(file, each, why)
@@ -185,12 +193,22 @@ class AnswerLedger:
         """Return whether this set of members was allowed whatever was answered before."""
         return any(sorted(each.members) == sorted(file.federation.members) for each in self.entries().allowed)
 
-    def record(
-        self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime, preparing: bool = False
+    def record(  # noqa: PLR0913  # keyword-only
+        self,
+        file: FederationFile,
+        snapshot: Snapshot,
+        run: bytes,
+        *,
+        now: datetime,
+        preparing: bool = False,
+        resumed: bool = False,
+        prepared: frozenset[str] = frozenset(),
     ) -> None:
-        """Record that this set of members is answered, before the first answer; a run counts once.
+        """Record that this set of members is answered, before the first answer.
 
         A preparation and its search are one entry, with two runs: they answer the same members on the same data.
+        A run that this member has `resumed` counts once. Its journal tells, not the id of the run: a server chooses
+        that, and may use one twice.
 
         Raises:
             LedgerError: It may not be answered; another process may have answered another set meanwhile.
@@ -198,7 +216,7 @@ class AnswerLedger:
         """
         make_folder_for(self.path)
         with alone_with(self.path):
-            self.check(file, snapshot)
+            self.check(file, snapshot, prepared=prepared)
             entries, moment = self.entries(), whole(now)
             agreed, members = file.federation, sorted(file.federation.members)
             new = Answer(
@@ -208,7 +226,7 @@ class AnswerLedger:
             for each in entries.answers:
                 if (each.snapshot, each.federation_id, each.members) != (new.snapshot, new.federation_id, new.members):
                     answers.append(each)
-                elif each.run == new.run:
+                elif resumed and each.run == new.run:
                     return
                 else:
                     new = msgspec.structs.replace(
