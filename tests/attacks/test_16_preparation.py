@@ -97,6 +97,17 @@ def test_a_kept_preparation_cannot_have_cuts_that_no_preparation_finds(tmp_path,
         find_preparation(None, file, tmp_path)
 
 
+def test_a_member_does_not_stop_because_the_server_leaves_out_one_of_its_items():
+    """Who stops has the item. With new = "error" only data that came after the preparation are an error."""
+    schema = Schema.of({"table": {"new": "error"}, "columns": {"c": {"kind": "categorical"}}})
+    made = Preparation(run=bytes(16), schema=schema.digest(), statistics=[], kept=[], ids=[SECRET.id_of("c=u")])
+    has, lacks = (conform(schema, dataframe_table(pd.DataFrame({"c": list(text)}))) for text in ("uux", "uuu"))
+    assert list(made.database(schema, lacks, SECRET)) == [("c=u",)] * 3
+    assert [len(row) for row in made.database(schema, has, SECRET)] == [1, 1, 0]
+    with pytest.raises(DataError, match="'c=x' is new since the preparation"):
+        made.database(schema, has, SECRET, strict=True)
+
+
 def test_other_cuts_do_not_make_other_data():
     """Otherwise a server that announces other cuts would evade the ledger."""
     first, second = site(), site()

@@ -121,14 +121,19 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             kept[name] = frozenset(c for c in site.categories(name) if category_id(secret, name, c) in known)
         return Agreed(cuts, kept)
 
-    def database(self, schema: Schema, site: Conformed, secret: ItemSecret) -> TransactionDatabase:
-        """Return the items of a site's rows; items that are new since the preparation become what the schema says.
+    def database(
+        self, schema: Schema, site: Conformed, secret: ItemSecret, *, strict: bool = False
+    ) -> TransactionDatabase:
+        """Return the items of a site's rows; items that are new since the preparation become `other`, or no items.
+
+        Only if `strict` is true are they an error, where the schema says so. In the run of the preparation itself it
+        must not be: a server that leaves an item out would see who has that item and stops.
 
         Raises:
-            DataError: An item is new, and the schema says that this is an error.
+            DataError: An item is new, and that is an error.
         """
         known = set(self.ids)
-        return site.items(self.agreed(schema, site, secret), lambda label: secret.id_of(label) in known)
+        return site.items(self.agreed(schema, site, secret), lambda label: secret.id_of(label) in known, strict=strict)
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -84,13 +84,16 @@ class Conformed:
         counts = np.bincount(part.codes[part.codes != MISSING], minlength=len(part.labels)).tolist()
         return {label: count for label, count in zip(part.labels, counts, strict=True) if label != OTHER}
 
-    def items(self, agreed: Agreed, known: Callable[[str], bool] | None = None) -> TransactionDatabase:
+    def items(
+        self, agreed: Agreed, known: Callable[[str], bool] | None = None, *, strict: bool = True
+    ) -> TransactionDatabase:
         """Return the transactions. Items are in the order of the schema, and only those that occur.
 
         Args:
             agreed: The cuts and categories that all members agreed on.
             known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
                 item if that is not known either, or an error, as the schema says.
+            strict: Whether it may be an error.
 
         Raises:
             DataError: An item is new, and the schema says that this is an error.
@@ -99,7 +102,7 @@ class Conformed:
         vocabulary: list[str] = []
         for column, part in self._parts.items():
             codes, named = self._labelled(column, part, agreed)
-            labels = [label if known is None else self._replace(label, column, known) for label in named]
+            labels = [label if known is None else self._replace(label, column, known, strict) for label in named]
             rows = np.flatnonzero(codes != MISSING)
             rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
             present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
@@ -127,10 +130,10 @@ class Conformed:
             np.add.at(total, at, hashed[part.codes[rows]])
         return total
 
-    def _replace(self, label: str, column: str, known: Callable[[str], bool]) -> str | None:
+    def _replace(self, label: str, column: str, known: Callable[[str], bool], strict: bool) -> str | None:
         if known(label):
             return label
-        if self.schema.table.new == "error":
+        if strict and self.schema.table.new == "error":
             msg = f'{self.source}: the item {label!r} is new since the preparation; prepare again, or let new = "other"'
             raise DataError(msg)
         other = OTHER if self.schema.is_long else f"{column}={OTHER}"

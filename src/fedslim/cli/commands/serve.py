@@ -163,6 +163,7 @@ def member(  # noqa: PLR0915  # the steps of a run, in their order
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
+    from fedslim.protocol.prepare import Site
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
@@ -184,6 +185,8 @@ def member(  # noqa: PLR0915  # the steps of a run, in their order
         read = _read(reading, federation, shared, own.policy.min_overlap)
         agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
         kept = _prepared(preparation, federation, out)
+        if preparation is not None and kept is not None and isinstance(read, Site):
+            kept.database(read.schema, read.conformed, shared, strict=True)  # new data may have new items
         return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
 
     if check:
