@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,7 +17,7 @@ from fedslim.federated.kept_preparation import find_preparation, keep_preparatio
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.preparation import Outline, Preparation
-from fedslim.protocol.prepare import Site
+from fedslim.protocol.prepare import PrepareMember, Site
 from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.guard import Guard
 from fedslim.safeguards.ledger import MAX_PREPARATIONS, AnswerLedger, Snapshot
@@ -106,6 +107,20 @@ def test_a_member_does_not_stop_because_the_server_leaves_out_one_of_its_items()
     assert [len(row) for row in made.database(schema, has, SECRET)] == [1, 1, 0]
     with pytest.raises(DataError, match="'c=x' is new since the preparation"):
         made.database(schema, has, SECRET, strict=True)
+
+
+def test_a_question_cannot_fill_the_memory_of_a_member():
+    """A frame of a few kB unpacks to 64 MB, which must not become a list of 64 million numbers."""
+    outline = str(Outline.of(SCHEMA))
+    member = PrepareMember(Site(SCHEMA, site(), SECRET), m.Settings("prepare", True, 1 << 20, outline=outline), 3)
+    huge = m.Vector(1 << 26, 8, bytes(1 << 26))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="67108864 numbers"):
+            member.answer(m.AskPreparation(0, 0, huge, m.WantValues()))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_other_cuts_do_not_make_other_data():

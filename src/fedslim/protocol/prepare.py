@@ -254,7 +254,7 @@ class PrepareMember:
 
     def answer(self, message: m.AskPreparation) -> m.FromMember | UnmaskedWords:
         """Take the decisions of the server, if it may make them now, and count."""
-        chosen, want = message.chosen.values(MAX_ITEMS).tolist(), message.want
+        chosen, want = _numbers(message.chosen, MAX_ITEMS), message.want
         match self._last:
             case m.WantValues():
                 self._bisection.begin(chosen)
@@ -274,7 +274,7 @@ class PrepareMember:
                 _check_size(want, before)
                 return self._sketches(self._site.categories, entries)
             case m.WantCategoryCounts(sizes, ids, bits):
-                self._categories = _split(sizes.values(MAX_ITEMS).tolist(), ids, len(self._outline.caps))
+                self._categories = _split(_numbers(sizes, MAX_ITEMS), ids, len(self._outline.caps))
                 pairs = zip(self._categories, self._site.categories, strict=True)
                 return _packed((own.get(one, 0) for column, own in pairs for one in column), bits)
             case m.WantItems(kept, entries):
@@ -314,7 +314,7 @@ class PrepareMember:
             msg = "the server changed which categories are kept; it is refused"
             raise ProtocolError(msg)
         self._flags = flags
-        chosen = flags.values(1).astype(bool).tolist()
+        chosen = _numbers(flags, 1)
         if len(chosen) != sum(map(len, self._categories)):
             msg = f"the server decided about {len(chosen)} categories, and asked about others; it is refused"
             raise ProtocolError(msg)
@@ -337,7 +337,7 @@ class PrepareMember:
     def _ready(self, number: int, ids: bytes, shared: m.Vector) -> m.Ready:
         """Find out how much this member shares, and whether it stays. A lack of own items is no reason to refuse."""
         (found,) = _split([len(ids) // ID_BYTES], ids, 1)
-        several = shared.values(1).astype(bool).tolist()
+        several = _numbers(shared, 1)
         if len(several) != len(found):
             msg = f"the server announced {len(found)} items and {len(several)} flags; it is refused"
             raise ProtocolError(msg)
@@ -408,6 +408,15 @@ def _check_size(want: m.WantCategories | m.WantItems, before: Any) -> None:
     if want.entries != expected:
         msg = f"the server asked for a sketch of {want.entries} ids, but {expected} is next; it is refused"
         raise ProtocolError(msg)
+
+
+def _numbers(vector: m.Vector, most: int) -> list[int]:
+    """Return the numbers of a vector that a preparation can have: 64 MB of bytes would become 1 GB of numbers."""
+    if vector.length > MAX_ITEMS:
+        msg = f"the server sent {vector.length} numbers; a preparation has at most {MAX_ITEMS}, so it is refused"
+        raise ProtocolError(msg)
+    found: list[int] = vector.values(most).tolist()
+    return found
 
 
 def _split(sizes: Sequence[int], ids: bytes, parts: int) -> list[list[bytes]]:
