@@ -74,6 +74,8 @@ def test_a_member_that_is_killed_in_the_preparation_comes_back(federation, size)
     again = federation.start_member("east")
     assert federation.wait(server, *others, again) == [0] * 4, federation.said("east")
     assert tables(federation) == [federation.mined()] * len(MEMBERS)
+    ledger = json.loads((federation.folder / "trust" / "east" / "ledger.json").read_bytes())
+    assert [(one["runs"], one["preparations"]) for one in ledger["answers"]] == [(2, 1)]  # it counts once
 
 
 @pytest.mark.slow

@@ -375,7 +375,7 @@ class DeployedMember:
             entropy=os.urandom,
             patience=patience(file),
             journal=journal,
-            leaving=self._recorder(f"{host}:{port}", resumed=self.session.has_answered),
+            leaving=self._recorder(f"{host}:{port}"),
             refusing=None if self._guard is None else self._guard.refused,
         )
         try:
@@ -430,8 +430,8 @@ class DeployedMember:
             logger.info("the run had already ended; the result is in the journal")
         return journal
 
-    def _recorder(self, peer: str, *, resumed: bool) -> Callable[[m.FromMember, Frame], None]:
-        last, sent = time.monotonic(), 0
+    def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
+        last, sent, resumed = time.monotonic(), 0, self.session.has_answered
 
         def record(message: m.FromMember, frame: Frame) -> None:
             nonlocal last, sent
