@@ -14,14 +14,26 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.federated import FedSlim, simulate
     from fedslim.mdl import CodeTable, Slim
+    from fedslim.uses import SlimClassifier, SlimOutlierDetector
 
-__all__ = ["CodeTable", "FedSlim", "Slim", "TransactionDatabase", "__version__", "simulate"]
+__all__ = [
+    "CodeTable",
+    "FedSlim",
+    "Slim",
+    "SlimClassifier",
+    "SlimOutlierDetector",
+    "TransactionDatabase",
+    "__version__",
+    "simulate",
+]
 
 # Imported on first use, so that `fedslim --help` and `import fedslim` do not load numba, numpy or scikit-learn.
 _HOME = {
     "CodeTable": "fedslim.mdl",
     "FedSlim": "fedslim.federated",
     "Slim": "fedslim.mdl",
+    "SlimClassifier": "fedslim.uses",
+    "SlimOutlierDetector": "fedslim.uses",
     "TransactionDatabase": "fedslim.data",
     "simulate": "fedslim.federated",
 }

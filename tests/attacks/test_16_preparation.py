@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from fedslim.data import ItemSecret
 from fedslim.data.frames import dataframe_table
 from fedslim.errors import DataError, LedgerError, PolicyError, ProtocolError, RunError
+from fedslim.federated.deployment import DeployedMember
 from fedslim.federated.kept_preparation import find_preparation, keep_preparation
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
@@ -98,7 +100,7 @@ def test_a_kept_preparation_cannot_have_cuts_that_no_preparation_finds(tmp_path,
         find_preparation(None, file, tmp_path)
 
 
-def test_a_member_does_not_stop_because_the_server_leaves_out_one_of_its_items():
+def test_a_member_does_not_stop_because_the_server_leaves_out_one_of_its_items(tmp_path):
     """Who stops has the item. With new = "error" only data that came after the preparation are an error."""
     schema = Schema.of({"table": {"new": "error"}, "columns": {"c": {"kind": "categorical"}}})
     made = Preparation(run=bytes(16), schema=schema.digest(), statistics=[], kept=[], ids=[SECRET.id_of("c=u")])
@@ -107,6 +109,14 @@ def test_a_member_does_not_stop_because_the_server_leaves_out_one_of_its_items()
     assert [len(row) for row in made.database(schema, has, SECRET)] == [1, 1, 0]
     with pytest.raises(DataError, match="'c=x' is new since the preparation"):
         made.database(schema, has, SECRET, strict=True)
+    chosen = {"schema.digest": schema.digest().hex(), "schema.outline": ""}
+    chosen["items.secret_fingerprint"] = SECRET.fingerprint
+    file = write_template(tmp_path / "federation.toml", "attacked", MEMBERS, "x", chosen=chosen)
+    mine = (file, SimpleNamespace(name="a"), Site(schema, has, SECRET), SECRET, None, tmp_path)
+    with pytest.raises(DataError, match="'c=x' is new since the preparation"):
+        DeployedMember(*mine, audit=None, kept=made)  # given by the operator
+    keep_preparation(made, file, tmp_path)
+    assert DeployedMember(*mine, audit=None, kept=made).transactions == 3  # it was killed in the run that found it
 
 
 def test_a_question_cannot_fill_the_memory_of_a_member():

@@ -21,14 +21,19 @@ COMMANDS = {
     "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
     f"--order --no-pruning --threads {READING} --secret --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
-    f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
-    "--from --data-seed --schema --secret --quiet -q",
+    f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json "
+    f"{READING} --from --data-seed --schema --secret --quiet -q",
+    "score": f"--out --top --json {READING} --from --quiet -q",
+    "explain": f"--row --json {READING} --from --quiet -q",
+    "compare": "--by --new --fdr --out --top --json --quiet -q",
+    "complete": f"--out --top --json {READING} --from --quiet -q",
+    "rules": "--min-confidence --min-lift --out --top --json",
     "show": "--top --json --labels --secret",
     "report": f"--out --data --title --results --labels --secret {READING} --from",
     "demo": "--network --variant --out --quiet -q",
-    "server": f"{CONNECTING} --out --resume --preparation --passphrase-file",
+    "server": f"{CONNECTING} --out --resume --preparation --passphrase-file --classes",
     "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
-    "--passphrase-file --no-compare --schema --preparation --check",
+    "--passphrase-file --no-compare --schema --preparation --check --classes --class-column",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",

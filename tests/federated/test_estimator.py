@@ -58,7 +58,7 @@ def test_members_find_together_what_slim_finds_in_all_rows(rows):
     fed, slim = FedSlim().fit(cut(rows)), Slim().fit(rows)
     assert fed.table_ == slim.table_
     assert fed.encoding_ == slim.encoding_
-    assert fed.score_samples(rows).tolist() == slim.score_samples(rows).tolist()
+    assert fed.code_lengths(rows).tolist() == slim.code_lengths(rows).tolist()
 
 
 def test_files_of_members(tmp_path):
@@ -113,7 +113,7 @@ def test_parameters_are_stored_as_given_and_cloned():
 def test_fitted_models_are_pickled():
     fed = FedSlim().fit(cut(TEXTS))
     again = pickle.loads(pickle.dumps(fed))  # noqa: S301  # our own
-    assert again.score_samples(TEXTS).tolist() == fed.score_samples(TEXTS).tolist()
+    assert again.code_lengths(TEXTS).tolist() == fed.code_lengths(TEXTS).tolist()
 
 
 def test_a_limit_keeps_the_best_so_far():

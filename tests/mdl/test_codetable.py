@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 from math import log2
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedslim.data import TransactionDatabase
-from fedslim.errors import CodeTableError, FedslimError, MissingExtraError, WriteError
-from fedslim.mdl import CodeTable, mine
+from fedslim.errors import CodeTableError, DataError, FedslimError, MissingExtraError, WriteError
+from fedslim.mdl import CodeTable, Slim, mine
+from fedslim.schema import Schema
 
 ROWS = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"], ["tea"], []] * 6
 
@@ -157,8 +159,8 @@ def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path):
 
 
 def test_a_file_of_a_later_version_is_told_apart_from_a_damaged_one(saved):
-    with pytest.raises(CodeTableError, match="it is of version 3, and this fedslim reads versions 1 to 2"):
-        CodeTable.load(edited(saved, lambda c: c.update(version=3, something_new=True)))
+    with pytest.raises(CodeTableError, match="it is of version 4, and this fedslim reads versions 1 to 3"):
+        CodeTable.load(edited(saved, lambda c: c.update(version=4, something_new=True)))
 
 
 def test_a_file_without_end_is_not_read_to_its_end(saved, monkeypatch):
@@ -196,3 +198,59 @@ def test_a_table_that_cannot_be_written_leaves_nothing_behind(table, tmp_path):
     with pytest.raises(WriteError, match="cannot create its folder"):
         table.save(tmp_path / "file" / "table.json")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+# -- the encoding ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def encoded(tmp_path):
+    frame = pd.DataFrame({"age": range(20, 60), "city": ["Bonn", "Ulm"] * 20})
+    path = tmp_path / "encoded.json"
+    Slim().fit(frame).table_.save(path)
+    return path
+
+
+def test_a_table_of_columns_is_written_with_its_encoding_and_others_as_before(encoded, saved):
+    assert json.loads(encoded.read_text())["version"] == 3
+    assert json.loads(saved.read_text())["version"] == 1
+    assert CodeTable.load(saved).encoding is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: e.update(kind="items"),
+        lambda e: e.update(kind="new"),
+        lambda e: e.pop("columns"),
+        lambda e: e.update(columns="ab"),
+        lambda e: e.update(columns=[1, 2]),
+        lambda e: e["intervals"].pop(),
+        lambda e: e["intervals"][0].update(labels=["a"]),
+        lambda e: e["intervals"][0]["cuts"].reverse(),
+        lambda e: e["intervals"][0].update(cuts=["a"]),
+        lambda e: e.update(kind="schema"),
+        lambda e: e.update(kind="schema", schema={"columns": {"a": {"kind": "?"}}}, agreed={"cuts": {}, "kept": {}}),
+        lambda e: e.update(more=1),
+    ],
+)
+def test_a_damaged_encoding_is_refused(encoded, change):
+    with pytest.raises(CodeTableError, match="its encoding"):
+        CodeTable.load(edited(encoded, lambda c: change(c["encoding"])))
+
+
+def test_an_old_file_of_a_table_says_what_to_do(encoded, tmp_path):
+    old = edited(encoded, lambda c: (c.pop("encoding"), c.update(version=1)))
+    pd.DataFrame({"age": [30], "city": ["Bonn"]}).to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(DataError, match="mine it again"):
+        CodeTable.load(old).code_lengths(tmp_path / "new.csv")
+
+
+def test_the_encoding_of_a_schema_is_kept(tmp_path):
+    frame = pd.DataFrame({"age": range(20, 60), "city": ["Bonn", "ULM"] * 20})
+    schema = Schema.of({"columns": {"age": {"kind": "numeric", "bins": 4}, "city": {"kind": "categorical"}}})
+    slim = Slim(schema=schema).fit(frame)
+    slim.table_.save(tmp_path / "table.json")
+    table = CodeTable.load(tmp_path / "table.json")
+    assert table.encoding == slim.encoding_
+    assert table.code_lengths(frame).tolist() == slim.code_lengths(frame).tolist()

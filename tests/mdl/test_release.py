@@ -114,6 +114,6 @@ def test_an_estimator_covers_and_scores_rows_whose_rare_items_were_merged():
     assert slim.table_.vocabulary == ("a", "b")
     assert slim.table_.other == 5  # of three a, three x and two y
     assert slim.transform(rows).shape[0] == len(rows)
-    known, strange = slim.score_samples([["a"], ["y"]])
+    known, strange = slim.code_lengths([["a"], ["y"]])
     assert 0 < strange < 8
     assert known > 0

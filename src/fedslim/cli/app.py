@@ -28,6 +28,8 @@ from fedslim.cli.commands import (
     serve,
     show,
     simulate,
+    status,
+    uses,
     vocabulary,
 )
 from fedslim.cli.console.stream import forgiving_streams, let_go_of_stdout, print_text, say
@@ -47,11 +49,16 @@ app = typer.Typer(
 app.command("mine", short_help="Find the itemsets that compress your data best.")(mine.mine)
 app.command("simulate", short_help="Simulate a federation, and see what it finds and costs.")(simulate.simulate)
 app.command("show", short_help="Show a saved code table or run.")(show.show)
+app.command("score", short_help="Score rows with a code table: the unusual ones first.")(uses.score)
+app.command("explain", short_help="Explain the bits of one row.")(uses.explain)
+app.command("compare", short_help="Compare data, tables, runs, a site with its federation.")(uses.compare)
+app.command("complete", short_help="Complete missing cells with a code table.")(uses.complete)
+app.command("rules", short_help="Read a code table as rules: if, then.")(uses.rules)
 app.command("report", short_help="Write an HTML report about runs.")(report.report)
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.command("server", short_help="Run the server of a federation.")(serve.server)
 app.command("member", short_help="Take part in a federation.")(serve.member)
-app.command("status", short_help="Show the progress of a running server.")(serve.status)
+app.command("status", short_help="Show the progress of a running server.")(status.status)
 app.command("audit", short_help="Summarise what a member has sent, from its audit log.")(audit.audit)
 app.add_typer(data.app, name="data")
 app.add_typer(schema.app, name="schema")

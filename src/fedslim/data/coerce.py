@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from fedslim.data.columns import NumberColumn
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table
+from fedslim.data.encoding import ITEMS, Choices, EncodedTable, Encoding, check_no_choices, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
 from fedslim.data.readers import is_source, read_table
@@ -83,6 +84,24 @@ def encode(
     return _from_items(X, name), encoding or ITEMS
 
 
+def encode_numbers(
+    X: Any,  # noqa: N803  # as above
+    encoding: Encoding | None = None,
+    schema: TableSchema | None = None,
+) -> tuple[TransactionDatabase, Encoding]:
+    """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ...
+
+    For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
+    """
+    if isinstance(X, np.ndarray) and X.ndim == _MATRIX_DIMENSIONS and X.dtype.kind in "iuf":
+        names = tuple(str(column) for column in range(X.shape[1]))
+        values = not np.isin(X, (0, 1)).all() or (encoding is not None and encoding.kind == "categorical")
+        if values and (encoding is None or encoding.columns == names):
+            columns = [NumberColumn(name, X[:, k]) for k, name in enumerate(names)]
+            return encode_table(EncodedTable(columns, "data", "the array"), encoding=encoding, schema=schema)
+    return encode(X, encoding, schema=schema)
+
+
 def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803  # as above
     if isinstance(X, TransactionDatabase):
         return X if name is None or name == X.name else replace(X, name=name)
@@ -119,7 +138,8 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
         )
         raise DataError(msg)
     rows, columns = _positions(X)
-    return TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name), own
+    database = TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name)
+    return replace(database, encoding=own), own
 
 
 def _two_dimensions(array: Any) -> None:

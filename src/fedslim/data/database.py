@@ -9,7 +9,7 @@ transactions over the same vocabulary give the same code table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from fedslim.data.encoding import Encoding
 
 ItemArray = np.int32
 """Type of item ids: room for 2^31 items in half the memory of int64."""
@@ -51,6 +53,7 @@ class TransactionDatabase:
     vocabulary: tuple[str, ...]
     duplicates_removed: int = 0
     name: str = "data"
+    encoding: Encoding | None = None  # how the rows of a table became items; None for lists of items
     _supports: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -166,12 +169,10 @@ class TransactionDatabase:
                     "create the databases with fedslim.data.encode_together"
                 )
                 raise DataError(msg)
-        return cls.from_rows(
-            np.concatenate([database.lengths for database in databases]),
-            np.concatenate([database.items for database in databases]),
-            vocabulary,
-            name=name,
-        )
+        offsets = np.zeros(1 + sum(map(len, databases)), np.int64)
+        np.cumsum(np.concatenate([database.lengths for database in databases]), out=offsets[1:])
+        items = np.concatenate([database.items for database in databases])
+        return cls(offsets, items, vocabulary, name=name, encoding=databases[0].encoding)
 
     # -- access -------------------------------------------------------------------------------------------------
 
@@ -235,7 +236,7 @@ class TransactionDatabase:
         offsets = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         source = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return TransactionDatabase(offsets, self.items[source], self.vocabulary, name=name or self.name)
+        return replace(self, offsets=offsets, items=self.items[source], duplicates_removed=0, name=name or self.name)
 
     def without(self, items: Sequence[int]) -> TransactionDatabase:
         """Return the same transactions without these items; the vocabulary stays the same."""
@@ -244,7 +245,7 @@ class TransactionDatabase:
         kept = stays[self.items]
         offsets = np.zeros(len(kept) + 1, np.int64)
         np.cumsum(kept, out=offsets[1:])
-        return TransactionDatabase(offsets[self.offsets], self.items[kept], self.vocabulary, name=self.name)
+        return replace(self, offsets=offsets[self.offsets], items=self.items[kept], duplicates_removed=0)
 
 
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:

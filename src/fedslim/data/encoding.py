@@ -129,13 +129,14 @@ def encode_table(
     rules = schema if encoding is None else encoding.rules
     if rules is not None:
         check_no_choices("a table with a schema", None, choices)
-        return rules.encode(table)
+        database, encoding = rules.encode(table)
+        return replace(database, encoding=encoding), encoding
     parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
     vocabulary = [label for part in parts for label in part.labels]
     if (twin := first_repeat(vocabulary)) is not None:
         msg = f"{table.source}: two columns make the same item {twin!r}; rename one of them"
         raise DataError(msg)
-    return _rows_from_codes(parts, vocabulary, table.name), encoding
+    return replace(_rows_from_codes(parts, vocabulary, table.name), encoding=encoding), encoding
 
 
 def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) -> None:
@@ -237,7 +238,8 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
     if encoding.kind == "items":
         msg = (
             f"{table.source}: this is a table with the column {table.columns[0].name!r}, but the model was fitted on "
-            "lists of items; give lists of items, or fit on a table"
+            "lists of items; give lists of items, or fit on a table (a code table file of version 1 or 2 does not say "
+            "how its table was encoded: mine it again)"
         )
         raise DataError(msg)
     gone = frozenset(encoding.missing)

@@ -116,7 +116,7 @@ def _matrices(members: Sequence[Any], names: Sequence[str]) -> tuple[list[Transa
 def _over_one_vocabulary(databases: list[TransactionDatabase]) -> list[TransactionDatabase]:
     if len({database.vocabulary for database in databases}) == 1:
         return databases
-    vocabulary = sorted({label for database in databases for label in database.vocabulary}, key=_by_value)
+    vocabulary = sorted({label for database in databases for label in database.vocabulary}, key=by_value)
     place = {label: number for number, label in enumerate(vocabulary)}
     moved = []
     for database in databases:
@@ -127,7 +127,7 @@ def _over_one_vocabulary(databases: list[TransactionDatabase]) -> list[Transacti
     return moved
 
 
-def _by_value(label: str) -> tuple[bool, int, str]:
+def by_value(label: str) -> tuple[bool, int, str]:
     """Return the sort key of a label: whole numbers by value, then strings."""
     number = label.isascii() and label.isdigit() and (label == "0" or label[0] != "0")
     return not number, int(label) if number else 0, label

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
@@ -327,7 +327,7 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
     if not bool(np.all(places[1:] > places[:-1])):
         items = _sorted_in_rows(items, database, len(vocabulary))
     labels = _labels(vocabulary, places.tolist(), database.vocabulary)
-    return TransactionDatabase(database.offsets, items, labels, database.duplicates_removed, database.name)
+    return replace(database, items=items, vocabulary=labels)
 
 
 def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]) -> tuple[str, ...]:

@@ -11,17 +11,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedslim.federated.classifier import FedSlimClassifier
     from fedslim.federated.comparison import Comparison, compare, mine_alone
     from fedslim.federated.dividing import SCHEMES, divide
     from fedslim.federated.estimator import FedSlim
     from fedslim.federated.simulation import Simulation, simulate
 
-__all__ = ["SCHEMES", "Comparison", "FedSlim", "Simulation", "compare", "divide", "mine_alone", "simulate"]
+__all__ = [
+    "SCHEMES",
+    "Comparison",
+    "FedSlim",
+    "FedSlimClassifier",
+    "Simulation",
+    "compare",
+    "divide",
+    "mine_alone",
+    "simulate",
+]
 
 # Imported on first use: a simulation does not need scikit-learn.
 _HOME = {
     "Comparison": "comparison",
     "FedSlim": "estimator",
+    "FedSlimClassifier": "classifier",
     "SCHEMES": "dividing",
     "Simulation": "simulation",
     "compare": "comparison",

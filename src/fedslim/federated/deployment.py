@@ -320,7 +320,8 @@ class DeployedMember:
             left = ", ".join(kept.left)
             logger.warning("%s left after the preparation; the search goes on without", left)
             self._guard = self._guard.without(self._file)
-        database = kept.database(site.schema, site.conformed, self._secret)
+        given = not (self._out / PREPARATION).exists()  # by the operator, for other data; not found by this run
+        database = kept.database(site.schema, site.conformed, self._secret, strict=given)
         self._vocabulary = kept.vocabulary(self._secret.fingerprint)
         self._kept = kept
         logger.info("starting from a preparation of %s items (%s)", len(kept.ids), before.federation.name)

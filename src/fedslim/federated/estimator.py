@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from scipy.sparse import vstack
-
-from fedslim.data import ItemSecret, encode_together
+from fedslim.data import ItemSecret, TransactionDatabase, encode_together
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.errors import DataError
 from fedslim.federated.preparing import prepare_together
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from scipy.sparse import csr_array
-
-    from fedslim.data import TransactionDatabase
     from fedslim.data.encoding import Encoding
     from fedslim.federated.simulation import Simulation
     from fedslim.network.traffic import Communication
@@ -37,7 +32,7 @@ class FedSlim(CodeTableEstimator):
     """Find the itemsets that together best describe the data of several members, by a federation in this process.
 
     This class sees all rows, so it determines the items and the bins of numeric columns from all of them; members on a
-    network have to agree on both beforehand. `transform`, `score_samples` and the other methods that use the table
+    network have to agree on both beforehand. `transform`, `code_lengths` and the other methods that use the table
     take rows as `Slim` does.
 
     Args:
@@ -111,7 +106,7 @@ class FedSlim(CodeTableEstimator):
                 be anything that `Slim.fit` takes, of the same kind for all members.
             y: Ignored.
         """
-        names, members = _members(X)
+        names, members = members_of(X)
         how = self.get_params()
         schema = how.pop("schema")
         given: Mapping[str, TransactionDatabase] | list[TransactionDatabase]
@@ -146,10 +141,10 @@ class FedSlim(CodeTableEstimator):
         made = prepare_together(read, sites, ItemSecret.from_random(entropy(32)), entropy, masking=self.masking)
         return made.databases, made.encoding
 
-    def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> csr_array:  # noqa: ARG002, N803
+    def fit_transform(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:  # noqa: ARG002, N803
         """Fit, then cover the rows of all members, one member after the other."""
         self.fit(X)
-        return vstack([self.transform(database) for database in self.simulation_.databases.values()], format="csr")
+        return self._covers(TransactionDatabase.joined(list(self.simulation_.databases.values())))
 
     @property
     def communication_(self) -> Communication:
@@ -158,7 +153,7 @@ class FedSlim(CodeTableEstimator):
         return self.simulation_.communication
 
 
-def _members(X: Any) -> tuple[list[str] | None, list[Any]]:  # noqa: N803  # scikit-learn's name
+def members_of(X: Any) -> tuple[list[str] | None, list[Any]]:  # noqa: N803  # scikit-learn's name
     """Return the members' names, if they have any, and their data."""
     if isinstance(X, Mapping):
         return list(X), list(X.values())

@@ -8,11 +8,10 @@ Items are numbered by their ids, as in a federation: the same in one place is `f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import Encoding
 from fedslim.data.vocabulary import Vocabulary, labels_for, over
 from fedslim.federated.accounting import Account
@@ -28,6 +27,7 @@ from fedslim.schema import Agreed, SchemaRules
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fedslim.data.database import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret
     from fedslim.network.traffic import Communication
     from fedslim.schema import Conformed, Schema
@@ -77,11 +77,9 @@ def prepare_together(
     databases = {name: made.database(schema, site, secret) for name, site in sites.items()}
     every = labels_for(vocabulary, secret, dict.fromkeys(chain(*(one.vocabulary for one in databases.values()))))
     numbered = {name: over(database, vocabulary, secret) for name, database in databases.items()}
-    named = {
-        name: TransactionDatabase(one.offsets, one.items, every, one.duplicates_removed, name)
-        for name, one in numbered.items()
-    }
     agreed = [made.agreed(schema, site, secret) for site in sites.values()]
     kept = {name: frozenset[str]().union(*(one.kept[name] for one in agreed)) for name in schema.capped_columns}
     rules = SchemaRules(schema, Agreed(agreed[0].cuts, kept))
-    return Prepared(named, Encoding("schema", rules=rules), made, account.communication, account.seconds)
+    encoding = Encoding("schema", rules=rules)
+    named = {n: replace(one, vocabulary=every, name=n, encoding=encoding) for n, one in numbered.items()}
+    return Prepared(named, encoding, made, account.communication, account.seconds)

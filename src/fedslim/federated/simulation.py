@@ -206,7 +206,8 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         seed=seed if effort > 1 else 0,
     )
     server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
-    vocabulary = next(iter(named.values())).vocabulary
+    first = next(iter(named.values()))
+    vocabulary = first.vocabulary
     secret = ItemSecret.from_random(entropy(32))
     agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that items are numbered as in one place
     present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
@@ -219,7 +220,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         variant,
         masked,
         named,
-        code_table(outcome.table, vocabulary),
+        code_table(outcome.table, vocabulary, first.encoding),
         outcome.tally,
         outcome.ending,
         communication,

@@ -9,7 +9,7 @@ is the same file, byte for byte.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.data.encoding import Encoding
+    from fedslim.mdl.covering import Covering
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Order
 
@@ -69,6 +76,8 @@ class CodeTable:
     """A code table in cover order. `found` has (items, usage, support, entry) of each itemset, singletons apart.
 
     No count in it is below `min_count`; `other` says how many occurrences of items were merged for that (`release.py`).
+    `encoding` says how the rows of a table became items (None: they were lists of items), so that new rows can be
+    covered. Tables with the same counts are equal, however their rows were written.
 
     Examples:
         >>> from fedslim import CodeTable, Slim
@@ -89,6 +98,7 @@ class CodeTable:
     order: Order = "usage"
     min_count: int = 1
     other: int = 0
+    encoding: Encoding | None = field(default=None, compare=False)
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -114,6 +124,12 @@ class CodeTable:
         """Return the itemsets that save most bits, best first; all of them if `k` is None."""
         ranked = sorted(self.itemsets, key=lambda e: (-e.bits_saved, -len(e), e.items))
         return ranked if k is None else ranked[:k]
+
+    def __repr__(self) -> str:
+        return (
+            f"CodeTable({len(self):,} itemsets, {len(self.vocabulary):,} items, {self.transactions:,} transactions, "
+            f"L% = {self.compression.L_percent:.2f})"
+        )
 
     def _element(self, items: Itemset, usage: int, support: int, entry: int) -> Element:
         length = code_length(usage, self.total_usage)
@@ -147,6 +163,43 @@ class CodeTable:
         """Return the same table with other labels; items that are not in `names` keep theirs."""
         return replace(self, vocabulary=tuple(names.get(label, label) for label in self.vocabulary))
 
+    # -- new rows -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def covering(self) -> Covering:
+        """The table prepared for covering."""
+        from fedslim.mdl.covering import Covering  # noqa: PLC0415  # reading a table needs no numba
+
+        return Covering(self)
+
+    def items_of(self, X: Any) -> TransactionDatabase:  # noqa: N803  # scikit-learn's name
+        """Convert new rows to transactions as the mined rows were converted; `X` is what `Slim.fit` accepts."""
+        from fedslim.data.coerce import encode_numbers  # noqa: PLC0415
+        from fedslim.data.encoding import ITEMS  # noqa: PLC0415
+
+        return encode_numbers(X, self.encoding or ITEMS)[0]
+
+    def code_lengths(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Return the bits of each row, seen or unseen.
+
+        Every element, and "unknown item", gets one more usage than it has, so that no length is infinite.
+        """
+        return self.covering.bits(self.items_of(X))
+
+    def transform(self, X: Any) -> csr_array:  # noqa: N803
+        """Return the covers: a sparse matrix with a row for each transaction and a column for each element, 1 if used.
+
+        Columns are the itemsets in cover order, then every single item of the vocabulary.
+        """
+        return self.covering.matrix(self.items_of(X))
+
+    def reconstruct(self, covers: Any) -> TransactionDatabase:
+        """Return exactly the transactions that `transform` turned into these covers."""
+        return self.covering.reconstruct(covers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "covering"}
+
     # -- files and frames ---------------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, private: bool = False) -> None:
@@ -168,7 +221,7 @@ class CodeTable:
         return load_code_table(path)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows (itemsets in cover order, then singletons in use) as plain dictionaries."""
+        """Return the rows as plain dictionaries: itemsets by the bits that they save, then singletons in use."""
         return [
             {
                 "itemset": list(e.labels),
@@ -177,7 +230,7 @@ class CodeTable:
                 "code_length": e.code_length,
                 "bits_saved": e.bits_saved,
             }
-            for e in (*self.itemsets, *self.singletons)
+            for e in (*self.top(), *self.singletons)
         ]
 
     def to_frame(self) -> Any:

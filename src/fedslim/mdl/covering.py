@@ -1,11 +1,16 @@
-"""Covering transactions, seen or unseen, with a finished code table."""
+"""Covering transactions, seen or unseen, with a finished code table.
+
+Everything that a table is used for rests on `Covering`: the cover of a row, its bits, and the bits that its items take
+on average. It covers one database at a time, and a row's result never depends on the others: large data come in chunks.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.itemsets import Itemset
+
+
+MATRIX = 2
+"""The number of dimensions of covers."""
 
 
 class Covering:
@@ -45,6 +54,33 @@ class Covering:
         found = self.table.found
         return found[element][0] if element < len(found) else (element - len(found),)
 
+    @cached_property
+    def lengths(self) -> NDArray[np.float64]:
+        """The code length of each element, then of an unknown item, with one usage added to each.
+
+        So a transaction with an unknown item, which the table cannot encode, has a large but finite length.
+        """
+        table = self.table
+        usages = [*(usage for _, usage, _, _ in table.found), *table.singleton_usages, table.other]
+        total = sum(usages) + len(usages)
+        return np.array([code_length(usage + 1, total) for usage in usages])
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The bits that each item takes on average where it occurs, and last those of an unknown item.
+
+        The bits of a code are divided evenly among the items of its element. So the shares of all occurrences of items
+        in the mined data add up to the bits of these data.
+        """
+        table = self.table
+        bits = np.zeros(len(table.vocabulary) + 1)
+        for k, (items, usage, _, _) in enumerate(table.found):
+            bits[list(items)] += usage * self.lengths[k] / len(items)
+        bits[:-1] += np.array(table.singleton_usages, np.float64) * self.lengths[len(table.found) : -1]
+        counts = np.array([*table.supports, 0], np.float64)
+        mean = bits.sum() / max(counts.sum(), 1.0)
+        return np.asarray((bits + mean) / (counts + 1.0))  # one average occurrence more, also for items without any
+
     def known(self, database: TransactionDatabase) -> tuple[TransactionDatabase, NDArray[np.int64]]:
         """Return the transactions over the table's vocabulary, and the number of unknown items in each."""
         if database.vocabulary == self.table.vocabulary:
@@ -53,8 +89,8 @@ class Covering:
         ids = np.array([index.get(label, -1) for label in database.vocabulary], np.int64)[database.items]
         tids = np.repeat(np.arange(len(database), dtype=np.int64), database.lengths)
         strange = np.bincount(tids[ids < 0], minlength=len(database)).astype(np.int64)
-        known = TransactionDatabase.from_pairs(
-            tids[ids >= 0], ids[ids >= 0], self.table.vocabulary, transactions=len(database), name=database.name
+        known = TransactionDatabase.from_rows(
+            database.lengths - strange, ids[ids >= 0], self.table.vocabulary, name=database.name
         )
         return known, strange
 
@@ -69,36 +105,73 @@ class Covering:
             label = next(i for i in database.transaction(t) if i not in set(self.table.vocabulary))
             msg = (
                 f"transaction {t + 1} has the item {label!r}, which the code table does not know; "
-                "remove unknown items, or score the transaction with score_samples"
+                "remove unknown items, or take the bits of the transaction, which code_lengths gives"
             )
             raise DataError(msg)
-        ends, slots = self._cover(known)
-        n_items, n_found = len(self.table.vocabulary), len(self.table.found)
-        return ends, np.where(slots < n_items, slots + n_found, slots - n_items)
+        return self.elements(known)
 
     def bits(self, database: TransactionDatabase) -> NDArray[np.float64]:
-        """Return the encoded length of each transaction, with one usage added to every element and to "other".
-
-        So a transaction with an unknown item, which the table cannot encode, has a large but finite length.
-        """
+        """Return the encoded length of each transaction; see `lengths`."""
         known, strange = self.known(database)
-        ends, elements = self.cover(known)
-        # Each transaction is summed separately, so that its bits do not depend on the others.
-        tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        bits = np.bincount(tids, weights=self.lengths[elements], minlength=len(ends)).astype(np.float64)
-        return bits + strange * float(self.lengths[-1])
+        ends, elements = self.elements(known)
+        return _sums(ends, self.lengths[elements], strange, self.lengths[-1])
 
-    @cached_property
-    def lengths(self) -> NDArray[np.float64]:
-        """The code length of each element, and last that of an unknown item, with one usage added to every one."""
-        used = [usage for _, usage, _, _ in self.table.found]
-        usages = [usage + 1 for usage in (*used, *self.table.singleton_usages, self.table.other)]
-        total = sum(usages)
-        return np.array([code_length(usage, total) for usage in usages])
+    def expected(self, database: TransactionDatabase) -> NDArray[np.float64]:
+        """Return the bits that the items of each transaction take on average; see `shares`."""
+        known, strange = self.known(database)
+        return _sums(known.offsets[1:], self.shares[known.items], strange, self.shares[-1])
 
-    def _cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def spelled(self, database: TransactionDatabase) -> NDArray[np.float64]:
+        """Return the bits of each transaction if its items are spelled one by one, one occurrence added to each."""
+        counts = [*self.table.supports, self.table.other]
+        total = sum(counts) + len(counts)
+        lengths = np.array([code_length(count + 1, total) for count in counts])
+        known, strange = self.known(database)
+        return _sums(known.offsets[1:], lengths[known.items], strange, lengths[-1])
+
+    def matrix(self, database: TransactionDatabase) -> csr_array:
+        """Return the covers as a sparse matrix with a row for each transaction and a column for each element."""
+        ends, elements = self.cover(database)
+        rows = np.concatenate(([0], ends))
+        return csr_array((np.ones(len(elements), np.uint8), elements, rows), shape=(len(ends), self.n_elements))
+
+    def reconstruct(self, covers: Any) -> TransactionDatabase:
+        """Return exactly the transactions that `matrix` turned into these covers."""
+        if not issparse(covers) or covers.ndim != MATRIX or covers.shape[1] != self.n_elements:
+            msg = (
+                f"reconstruct takes what transform returns: a sparse matrix with {self.n_elements} columns, "
+                "one for each element of the code table"
+            )
+            raise DataError(msg)
+        rows = csr_array(covers)
+        rows.eliminate_zeros()
+        sizes = np.array([len(self.items_of(k)) for k in range(self.n_elements)], np.int64)
+        tids = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        items = [i for element in rows.indices for i in self.items_of(element)]
+        return TransactionDatabase.from_pairs(
+            np.repeat(tids, sizes[rows.indices]),
+            np.array(items, np.int64),
+            self.table.vocabulary,
+            transactions=rows.shape[0],
+        )
+
+    def elements(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See `cover`; the transactions are over the table's vocabulary."""
         slots = np.zeros(database.occurrences, np.int64)
         ends = np.zeros(database.transactions, np.int64)
         work = empty_work(self._working.capacity, database)
         counting.cover_all(database.offsets, database.items, self._working.elements, self._lists, work, slots, ends)
-        return ends, slots[: int(ends[-1]) if len(ends) else 0]
+        slots = slots[: int(ends[-1]) if len(ends) else 0]
+        n_items, n_found = len(self.table.vocabulary), len(self.table.found)
+        return ends, np.where(slots < n_items, slots + n_found, slots - n_items)
+
+
+def _sums(
+    ends: NDArray[np.int64], values: NDArray[np.float64], strange: NDArray[np.int64], each: float
+) -> NDArray[np.float64]:
+    """Add up the values of each transaction, and `each` for its unknown items.
+
+    Each transaction is summed separately, so that its sum does not depend on the others.
+    """
+    tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    return np.asarray(np.bincount(tids, weights=values, minlength=len(ends)) + strange * each, np.float64)

@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from fedslim.data.atomic import write_whole
+from fedslim.data.discretise import Intervals
 from fedslim.data.documents import Format
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.itemsets import order_key
+from fedslim.schema import encoding_from_dict
 
 if TYPE_CHECKING:
+    from fedslim.data.encoding import Encoding
     from fedslim.mdl.itemsets import Itemset
 
 FORMAT = "fedslim-code-table"
-VERSION = 2
-"""Version 2 adds `min_count` and `other`; tables without them are still written as version 1."""
+VERSION = 3
+"""2 adds `min_count` and `other`, 3 the encoding of a table with columns; a file has the oldest version that fits."""
 MAX_BYTES = 1 << 28
 """A hundred times the largest known table."""
 
@@ -65,6 +68,7 @@ class _CodeTableFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     itemsets: list[_StoredItemset]
     min_count: Positive = 1
     other: Count = 0
+    encoding: dict[str, Any] | None = None
 
 
 def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False) -> None:
@@ -80,10 +84,10 @@ def save_code_table(table: CodeTable, path: str | Path, *, private: bool = False
 def code_table_document(table: CodeTable) -> dict[str, Any]:
     """Return the content of a code table file, also for records that contain a table."""
     c = table.compression
-    merged = table.min_count > 1 or table.other
+    merged, coded = table.min_count > 1 or table.other, table.encoding
     return {
         "format": FORMAT,
-        "version": VERSION if merged else 1,
+        "version": VERSION if coded else 2 if merged else 1,
         "order": table.order,
         "transactions": table.transactions,
         **({"min_count": table.min_count, "other": table.other} if merged else {}),
@@ -95,6 +99,7 @@ def code_table_document(table: CodeTable) -> dict[str, Any]:
             "L_percent": c.L_percent,
             "L_data_percent": c.L_data_percent,
         },
+        **({"encoding": coded.to_dict()} if coded else {}),
         "items": [
             {"item": label, "support": support, "usage": usage}
             for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
@@ -164,7 +169,27 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     small = next((count for count in counts if 0 < count < file.min_count), None)
     if small is not None:
         raise _bad(path, f"its min_count is {file.min_count}, but it has the count {small}")
-    return CodeTable(labels, file.transactions, supports, usages, tuple(found), file.order, file.min_count, file.other)
+    counted = (labels, file.transactions, supports, usages, tuple(found))
+    encoding = None if file.encoding is None else _encoding(path, file.encoding)
+    return CodeTable(*counted, file.order, file.min_count, file.other, encoding)
+
+
+def _encoding(path: str | Path, plain: dict[str, Any]) -> Encoding:
+    """Return the encoding in a file; it must be exactly what `to_dict` writes."""
+    try:
+        encoding = encoding_from_dict(plain)
+        cut = [one for one in encoding.intervals if isinstance(one, Intervals)]
+        right = encoding.kind in {"one-hot", "categorical", "schema"} and encoding.to_dict() == plain
+        right &= all(isinstance(name, str) for name in (*encoding.columns, *encoding.ignored, *encoding.missing))
+        right &= encoding.kind != "categorical" or len(encoding.intervals) == len(encoding.columns)
+        right &= all(a < b for one in cut for a, b in pairwise(map(float, one.cuts)))
+        right &= all(isinstance(label, str) for one in cut for label in one.labels)
+        right &= all(len(one.labels) == len(one.cuts) + 1 for one in cut)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise _bad(path, f"its encoding is not one ({error})") from None
+    if not right:
+        raise _bad(path, "its encoding contradicts itself")
+    return encoding
 
 
 def _itemset(

@@ -196,7 +196,8 @@ def code_table(database: TransactionDatabase, result: SearchResult, order: Order
     ]
     singletons = spelled_out(database.supports, found)
     counts = merge_rare(database.supports, singletons, min_count)
-    return release(database.vocabulary, database.transactions, counts, found, order=order, min_count=min_count)
+    table = release(database.vocabulary, database.transactions, counts, found, order=order, min_count=min_count)
+    return replace(table, encoding=database.encoding)
 
 
 @cache

@@ -2,7 +2,7 @@
 
     slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
     slim.codetable_          # itemset, usage, support, code_length as a DataFrame
-    slim.score_samples(X)    # bits of each transaction: the more bits, the more unusual
+    slim.code_lengths(X)     # bits of each transaction: the more bits, the more unusual
 
 A thin layer over `mine`; the methods that use the table are in `estimator.py`.
 """
@@ -12,10 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data import encode
-from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.estimator import CodeTableEstimator
-from fedslim.mdl.mining import mine, prepare
+from fedslim.data.encoding import ITEMS
+from fedslim.mdl.estimator import CodeTableEstimator, convert, mine_for
 from fedslim.mdl.policy import WIDTH
 from fedslim.schema import Schema
 
@@ -42,7 +40,7 @@ class Slim(CodeTableEstimator):
 
     Attributes:
         table_: the `CodeTable`.
-        encoding_: how rows are converted to items; `transform` and `score_samples` convert new rows in the same way.
+        encoding_: how rows are converted to items; `transform` and `code_lengths` convert new rows in the same way.
         codetable_: the table as a DataFrame, or as a list of dictionaries if neither pandas nor polars is installed.
         compression_: bits before and after, for data and model, and both ratios.
         converged_: whether the search ended by itself.
@@ -57,7 +55,7 @@ class Slim(CodeTableEstimator):
         [(('bread', 'jam', 'milk'), 8), (('bread', 'milk'), 8), (('jam', 'tea'), 8)]
         >>> round(slim.compression_.L_percent, 1)
         44.9
-        >>> slim.score_samples([["bread", "milk"], ["bread", "tea"]]).round(1)
+        >>> slim.code_lengths([["bread", "milk"], ["bread", "tea"]]).round(1)
         array([ 1.8, 10. ])
     """
 
@@ -89,14 +87,10 @@ class Slim(CodeTableEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
-        how = self.get_params()
-        schema = how.pop("schema")
-        database, encoding = encode(X, schema=Schema.read(schema) if isinstance(schema, (str, os.PathLike)) else schema)
-        prepare()
-        stop = Stop()
-        with stopping_on_interrupt(stop):
-            mined = mine(database, **how, stop=stop)
-        self._fitted(mined.table, encoding)
+        schema = Schema.read(self.schema) if isinstance(self.schema, (str, os.PathLike)) else self.schema
+        database = convert(self, X, schema=schema)
+        (mined,) = mine_for(self, database, besides="schema")
+        self._fitted(mined.table, database.encoding or ITEMS)
         self.converged_ = mined.converged
         self.candidates_ = mined.tally.candidates
         self.n_iter_ = mined.tally.accepted

@@ -32,12 +32,13 @@ class Difference:
         return self.q <= FALSE_DISCOVERY_RATE
 
 
-def differences(
-    here: Sequence[int], n_here: int, there: Sequence[int], n_there: int, *, slack: int = 0
+def differences(  # noqa: PLR0913  # keyword-only options
+    here: Sequence[int], n_here: int, there: Sequence[int], n_there: int, *, slack: int = 0, independent: bool = True
 ) -> list[Difference]:
     """Test each itemset: is its rate here another than there?
 
-    The test is Fisher's (two-sided), and q is p after Benjamini and Hochberg.
+    The test is Fisher's (two-sided). q is p after Benjamini and Hochberg or, if the counts may depend on each other in
+    any way, after Benjamini and Yekutieli.
 
     Args:
         here: In how many transactions each itemset occurs here.
@@ -46,6 +47,7 @@ def differences(
         n_there: The number of transactions there.
         slack: By how much the counts there may be too low, if they were rounded down. A test then takes the count
             within the slack that differs least.
+        independent: Whether the counts are independent of each other, or grow with each other.
 
     Examples:
         >>> from fedslim.metrics import differences
@@ -66,7 +68,7 @@ def differences(
         for a, b in zip(here, there, strict=True)
     ]
     p = [float(fisher_exact([[a, n_here - a], [b, n_there - b]]).pvalue) for a, b in zip(here, nearest, strict=True)]
-    q = false_discovery_control([min(1.0, each) for each in p])
+    q = false_discovery_control([min(1.0, each) for each in p], method="bh" if independent else "by")
     return [
         Difference(a * n_there / (b * n_here) if b and n_here else None, one, float(corrected))
         for a, b, one, corrected in zip(here, nearest, p, q, strict=True)

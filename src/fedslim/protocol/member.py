@@ -195,7 +195,7 @@ class MemberSession:
         if message.table is not None:
             self._variant.check_end(message.table)
         assert self._numbered is not None  # noqa: S101  # since the roster
-        self.received = Received(message.ending, code_table(table, self._names(message)))
+        self.received = Received(message.ending, code_table(table, self._names(message), self._numbered.encoding))
 
     def _names(self, message: m.Finish) -> tuple[str, ...]:
         """Return the label of each item as far as it is known: our own, and those of other members."""

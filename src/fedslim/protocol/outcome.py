@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import lt
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from fedslim.protocol.messages import PackedElement, PackedTable, Vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fedslim.data import Encoding
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import SearchResult, Tally
     from fedslim.protocol.preparation import Preparation
@@ -86,8 +87,8 @@ def pack_table(
     )
 
 
-def code_table(table: PackedTable, labels: Sequence[str]) -> CodeTable:
-    """Check a table that was received, and return it with these labels for the item numbers."""
+def code_table(table: PackedTable, labels: Sequence[str], encoding: Encoding | None = None) -> CodeTable:
+    """Check a table that was received; return it with labels for the item numbers, and with the reader's encoding."""
     usages, supports = table.usages.values(), table.supports.values()
     if not len(usages) == len(supports) == len(labels):
         msg = (
@@ -102,11 +103,12 @@ def code_table(table: PackedTable, labels: Sequence[str]) -> CodeTable:
             raise ProtocolError(msg)
     if not np.array_equal(usages, _check(found, supports, table.transactions)):
         raise ProtocolError(DISAGREE)
-    counts = np.concatenate((usages, supports, [table.other], [min(three) for _, *three in found]))
-    if ((counts > 0) & (counts < table.min_count)).any():
+    shown = np.concatenate((usages, supports, [table.other], [min(three) for _, *three in found]))
+    if ((shown > 0) & (shown < table.min_count)).any():
         msg = f"a table has a count below its own min_count {table.min_count}; it is refused"
         raise ProtocolError(msg)
-    return release(labels, table.transactions, Merged(supports, usages, table.other), found, min_count=table.min_count)
+    counts = Merged(supports, usages, table.other)
+    return replace(release(labels, table.transactions, counts, found, min_count=table.min_count), encoding=encoding)
 
 
 def _check(found: Found, supports: NDArray[np.int64], transactions: int) -> NDArray[np.int64]:

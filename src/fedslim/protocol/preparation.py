@@ -9,7 +9,7 @@ A member derives it from the questions that it was asked. All members sign its d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
@@ -19,11 +19,13 @@ from msgspec import Meta
 
 from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
+from fedslim.data.encoding import Encoding
 from fedslim.data.textstream import told_as_data_errors
 from fedslim.data.vocabulary import ID_BYTES, ItemSecret, Vocabulary
 from fedslim.errors import DataError
 from fedslim.protocol.bisection import OpenColumn
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_MEMBERS, Digest, Name
+from fedslim.schema import SchemaRules
 from fedslim.schema.agreeing import Agreed, round_cuts, rounded
 
 if TYPE_CHECKING:
@@ -132,8 +134,9 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         Raises:
             DataError: An item is new, and that is an error.
         """
-        known = set(self.ids)
-        return site.items(self.agreed(schema, site, secret), lambda label: secret.id_of(label) in known, strict=strict)
+        known, agreed = set(self.ids), self.agreed(schema, site, secret)
+        database = site.items(agreed, lambda label: secret.id_of(label) in known, strict=strict)
+        return replace(database, encoding=Encoding("schema", rules=SchemaRules(schema, agreed)))
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""`fedslim server`, `fedslim member` and `fedslim status`: a federation over a network."""
+"""`fedslim server` and `fedslim member`: a federation over a network."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier
 from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.repeating import typed_command
 from fedslim.cli.console.running import compile_with_progress, mined_with_progress
-from fedslim.cli.console.stream import print_json, print_text, say
-from fedslim.cli.console.text import count, printable, shown_label, size
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import count, shown_label, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ PreparationOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A preparation.json that an earlier run kept, to start with the search."),
 ]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,…",
+        help="Make a classifier: a run for each of these classes, one after the other. The same for all.",
+    ),
+]
 FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
 IdentityOption = Annotated[
     Path | None,
@@ -69,6 +77,7 @@ def server(
         int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
     ] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
+    classes: ClassesOption = None,
 ) -> None:
     """Run the server of a federation until its members have found their code table.
 
@@ -77,14 +86,30 @@ def server(
     immediately, and --resume continues it.
     """
     from fedslim.cli.console.logs import set_up_logs
-    from fedslim.federated.accounting import save_served
-    from fedslim.federated.deployment import DeployedServer
-    from fedslim.federated.simulation import prepare
     from fedslim.settings.federation_file import FederationFile
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates, passphrase_file)
+    who = load_identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
+    for _, one, place in class_runs(federation, classes, out):
+        _serve(one, who, place, preparation, resume=resume, host=host, port=port)
+
+
+def _serve(
+    federation: "FederationFile",
+    who: "Identity",
+    out: Path,
+    preparation: Path | None,
+    *,
+    resume: bool,
+    host: str | None,
+    port: int | None,
+) -> None:
+    """Serve one run."""
+    from fedslim.federated.accounting import save_served
+    from fedslim.federated.deployment import DeployedServer
+    from fedslim.federated.simulation import prepare
+
     with _folder(out, "fedslim server") as folder:
         run = DeployedServer(federation, who, out, _prepared(preparation, federation, out))
         finished = folder.finished(who="server", federation=federation.digest().hex())
@@ -112,7 +137,7 @@ def server(
 
 
 @reads_data
-def member(  # noqa: PLR0915  # the steps of a run, in their order
+def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     context: typer.Context,
     file: FederationArgument,
     *,
@@ -149,6 +174,11 @@ def member(  # noqa: PLR0915  # the steps of a run, in their order
             "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
         ),
     ] = False,
+    classes: ClassesOption = None,
+    class_column: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="With --classes: the column that has them; without it, classes are items."),
+    ] = None,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
@@ -163,7 +193,6 @@ def member(  # noqa: PLR0915  # the steps of a run, in their order
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
-    from fedslim.protocol.prepare import Site
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
@@ -173,52 +202,63 @@ def member(  # noqa: PLR0915  # the steps of a run, in their order
     folder = identity or federation.server.certificates
     own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
     set_up_logs(federation.log)
-    guard = Guard(own, federation)  # before anything else is read
-    who = _identity(folder, passphrase_file)
+    Guard(own, federation)  # before anything else is read
+    who = load_identity(folder, passphrase_file)
     _check_name(who, name)
     shared = ItemSecret.read(secret)
     _check_reading(reading, vocabulary)
     catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
 
-    def joined(audit: AuditLog | None) -> DeployedMember:
-        """Read everything, and check it before anybody waits for this member."""
-        read = _read(reading, federation, shared, own.policy.min_overlap)
-        agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
-        kept = _prepared(preparation, federation, out)
-        if preparation is not None and kept is not None and isinstance(read, Site):
-            kept.database(read.schema, read.conformed, shared, strict=True)  # new data may have new items
-        return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
+    def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
+        guard = Guard(own, federation)
 
-    if check:
-        _show_ready(joined(None))
-        return
-    with _folder(out, f"fedslim member --name {name}") as place:
-        finished = place.finished(who=name, federation=federation.digest().hex())
-        if finished is not None:
-            (out / MEMBER_JOURNAL).unlink(missing_ok=True)
-            _show_finished(finished, out, federation.federation.name)
+        def joined(audit: AuditLog | None) -> DeployedMember:
+            """Read everything, and check it before anybody waits for this member."""
+            read = _read(reading, federation, shared, own.policy.min_overlap)
+            if label is not None:
+                read = rows_of_class(reading, read, classes or "", class_column, label)
+            agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
+            kept = _prepared(preparation, federation, out)
+            return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
+
+        if check:
+            _show_ready(joined(None))
             return
-        with AuditLog.of(out / AUDIT, federation, name) as audit:
-            member = joined(audit)
-            compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
-            received = _until_over(member.run(host=host, port=port), None)
-        if received.table is None or member.database is None:
-            msg = f"the run ended without a table ({received.ending})"
-            raise RunError(msg)
-        named = received.table.renamed(names_for(catalogue, shared))
-        kept, record = guard.kept(named, member.database, shared), None
-        if kept is not None:
-            how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
-            record = member_record(federation, name, named, kept, member.database, audit=out / AUDIT, **how)
-            save_results(kept, record, out)
-        # Only after everything is saved: until then, the same command needs the journal.
-        place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
-        member.forget()
-        if kept is not None:
-            _show(kept, federation.federation.name, out)
-        say(f"{received.ending}: {_found(named, kept, federation, out)}")
-        if record is not None and not no_compare:
-            _compare(record, named, member.database, data, out)
+        with _folder(out, f"fedslim member --name {name}") as place:
+            finished = place.finished(who=name, federation=federation.digest().hex())
+            if finished is not None:
+                (out / MEMBER_JOURNAL).unlink(missing_ok=True)
+                _show_finished(finished, out, federation.federation.name)
+                return
+            with AuditLog.of(out / AUDIT, federation, name) as audit:
+                member = joined(audit)
+                compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
+                received = _until_over(member.run(host=host, port=port), None)
+            if received.table is None or member.database is None:
+                msg = f"the run ended without a table ({received.ending})"
+                raise RunError(msg)
+            named = received.table.renamed(names_for(catalogue, shared))
+            kept, record = guard.kept(named, member.database, shared), None
+            if kept is not None:
+                how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
+                record = member_record(federation, name, named, kept, member.database, audit=out / AUDIT, **how)
+                save_results(kept, record, out)
+            # Only after everything is saved: until then, the same command needs the journal.
+            place.finish(
+                _check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table))
+            )
+            member.forget()
+            if kept is not None:
+                _show(kept, federation.federation.name, out)
+            say(f"{received.ending}: {_found(named, kept, federation, out)}")
+            if record is not None and not no_compare and label is None:
+                _compare(record, named, member.database, data, out)
+
+    runs = class_runs(federation, classes, out)
+    for run in runs:
+        take_part(*run)
+    if classes is not None and not check:
+        save_classifier([(label, place / CODE_TABLE) for label, _, place in runs], out)
 
 
 def _read(
@@ -274,44 +314,6 @@ def _show_ready(member: "DeployedMember") -> None:
     )
 
 
-def status(
-    file: FederationArgument,
-    *,
-    identity: IdentityOption = None,
-    json: options.Json = False,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
-) -> None:
-    """Show the progress of a running server: the connected members, the round, and whom it is waiting for.
-
-    The server answers only members, so this needs the certificate of a member.
-    """
-    from datetime import UTC, datetime
-
-    from fedslim.network.status import ask
-    from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import client_context
-
-    federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates, None)
-    context = client_context(who, now=datetime.now(UTC))
-    found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
-    if json:
-        print_json(found)
-        return
-    lines = [
-        f"{name}: {'connected' if member['here'] else 'not connected'}, {member['state']}"
-        for name, member in found["members"].items()
-    ]
-    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.0f}"
-    awaited = ", ".join(found["waiting_for"]) or "nobody"
-    lines.append(
-        f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
-        f"{size(found['bytes_down'])} down; waiting for {awaited}"
-    )
-    print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
-
-
 def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
     """Say what a member found, and where it is."""
     own_only = federation.federation.variant == "so"
@@ -334,7 +336,8 @@ def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionData
     say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
-def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
+def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
+    """Load and check the identity of this process, and say what is about to expire."""
     from datetime import UTC, datetime
 
     from fedslim.trust import Identity

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedslim.cli.commands.classes import check_classes, simulate_classifier
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
@@ -156,6 +157,14 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="Compare with this table, instead of mining all data in one place."),
     ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Make a classifier: a run for each value of this column, or for data without columns of these items, "
+            "separated by commas.",
+        ),
+    ] = None,
     no_compare: Annotated[
         bool,
         typer.Option("--no-compare", help="Run only the federation, without mining all data or the members alone."),
@@ -181,6 +190,23 @@ def simulate(
 
     _check_choices(variant, reference, no_masking=no_masking, no_compare=no_compare)
     _check_engine(engine, no_masking=no_masking)
+    if classes is not None:
+        left_out = {
+            "--variant": variant is not Variant.x,
+            "--engine": engine is not Engine.own,
+            "--reference": reference is not None,
+            "--min-count": min_count > 1 or min_members_with > 1,
+            "--max-rounds": max_rounds is not None,
+            "--no-masking": no_masking,
+            "--schema or several data sets": reading.schema is not None or bool(more),
+        }
+        check_classes(left_out, out, data)
+        split = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
+        how = {"width": width or 1, "effort": effort, "max_time": max_time, "seed": seed}
+        shown = {"out": out, "compare": not no_compare, "json": json}
+        divided = {"scheme": partition.value, **split}
+        simulate_classifier(reading, classes, reporter(quiet=quiet), divided, how, **shown)
+        return
     if out is not None:
         _check_folder(out, data, reference)
     width = _width(variant, width, effort)

@@ -1,0 +1,334 @@
+"""`fedslim score`, `explain`, `compare`, `complete` and `rules`: what a code table is good for."""
+
+# Typer evaluates annotations at run time, so command modules do not postpone them.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedslim.cli.console import options
+from fedslim.cli.console.options import Reading, reads_data, whole
+from fedslim.cli.console.output import grid
+from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.running import compile_with_progress
+from fedslim.cli.console.saving import check_place
+from fedslim.cli.console.stream import print_json, print_rich, print_text, say
+from fedslim.cli.console.tabular import check_kind, write_columns
+from fedslim.cli.console.text import count, number, shown_items, shown_label
+from fedslim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.uses import Differences
+
+CODE_TABLE, RUN = "codetable.json", "run.json"
+
+Table = Annotated[
+    Path,
+    typer.Argument(metavar="TABLE", show_default=False, help="A code table, a run record, or the folder of a run."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write all of it to a file that ends in .csv, .parquet or .json."),
+]
+Shown = Annotated[int, typer.Option("--top", metavar="N", callback=whole(0), help="Number of rows to show.")]
+
+
+@reads_data
+def score(
+    model: Table,
+    data: options.Data,
+    *,
+    out: Out = None,
+    top: Shown = 20,
+    json: options.Json = False,
+    reading: Reading,
+    quiet: options.Quiet = False,
+) -> None:
+    """Score the rows of DATA: their bits, and the bits beyond what their items and length lead one to expect.
+
+    The most unusual rows come first. Large files are read in chunks.
+    """
+    import numpy as np
+
+    from fedslim.uses.scoring import score_chunks
+
+    used = _Used(model, reading, out, quiet=quiet)
+    with used.report.stage(f"scoring {shown_label(data)}"):
+        scores = score_chunks(used.table, used.chunks())
+    order = scores.ranking if out is not None else scores.ranking[:top]
+    columns = {
+        "rank": np.arange(1, len(order) + 1),
+        "row": order + 1,
+        "bits": scores.bits[order],
+        "expected": scores.expected[order],
+        "beyond": scores.beyond[order],
+    }
+    used.write(columns)
+    first = list(zip(*(column[:top].tolist() for column in columns.values()), strict=True))
+    if json:
+        rows = [dict(zip(columns, row, strict=True)) for row in first]
+        print_json({"table": str(model), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved})
+        return
+    shown = [(f"{rank:,}", f"{row:,}", *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
+    print_rich(
+        grid((*columns,), shown, right=5), f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`"
+    )
+
+
+@reads_data
+def explain(
+    model: Table,
+    data: options.Data,
+    *,
+    row: Annotated[int, typer.Option(metavar="N", callback=whole(1), help="The row to explain, counted from 1.")],
+    json: options.Json = False,
+    reading: Reading,
+    quiet: options.Quiet = False,
+) -> None:
+    """Explain the bits of a row of DATA: its cover, what had to be spelled, what it lacks, what is rarely together."""
+    from fedslim.uses.explaining import explain_transaction
+
+    used = _Used(model, reading, None, quiet=quiet)
+    with used.report.stage(f"reading {shown_label(data)}"):
+        explanation = explain_transaction(used.table, used.whole(), row)
+    if json:
+        print_json(explanation.as_dict())
+    else:
+        print_text(f"{explanation}\n")
+
+
+@reads_data
+def complete(
+    model: Table,
+    data: options.Data,
+    *,
+    out: Out = None,
+    top: Shown = 20,
+    json: options.Json = False,
+    reading: Reading,
+    quiet: options.Quiet = False,
+) -> None:
+    """Complete missing cells of DATA: the value with the fewest bits, and the bits that each other value costs more."""
+    from fedslim.uses.completing import Cell, cells
+
+    used = _Used(model, reading, out, quiet=quiet)
+    found: list[Cell] = []
+    first = 1
+    with used.report.stage(f"completing {shown_label(data)}"):
+        for chunk in used.chunks():
+            found += cells(used.table, chunk, first)
+            first += len(chunk)
+    each = [(cell.row, cell.column, value, bits) for cell in found for value, bits in cell.values]
+    used.write({name: [row[k] for row in each] for k, name in enumerate(("row", "column", "value", "bits"))})
+    if json:
+        rows = [{"row": c.row, "column": c.column, "values": dict(c.values)} for c in found[: top or None]]
+        print_json({"table": str(model), "data": data, "cells": len(found), "top": rows, "out": used.saved})
+        return
+    shown = []
+    for cell in found[:top]:
+        (best, bits), *others = cell.values
+        rest = ", ".join(f"{shown_label(value)} +{more - bits:.1f}" for value, more in others[:3])
+        shown.append((f"{cell.row:,}", f"{bits:.1f}", shown_label(cell.column), shown_label(best), rest))
+    print_rich(grid(("row", "bits", "column", "value", "others"), shown, right=2), count(len(found), "missing cell"))
+
+
+def rules(
+    table: Table,
+    *,
+    min_confidence: Annotated[float, typer.Option(metavar="P", min=0, max=1, help="The smallest confidence.")] = 0.5,
+    min_lift: Annotated[float, typer.Option(metavar="X", min=0, help="The smallest lift.")] = 1.0,
+    out: Out = None,
+    top: Shown = 20,
+    json: options.Json = False,
+) -> None:
+    """Read the itemsets of TABLE as rules, if … then …, with support, confidence and lift, the highest lift first."""
+    from fedslim.uses.association import COLUMNS, rule_records
+
+    used = _Used(table, None, out, quiet=True)
+    found = rule_records(used.table, min_confidence=min_confidence, min_lift=min_lift)
+    plain = [{**r, **{side: sorted(r[side]) for side in COLUMNS[:2]}} for r in found]
+    for r in plain:
+        r["conviction"] = None if r["confidence"] == 1 else r["conviction"]  # JSON has no infinity
+    used.write({name: [r[name] if k > 1 else "; ".join(r[name]) for r in plain] for k, name in enumerate(COLUMNS)})
+    if json:
+        print_json({"table": str(table), "rules": len(plain), "top": plain[: top or None], "out": used.saved})
+        return
+    shown = [
+        (
+            f"{r['support']:.4f}",
+            f"{r['confidence']:.3f}",
+            f"{r['lift']:.2f}",
+            f"{shown_items(tuple(r['antecedents']))} → {shown_items(tuple(r['consequents']))}",
+        )
+        for r in plain[:top]
+    ]
+    print_rich(grid(("support", "confidence", "lift", "if → then"), shown, right=3), count(len(plain), "rule"))
+
+
+def compare(
+    one: Annotated[str, typer.Argument(metavar="A", show_default=False, help="Data, or a code table, or a run.")],
+    other: Annotated[
+        str | None, typer.Argument(metavar="[B]", show_default=False, help="The same; leave it out with --by.")
+    ] = None,
+    *,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Compare the rows of A with each value of this column with those before."),
+    ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="For a table and data: the rows were not among those that the table is of.")
+    ] = False,
+    fdr: Annotated[
+        float, typer.Option(metavar="P", min=0, max=1, help="The share of false discoveries to expect at most.")
+    ] = 0.05,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with both side by side (HTML).")
+    ] = None,
+    top: Shown = 20,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare two data sets, tables or runs, a site with its federation, or the slices of one data set.
+
+    For a site, A is the code table of the federation and B the site's own data. Nothing is sent.
+    """
+    from fedslim.data.pooling import by_value
+    from fedslim.mdl.mining import mine, prepare
+    from fedslim.uses import comparing
+    from fedslim.uses.cells import labelled
+
+    if (other is None) == (by is None):
+        msg = "give two things to compare, or one with --by COLUMN"
+        raise ParameterError(msg)
+    if out is not None:
+        check_place(out)
+    report = reporter(quiet=quiet)
+    compile_with_progress(report, prepare)
+    how: dict[str, Any] = {"fdr": fdr, "mining": lambda database: mine(database).table}
+    with report.stage(f"comparing {shown_label(one)}"):
+        a, b = _table_if(one), None if other is None else _table_if(other)
+        if by is not None:
+            database, values = labelled(one, by)
+            slices = sorted(set(values), key=by_value)
+            parts = [database.take([t for t, value in enumerate(values) if value == name]) for name in slices]
+            compared = comparing.compare_slices(parts, slices, **how)
+        elif a is not None and b is not None:
+            compared = [comparing.compare_tables(a, b, names=(one, str(other)), fdr=fdr)]
+        elif a is not None:
+            compared = [comparing.compare_site(a, other, name=str(other), new=new, **how)]
+        elif b is not None:
+            msg = f"{other} is a code table and {one} is not; name the table first, then the data of the site"
+            raise ParameterError(msg)
+        else:
+            compared = [comparing.compare_data(one, other, names=(one, str(other)), **how)]
+    if out is not None:
+        from fedslim.report.comparison import write_comparison
+
+        write_comparison(compared, out)
+    if json:
+        print_json({"comparisons": [_record(one, top) for one in compared]})
+        return
+    for place, result in enumerate(compared):
+        print_text("\n" if place else "")
+        _print(result, top)
+
+
+def _record(compared: "Differences", top: int) -> dict[str, Any]:
+    record = compared.as_dict()
+    return {**record, "tested": len(record["rows"]), "rows": record["rows"][: top or None]}
+
+
+def _print(compared: "Differences", top: int) -> None:
+    a, b = compared.name_a, compared.name_b
+    rows = [
+        (
+            f"{row.count_a:,}",
+            f"{row.count_b:,}",
+            "∞" if row.ratio is None else f"{row.ratio:.2f}",
+            f"{row.q:.2g}",
+            shown_items(row.items),
+        )
+        for row in compared.found[:top]
+    ]
+    parts: list[Any] = []
+    if rows:
+        parts.append(grid((f"in {shown_label(a)}", f"in {shown_label(b)}", "ratio", "q", "items"), rows, right=4))
+    told = (
+        f"{shown_label(a)} ({count(compared.rows_a, 'row')}) and {shown_label(b)} ({count(compared.rows_b, 'row')}): "
+        f"dissimilarity {compared.dissimilarity:.3f}; {compared.counts} differs for {len(compared.found):,} of "
+        f"{number(len(compared.rows))} itemsets and items (false discovery rate {compared.fdr:g})"
+    )
+    print_rich(*parts, told)
+
+
+class _Used:
+    """A code table and data to use it on, after everything that can be checked has been checked."""
+
+    def __init__(self, table: Path, reading: Reading | None, out: Path | None, *, quiet: bool) -> None:
+        if out is not None:
+            check_kind(out)
+            check_place(out, besides=None if reading is None else reading.source)
+        if reading is not None:
+            named = ("bins", "schema", "columns", "exclude", "categorical", "numeric", "one_hot", "missing")
+            if (given := next((name for name in named if getattr(reading, name) is not None), None)) is not None:
+                msg = f"the code table says how rows become items; leave out --{given.replace('_', '-')}"
+                raise ParameterError(msg)
+        self._reading, self._out = reading, out
+        self.saved = None if out is None else str(out)
+        self.report = reporter(quiet=quiet)
+        self.table = load_table(table)
+        if reading is not None:
+            compile_with_progress(self.report, self._prepare)
+
+    def _prepare(self) -> None:
+        from fedslim.uses.cells import rows_of
+
+        self.table.covering.bits(rows_of(self.table, [[]]))
+
+    def chunks(self) -> "Iterator[TransactionDatabase]":
+        from fedslim.data.streaming import chunks
+
+        reading = self._reading
+        assert reading is not None  # noqa: S101  # only `rules` has no data
+        how = {name: getattr(reading, name) for name in ("format", "separator", "encoding", "query", "table", "folder")}
+        pair = (reading.transaction_column, reading.item_column)
+        known, seen = set(self.table.vocabulary), False
+        for chunk in chunks(reading.source, self.table.encoding, pair=pair, **how):
+            seen = seen or not known.isdisjoint(chunk.vocabulary)
+            yield chunk
+        if not seen:
+            say("fedslim: warning: the code table knows no item of these data; check that it was mined from such data")
+
+    def whole(self) -> "TransactionDatabase":
+        """Return all rows at once."""
+        from fedslim.data import TransactionDatabase, encode_together
+
+        return TransactionDatabase.joined(
+            encode_together(list(self.chunks()))[0], name=str(self._reading and self._reading.source)
+        )
+
+    def write(self, columns: dict[str, Any]) -> None:
+        if self._out is not None:
+            write_columns(columns, self._out)
+
+
+def load_table(path: Path) -> "CodeTable":
+    """Load the code table of a file, of a run record, or of the folder of a run."""
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.report.finding import find_records, is_record
+
+    if path.is_dir() and (path / CODE_TABLE).is_file():
+        path /= CODE_TABLE
+    if path.is_dir() or is_record(path):
+        return find_records([path]).records[0].code_table
+    return CodeTable.load(path)
+
+
+def _table_if(name: str) -> "CodeTable | None":
+    """Load a code table or run if the name is one; None for data."""
+    path = Path(name)
+    return load_table(path) if path.is_dir() or (path.suffix == ".json" and path.is_file()) else None

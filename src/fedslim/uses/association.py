@@ -1,0 +1,79 @@
+"""Itemsets read as rules: if these items, then those, with support, confidence and lift.
+
+A rule needs three supports: of the itemset and of its two sides. A table knows the supports of its itemsets and of
+single items, so its rules are those whose sides are in the table, too. Nothing is counted again.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from fedslim.mdl.frames import frame_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedslim.mdl.codetable import CodeTable
+
+COLUMNS = (
+    "antecedents",
+    "consequents",
+    "antecedent support",
+    "consequent support",
+    "support",
+    "confidence",
+    "lift",
+    "leverage",
+    "conviction",
+)
+"""The columns of mlxtend's `association_rules` that these supports determine."""
+
+MAX_ITEMS = 12
+"""Larger itemsets are split at each single item only: they have thousands of other splits, nearly all unknown."""
+
+
+def rules(table: CodeTable, *, min_confidence: float = 0.5, min_lift: float = 0.0) -> Any:
+    """Return the rules of a code table as a DataFrame in the shape of mlxtend's, by descending lift.
+
+    Examples:
+        >>> from fedslim import Slim
+        >>> from fedslim.uses import rules
+        >>> rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"], ["tea"]] * 8
+        >>> frame = rules(Slim().fit(rows).table_)
+        >>> frame[["antecedents", "consequents", "confidence", "lift"]].head(1).values.tolist()
+        [[frozenset({'bread'}), frozenset({'milk'}), 1.0, 2.0]]
+    """
+    return frame_of(rule_records(table, min_confidence=min_confidence, min_lift=min_lift), COLUMNS)
+
+
+def rule_records(table: CodeTable, *, min_confidence: float = 0.5, min_lift: float = 0.0) -> list[dict[str, Any]]:
+    """Return the rules as dictionaries; see `rules`."""
+    found = [r for r in _rules(table) if r["confidence"] >= min_confidence and r["lift"] >= min_lift]
+    return sorted(found, key=lambda r: (-r["lift"], -r["support"], sorted(r["antecedents"]), sorted(r["consequents"])))
+
+
+def _rules(table: CodeTable) -> Iterator[dict[str, Any]]:
+    supports: dict[tuple[int, ...], int] = {(item,): support for item, support in enumerate(table.supports)}
+    supports |= {items: support for items, _, support, _ in table.found}
+    n = table.transactions
+    for items, _, support, _ in table.found:
+        sizes = range(1, len(items)) if len(items) <= MAX_ITEMS else (1, len(items) - 1)
+        for side in (side for size in sizes for side in combinations(items, size)):
+            rest = tuple(item for item in items if item not in side)
+            if side not in supports or rest not in supports:
+                continue
+            confidence = support / supports[side]
+            given, then = supports[side] / n, supports[rest] / n
+            yield {
+                "antecedents": frozenset(table.vocabulary[i] for i in side),
+                "consequents": frozenset(table.vocabulary[i] for i in rest),
+                "antecedent support": given,
+                "consequent support": then,
+                "support": support / n,
+                "confidence": confidence,
+                "lift": confidence / then,
+                "leverage": support / n - given * then,
+                "conviction": (1 - then) / (1 - confidence) if confidence < 1 else math.inf,
+            }

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedslim import CodeTable, SlimClassifier
+from fedslim.data import load, write_fimi
+from fedslim.uses import score
+
+
+@pytest.fixture
+def table(fedslim, tmp_path):
+    path = tmp_path / "table.json"
+    assert fedslim("mine", "encounters", "--out", path, "--top", 0).code == 0
+    return path
+
+
+@pytest.fixture
+def visits(fedslim, tmp_path):
+    """A table with a few missing cells, and the code table of it."""
+    random = np.random.default_rng(0)
+    age = random.integers(18, 90, 400)
+    drug = [None if t % 50 == 0 else "statin" if a > 60 else "none" for t, a in enumerate(age.tolist())]
+    frame = pd.DataFrame({"month": 1 + np.arange(400) // 100, "age": age, "drug": drug})
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    assert fedslim("mine", tmp_path / "visits.csv", "--out", tmp_path / "visits.json").code == 0
+    return tmp_path / "visits.csv", tmp_path / "visits.json"
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet", "scores.json"])
+def test_scores_are_written_with_the_unusual_rows_first(fedslim, table, tmp_path, name):
+    out = tmp_path / name
+    ran = fedslim("score", table, "encounters", "--out", out, "--top", 2, "--json")
+    assert ran.code == 0
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "json": pd.read_json}[name.partition(".")[2]]
+    frame = read(out)
+    expected = score(CodeTable.load(table), "encounters")
+    assert frame["row"].tolist() == (expected.ranking + 1).tolist()
+    assert frame["beyond"].tolist() == pytest.approx(expected.beyond[expected.ranking].tolist())
+    assert json.loads(ran.out)["top"] == frame.head(2).to_dict("records")
+
+
+def test_a_row_is_explained(fedslim, table):
+    ran = fedslim("explain", table, "encounters", "--row", 4375)
+    assert ran.code == 0
+    assert "missed by one item" in ran.out
+    assert json.loads(fedslim("explain", table, "encounters", "--row", 4375, "--json").out)["row"] == 4375
+    assert fedslim("explain", table, "encounters", "--row", 5001).only_line.startswith(
+        "fedslim: error: there is no row"
+    )
+
+
+def test_rules_are_shown_and_written(fedslim, table, tmp_path):
+    ran = fedslim("rules", table, "--out", tmp_path / "rules.csv", "--json", "--top", 3)
+    found = json.loads(ran.out)
+    with (tmp_path / "rules.csv").open() as stream:
+        assert len(list(csv.reader(stream))) == found["rules"] + 1
+    assert found["top"][0]["lift"] >= found["top"][1]["lift"]
+    assert "→" in fedslim("rules", table).out
+
+
+def test_missing_cells_are_completed(fedslim, visits, tmp_path):
+    data, table = visits
+    ran = fedslim("complete", table, data, "--json", "--out", tmp_path / "cells.csv")
+    cells = json.loads(ran.out)
+    assert cells["cells"] == 8
+    assert set(cells["top"][0]["values"]) == {"statin", "none"}
+    assert fedslim("complete", table, data).code == 0
+    assert fedslim("complete", tmp_path / "table.json", data).code == 2
+
+
+def test_sites_data_tables_and_slices_are_compared(fedslim, table, visits, tmp_path):
+    data, own = visits
+    ran = fedslim("compare", data, "--by", "month", "--json", "--out", tmp_path / "drift.html")
+    assert [one["name_b"] for one in json.loads(ran.out)["comparisons"]] == ["2", "3", "4"]
+    assert (tmp_path / "drift.html").read_text().count("<h2>") == 3
+    assert "differs for 0 of" in fedslim("compare", table, table).out
+    assert "differs for 0 of" in fedslim("compare", own, data).out
+    assert "dissimilarity" in fedslim("compare", data, data).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["score", "{table}", "encounters", "--out", "x.txt"], "ends in .csv, .parquet or .json"),
+        (["score", "{table}", "nothing.csv"], "neither an existing file"),
+        (["score", "nothing.json", "encounters"], "cannot be read"),
+        (["compare", "encounters"], "give two things to compare"),
+        (["compare", "encounters", "{table}"], "name the table first"),
+        (["compare", "encounters", "--by", "month"], "no item 'month'"),
+        (["complete", "{table}", "encounters"], "no cell is missing"),
+        (["simulate", "encounters", "--classes", "female,male", "--variant", "sa"], "--classes does not go with"),
+    ],
+)
+def test_bad_input_gets_one_sentence(fedslim, table, monkeypatch, tmp_path, arguments, why):
+    monkeypatch.chdir(tmp_path)
+    ran = fedslim(*(argument.format(table=table) for argument in arguments))
+    assert ran.code == 2
+    assert why in ran.only_line
+
+
+def test_data_that_the_table_does_not_know_are_warned_about(fedslim, table, tmp_path):
+    write_fimi(load("wide-sparse:50"), tmp_path / "other.dat")
+    assert "knows no item" in fedslim("score", table, tmp_path / "other.dat").err
+
+
+def test_a_simulated_federation_makes_a_classifier_equal_to_that_of_all_rows(fedslim, tmp_path):
+    ran = fedslim(
+        "simulate", "encounters", "--classes", "female,male", "--members", 3, "--out", tmp_path / "run", "--json"
+    )
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["equal"] is True
+    assert [one["class"] for one in found["classes"]] == ["female", "male"]
+    assert SlimClassifier.load(tmp_path / "run" / "classifier.json").classes_.tolist() == ["female", "male"]
