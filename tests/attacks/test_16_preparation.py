@@ -56,9 +56,13 @@ def test_a_member_prepares_only_a_few_times_on_the_same_data(tmp_path, file):
             ledger.record(file, snapshot, bytes([number] * 16), now=NOW, preparing=True, resumed=resumed)
     with pytest.raises(LedgerError, match="--preparation"):
         ledger.record(file, snapshot, b"\xff" * 16, now=NOW, preparing=True)
+    with pytest.raises(LedgerError, match="--preparation"):  # it is told before it connects
+        ledger.check(file, snapshot, preparing=True)
+    assert ledger.check(file, snapshot) == []
     ledger.record(file, snapshot, b"\xfe" * 16, now=NOW)  # a search from a kept preparation is no further one
     ledger.record(file, Snapshot.of(site(1)), b"\xfd" * 16, now=NOW, preparing=True)  # other data
     ledger.allow(file, "all members agreed", now=NOW)
+    ledger.check(file, snapshot, preparing=True)
     ledger.record(file, snapshot, b"\xff" * 16, now=NOW, preparing=True)
 
 

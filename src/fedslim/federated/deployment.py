@@ -285,7 +285,8 @@ class DeployedMember:
     def _admit(self, guard: Guard) -> None:
         data = self.database if self.site is None else self.site.conformed
         assert data is not None  # noqa: S101  # there is a database or a site
-        for warning in guard.admit(data):
+        anew = self.database is None and not self.journal.exists()  # otherwise it is in the ledger already
+        for warning in guard.admit(data, preparing=anew):
             logger.warning("warning: %s", warning)
 
     def _session(self) -> MemberSession:

@@ -160,11 +160,11 @@ class Guard:
 
     # -- before a run -------------------------------------------------------------------------------------------
 
-    def admit(self, database: TransactionDatabase | Conformed) -> list[str]:
+    def admit(self, database: TransactionDatabase | Conformed, *, preparing: bool = False) -> list[str]:
         """Check that this federation may be answered on these data. Return warnings about what a second result reveals.
 
         The warnings contain figures about the member's data. NVFlare's logs go to the server, so the caller decides
-        where to show them.
+        where to show them. `preparing` says whether a new preparation would begin.
 
         Raises:
             PolicyError: There are too few transactions.
@@ -174,7 +174,7 @@ class Guard:
         self.policy.check_transactions(database.rows if isinstance(database, Conformed) else len(database))
         self.ledger.check_place()
         self._snapshot = Snapshot.of(database)
-        return self.ledger.check(self._file, self._snapshot, prepared=self._prepared)
+        return self.ledger.check(self._file, self._snapshot, prepared=self._prepared, preparing=preparing)
 
     def without(self, file: FederationFile) -> Guard:
         """Return the guard of a search without members that left after the preparation.

@@ -162,11 +162,22 @@ class AnswerLedger:
             )
             raise WriteError(msg)
 
-    def check(self, file: FederationFile, snapshot: Snapshot, *, prepared: frozenset[str] = frozenset()) -> list[str]:
+    def check(
+        self,
+        file: FederationFile,
+        snapshot: Snapshot,
+        *,
+        prepared: frozenset[str] = frozenset(),
+        preparing: bool = False,
+    ) -> list[str]:
         """Check that this set of members may be answered. Return warnings about other versions of the data.
 
-        If some left after a preparation, `prepared` has all members of it: that difference was agreed on. A search that
-        all of them answered is another matter.
+        Args:
+            file: The federation.
+            snapshot: The version of the data.
+            prepared: If some left after a preparation, all members of it: that difference was agreed on. A search that
+                all of them answered is another matter.
+            preparing: Whether a new preparation would begin; their number is limited.
 
         Raises:
             LedgerError: It may not; the message explains what the results together would reveal.
@@ -187,6 +198,11 @@ class AnswerLedger:
                 raise self._refusal(
                     file, before[-1], f"the counts of {member_list(sorted(alone))} alone, together with earlier results"
                 )
+        if preparing:
+            this = (snapshot.digest, file.federation.id, sorted(members))
+            for each in entries.answers:
+                if (each.snapshot, each.federation_id, each.members) == this:
+                    self._check_preparations(each, entries)
         return _warnings(entries, file, snapshot)
 
     def is_allowed(self, file: FederationFile) -> bool:
@@ -232,19 +248,20 @@ class AnswerLedger:
                     new = msgspec.structs.replace(
                         new, first=each.first, runs=each.runs + 1, preparations=each.preparations
                     )
-            new = self._count_preparation(new, entries) if preparing else new
+            if preparing:
+                self._check_preparations(new, entries)
+                new = msgspec.structs.replace(new, preparations=new.preparations + 1)
             self._write(msgspec.structs.replace(entries, answers=[*answers, new]))
 
-    def _count_preparation(self, new: Answer, entries: Entries) -> Answer:
-        allowed = sum(sorted(each.members) == new.members for each in entries.allowed)
-        if new.preparations >= MAX_PREPARATIONS * (1 + allowed):
+    def _check_preparations(self, answer: Answer, entries: Entries) -> None:
+        allowed = sum(sorted(each.members) == answer.members for each in entries.allowed)
+        if answer.preparations >= MAX_PREPARATIONS * (1 + allowed):
             msg = (
-                f"{self.path}: this member has prepared {new.preparations} runs with {member_list(new.members)} on the "
-                "same data, and with each the server could count other values; start from a kept preparation "
+                f"{self.path}: this member has prepared {answer.preparations} runs with {member_list(answer.members)} "
+                "on the same data, and each time the server could count other values; start from a kept preparation "
                 "(--preparation), or allow more with `fedslim ledger allow`"
             )
             raise LedgerError(msg)
-        return msgspec.structs.replace(new, preparations=new.preparations + 1)
 
     def allow(self, file: FederationFile, reason: str, *, now: datetime) -> None:
         """Allow this set of members from now on, whichever sets were answered before.

@@ -56,6 +56,7 @@ class Conformed:
         self.report: list[ColumnReport] = []
         self._parts: dict[str, ColumnValues] = {}
         self._transactions: NDArray[np.int32] | None = None  # of each row, if the table is long
+        self._headers = [column.name for column in table.columns]
         found = self._find(table.columns)
         if schema.is_long:
             self._read_long(found)
@@ -192,9 +193,17 @@ class Conformed:
         units = (unit for unit in (rule.unit, *(rule.units or ())) if unit and unit.casefold() == match[2])
         return next(((name, unit) for unit in units), None)
 
+    def _missing(self, name: str, rule: ColumnRule) -> str:
+        """Return what to do about a column that is not there; its header may name a unit that the schema lacks."""
+        spellings = set(map(str.casefold, rule.spellings(name)))
+        for match in filter(None, map(_IN_HEADER.fullmatch, self._headers)):
+            if match[1].casefold() in spellings:
+                return f"the schema does not know the unit of {match[0]!r}; add {match[2]!r} as unit, or to units"
+        return "there is no such column; rename a column of the data, or add its name to aliases"
+
     def _read(self, name: str, rule: ColumnRule, found: tuple[Column, str | None] | None) -> None:
         if found is None:
-            errors = () if rule.optional or rule.kind == "ignore" else ("there is no such column; name it in aliases",)
+            errors = () if rule.optional or rule.kind == "ignore" else (self._missing(name, rule),)
             self.report.append(ColumnReport(name, None, rule.kind, "nothing: no such column", 0, (), errors))
             return
         part = read_column(found[0], rule, self.schema.table.missing, found[1])
@@ -241,6 +250,10 @@ def conform(schema: Schema, table: EncodedTable) -> Conformed:
         DataError: A column is missing, or its values do not fit the schema; the message names the first.
     """
     site = Conformed(schema, table)
+    if not any(column.name and column.found for column in site.report):
+        known = ", ".join(column.name for column in table.columns[:_NAMED])
+        msg = f"{table.source}: none of the schema's columns is here, only {known}; check that these are the right data"
+        raise DataError(msg)
     for column in site.report:
         if column.errors:
             where = column.found or column.name

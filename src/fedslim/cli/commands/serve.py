@@ -206,7 +206,9 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     who = load_identity(folder, passphrase_file)
     _check_name(who, name)
     shared = ItemSecret.read(secret)
-    _check_reading(reading, vocabulary)
+    if reading.schema is not None and vocabulary is not None:
+        msg = "--vocabulary does not go with --schema: the members find it in the preparation; leave it out"
+        raise ParameterError(msg)
     catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
 
     def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
@@ -277,19 +279,6 @@ def _read(
 def _check_name(who: "Identity", name: str) -> None:
     if who.name != name:
         msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
-        raise ParameterError(msg)
-
-
-def _check_reading(reading: Reading, vocabulary: Path | None) -> None:
-    """Refuse options that a schema replaces: they would look as if they applied."""
-    given = {
-        "--bins": reading.bins,
-        "--transaction-column": reading.transaction_column,
-        "--item-column": reading.item_column,
-        "--vocabulary": vocabulary,
-    }
-    if reading.schema is not None and (odd := [option for option, value in given.items() if value is not None]):
-        msg = f"{odd[0]} does not go with --schema, which says that for all members; leave it out"
         raise ParameterError(msg)
 
 
