@@ -43,7 +43,8 @@ def test_nobody_else_can_read_what_a_run_leaves(deployment):
     for who in ("server", *MEMBERS):
         out = deployment.files.out(who)
         assert mode(out) == (0o755 if who in wider else 0o700)  # an existing folder keeps its mode
-        left = {path.name: mode(path) for path in out.iterdir()}
+        left = {path.name: mode(path) for path in out.iterdir() if path.is_file()}
+        assert {mode(path) for path in out.iterdir() if path.is_dir()} <= {0o700}
         assert "codetable.json" in left
         assert set(left.values()) == {0o600}, left
 

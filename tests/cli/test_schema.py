@@ -115,11 +115,12 @@ def test_columns_can_be_chosen_without_a_schema(fedslim):
     wrong = fedslim("mine", "north.csv", "--exclude", "nothing")
     assert (wrong.code, "'nothing'" in wrong.only_line) == (2, True)
     wrong = fedslim("mine", "north.csv", "--numeric", "sex")
-    assert (wrong.code, "no number" in wrong.only_line) == (2, True)
+    assert (wrong.code, "not a number" in wrong.only_line) == (2, True)
     wrong = fedslim("mine", "north.csv", "--one-hot")
-    assert (wrong.code, "one-hot" in wrong.only_line) == (2, True)
-    wrong = fedslim("mine", "north.csv", "--schema", "schema.toml", "--columns", "sex")
-    assert (wrong.code, "leave out columns" in wrong.only_line) == (2, True)
+    assert (wrong.code, "one_hot" in wrong.only_line) == (2, True)
+    for option in (["--columns", "sex"], ["--bins", 5], ["--missing", "-99"], ["--item-column", "sex"]):
+        wrong = fedslim("mine", "north.csv", "--schema", "schema.toml", *option)
+        assert (wrong.code, f"{option[0]} does not go with --schema" in wrong.only_line) == (2, True)
     assert fedslim("mine", "encounters", "--columns", "sex").code == 2
 
 
@@ -130,3 +131,13 @@ def test_guesses_are_said_aloud(fedslim):
     told = json.loads(fedslim("data", "describe", "north.csv", "--json").out)["columns"]
     assert {each["name"]: each["kind"] for each in told} == {"sex": "categorical", "hb": "numeric", "id": "ignore"}
     assert not fedslim("mine", "north.csv", "--schema", "schema.toml").err
+    asked = ("--categorical", "hb", "--columns", "hb,id", "--json")
+    told = json.loads(fedslim("data", "describe", "north.csv", *asked).out)["columns"]
+    assert {each["name"]: each["kind"] for each in told} == {"sex": "ignore", "hb": "categorical", "id": "categorical"}
+
+
+@pytest.mark.usefixtures("hospitals")
+def test_a_misspelt_path_is_told_from_data_without_columns(fedslim):
+    for command in (["make"], ["check", "schema.toml"]):
+        assert "neither an existing file" in fedslim("schema", *command, "nort.csv").only_line
+        assert "tables with columns" in fedslim("schema", *command, "encounters").only_line

@@ -26,6 +26,9 @@ def guess(values, name="x", bins=10):
         ([f"{n:03}" for n in range(15)] * 2, "icd", "categorical", "leading zeros"),
         ([f"{n},5" for n in range(30)], "x", "numeric", "decimal commas"),
         (["<0.5", *(f"{n}.5" for n in range(30))], "x", "numeric", "<0.5"),
+        ([-99, *range(30)], "x", "numeric", "-99 that may mean missing"),
+        (["999", *map(str, range(90))], "x", "numeric", "999 that may mean missing"),
+        ([-99, -98, *range(30)], "x", "numeric", ""),
         ([f"{n},500" for n in range(100, 130)], "x", "categorical", "thousands"),
         ([f"2026-01-{n:02} 10:00" for n in range(1, 31)], "x", "month", "dates"),
         ([f"31.12.{n}" for n in range(1970, 2000)], "x", "year", "dates"),
@@ -37,6 +40,7 @@ def test_columns_are_recognised(values, name, kind, note):
     found = guess(values, name)
     assert found.kind == kind
     assert note in found.note
+    assert bool(found.note) == bool(note)
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=20), st.sampled_from("bif"))

@@ -404,6 +404,16 @@ def test_a_password_is_nowhere(postgres, tmp_path, caplog):
     assert not any(map(leaks, texts))
 
 
+@pytest.mark.usefixtures("adbc")
+@pytest.mark.parametrize("password", ["hunt/er2", "a@hunt:er2", "x:hunt/er2", "hunt?er2", "hunt#er2"])
+def test_a_password_that_is_not_escaped_is_not_quoted_by_the_driver(password):
+    """The driver takes a part of it for the port, and says so."""
+    with pytest.raises(DataError, match="%2F") as caught:
+        load(f"postgresql://reader:{password}@127.0.0.1:1/clinic", query="select 1")
+    assert "hunt" not in str(caught.value)
+    assert "er2" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

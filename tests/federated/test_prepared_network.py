@@ -6,11 +6,14 @@ import json
 import shutil
 import stat
 import time
+from datetime import UTC, datetime
 
 import pytest
 from prepared import MEMBERS, PreparedLoopback, rows_of, write_csv
 
 from fedslim.protocol.preparation import Preparation
+from fedslim.safeguards.guard import Refusals
+from fedslim.settings.federation_file import FederationFile
 
 
 def split(rows, members=MEMBERS):
@@ -71,6 +74,8 @@ def test_a_member_that_is_killed_in_the_preparation_comes_back(federation, size)
     again = federation.start_member("east")
     assert federation.wait(server, *others, again) == [0] * 4, federation.said("east")
     assert tables(federation) == [federation.mined()] * len(MEMBERS)
+    ledger = json.loads((federation.folder / "trust" / "east" / "ledger.json").read_bytes())
+    assert [(one["runs"], one["preparations"]) for one in ledger["answers"]] == [(2, 1)]  # it counts once
 
 
 @pytest.mark.slow
@@ -181,11 +186,15 @@ def departing(folder, on_departure):
 @pytest.mark.slow
 def test_a_member_that_shares_too_little_leaves_and_the_others_stop(tmp_path):
     federation = departing(tmp_path, "stop")
+    agreed = FederationFile.read(federation.file).federation.id
+    refusals = Refusals(tmp_path / "trust" / "wrong" / "refusals.json", agreed)
+    refusals.add(datetime(2026, 1, 1, tzinfo=UTC))  # its wait is over
     try:
         server = federation.start_server()
         members = [federation.start_member(name) for name in (*MEMBERS, "wrong")]
         assert 0 not in federation.wait(server, *members)
         assert "shares too little" in federation.said("wrong")
+        assert refusals.count == 2  # a preparation does not end the waits, or a server could ask as often as it likes
         for who in ("server", *MEMBERS):
             assert "'wrong' left after the preparation" in federation.said(who)
         assert "%" not in federation.said("server")
@@ -206,6 +215,10 @@ def test_the_others_go_on_without_it_if_the_file_says_so(tmp_path):
         assert found["transactions"] == 90
         assert len(set(tables(federation))) == 1
         ledger = json.loads((tmp_path / "trust" / "east" / "ledger.json").read_bytes())
-        assert ["wrong left after" in one["reason"] for one in ledger["allowed"]] == [True]
+        assert [(one["members"], one["runs"], one["preparations"]) for one in ledger["answers"]] == [
+            (sorted((*MEMBERS, "wrong")), 1, 1),
+            (sorted(MEMBERS), 1, 0),
+        ]
+        assert ledger["allowed"] == []  # only the operator allows anything for good
     finally:
         federation.close()

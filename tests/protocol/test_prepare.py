@@ -190,9 +190,9 @@ def test_a_server_cannot_say_that_a_member_left_which_did_not():
     run.run()
     member = run.members["m0"]
     with pytest.raises(UntrustedError, match="'m2'"):
-        member._variant.end(finish, member._roster, Unsigned())
+        member._variant.end(finish, "m0", member._roster, member._digest, Unsigned())
     with pytest.raises(ProtocolError, match="not a member"):
-        member._variant.end(stranger, member._roster, Unsigned())
+        member._variant.end(stranger, "m0", member._roster, member._digest, Unsigned())
 
 
 # -- a lying server --------------------------------------------------------------------------------------------------

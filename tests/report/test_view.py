@@ -102,7 +102,8 @@ def test_every_variant_and_message_has_its_words():
         for name, kind in vars(messages).items()
         if isinstance(kind, type) and issubclass(kind, messages.Message) and kind is not messages.Message
     }
-    within = {kind.__name__ for kind in (*get_args(messages.Want), *get_args(messages.Move))}
+    parts = (messages.Want, messages.Move, messages.PreparationWant)
+    within = {kind.__name__ for part in parts for kind in get_args(part)}
     assert set(captions.KINDS) == sent - within
 
 

@@ -224,8 +224,9 @@ def test_nobody_else_writes_it_meanwhile(file, ledger, monkeypatch, what):
 
 
 def test_runs_are_counted_once_each(file, ledger):
-    for run in (b"one", b"one", b"two", b"two"):
-        ledger.record(file, DATA, run, now=NOW + timedelta(days=run == b"two"))
+    for run in (b"one", b"two"):
+        for resumed in (False, True):
+            ledger.record(file, DATA, run, now=NOW + timedelta(days=run == b"two"), resumed=resumed)
     [found] = ledger.entries().answers
     assert (found.runs, found.first, found.last) == (2, NOW, NOW + timedelta(days=1))
     assert (found.transactions, found.federation, found.federation_id) == (850, "Heart Study", file.federation.id)

@@ -62,12 +62,17 @@ def test_a_dataframe_and_a_file_give_the_same_items(frame, tmp_path):
         ("hb", {"kind": "numeric", "range": [3, 25], "units": {"g/L": 0.1}}, ["136", "91", "120"], "looks like g/L"),
         ("hb", {"kind": "numeric", "range": [3, 25]}, ["13600", "9100", "12000"], "by a factor of 1000"),
         ("hb", {"kind": "numeric", "range": [3, 25]}, ["77", "99", "78"], "check the column and its unit|factor"),
-        ("hb", {"kind": "numeric"}, ["13.6", "high"], "'high' is no number"),
+        ("hb", {"kind": "numeric"}, ["13.6", "high"], "'high' is not readable as a number"),
         ("hb", {"kind": "numeric"}, ["1,234", "2,345"], "may be a thousand or one"),
-        ("sex", {"kind": "categorical", "categories": ["male", "female"]}, ["M", "F"], "not a category of the schema"),
+        (
+            "sex",
+            {"kind": "categorical", "categories": ["male", "female"]},
+            ["M", "F"],
+            "are not among the categories of the schema; add them",
+        ),
         ("dead", {"kind": "boolean"}, ["yes", "perhaps"], "'perhaps' is neither true nor false"),
-        ("day", {"kind": "date"}, ["2026-02-30", "2026-02-28"], "'2026-02-30' is no date"),
-        ("day", {"kind": "date", "date_format": "%m/%d/%Y"}, ["2026-02-01"], "no date"),
+        ("day", {"kind": "date"}, ["2026-02-30", "2026-02-28"], "'2026-02-30' is not readable as a date"),
+        ("day", {"kind": "date", "date_format": "%m/%d/%Y"}, ["2026-02-01"], "as a date"),
     ],
 )
 def test_what_does_not_fit_is_told_in_one_sentence(table, name, rule, values, told):
@@ -88,6 +93,7 @@ def test_what_does_not_fit_is_told_in_one_sentence(table, name, rule, values, to
         ({"kind": "numeric", "range": [0, 50]}, [*range(29), 120], "1 of 30 values are outside"),
         ({"kind": "numeric"}, ["<0.5", "1.5", ">9"] * 10, "just below"),
         ({"kind": "numeric"}, ["0,5", "1,5"] * 15, "decimal commas"),
+        ({"kind": "numeric"}, [*range(29), -99], "-99 may mean missing"),
         ({"kind": "categorical", "categories": ["a"], "unknown": "other"}, ["a", "b"] * 15, "become 'other'"),
         ({"kind": "categorical"}, ["?"] * 30, "every value is missing"),
         (
@@ -103,6 +109,16 @@ def test_what_looks_wrong_is_noted(table, rule, values, told):
     found = column(schema, "x", rows)
     assert told in " ".join(found.notes)
     assert not found.errors
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [("a;b", "none of the schema's columns is here, only a, b"), ("HB (g/L);sex", "add 'g/L' as unit, or to units")],
+)
+def test_columns_that_are_not_there_are_told(table, header, told):
+    schema = Schema.of({"columns": {"hb": {"kind": "numeric"}, "sex": {"kind": "categorical"}}})
+    with pytest.raises(DataError, match=told):
+        conform(schema, table(header + "\n136;M\n"))
 
 
 def test_limits_and_decimal_commas_are_numbers(table):
@@ -163,6 +179,6 @@ def test_missing_twin_and_unknown_columns(table):
     with pytest.raises(DataError, match="'a' and 'b' are both 'a'"):
         conform(schema, table("a;b\n1;2\n"))
     with pytest.raises(DataError, match="no such column"):
-        conform(schema, table("c;d\n1;2\n"))
+        conform(schema, table("o;d\n2026-01-01;2\n"))
     report = conform(schema, table("a;more\n1;2\n")).report
     assert [(each.name, each.found) for each in report] == [("a", "a"), ("o", None), (None, "more")]

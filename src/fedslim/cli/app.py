@@ -28,6 +28,7 @@ from fedslim.cli.commands import (
     serve,
     show,
     simulate,
+    status,
     uses,
     vocabulary,
 )
@@ -57,7 +58,7 @@ app.command("report", short_help="Write an HTML report about runs.")(report.repo
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.command("server", short_help="Run the server of a federation.")(serve.server)
 app.command("member", short_help="Take part in a federation.")(serve.member)
-app.command("status", short_help="Show the progress of a running server.")(serve.status)
+app.command("status", short_help="Show the progress of a running server.")(status.status)
 app.command("audit", short_help="Summarise what a member has sent, from its audit log.")(audit.audit)
 app.add_typer(data.app, name="data")
 app.add_typer(schema.app, name="schema")

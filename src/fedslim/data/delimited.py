@@ -14,6 +14,7 @@ from fedslim.data.encoding import EncodedTable
 from fedslim.data.records import with_rows
 from fedslim.data.textstream import is_stdin
 from fedslim.errors import DataError
+from fedslim.format import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ def _check(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> 
     for line, row in records:
         if len(row) != width:
             msg = (
-                f"{path}:{line}: the row has {len(row)} fields, but the header has {width}; "
+                f"{path}:{line}: the row has {count(len(row), 'field')}, but the header has {width}; "
                 "add or remove fields, and quote fields that contain the separator"
             )
             raise DataError(msg)

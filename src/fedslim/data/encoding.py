@@ -128,7 +128,7 @@ def encode_table(
     check_names([column.name for column in table.columns], table.source)
     rules = schema if encoding is None else encoding.rules
     if rules is not None:
-        check_no_choices("a table with a schema", None, choices)
+        check_no_choices("a schema", None, choices)
         database, encoding = rules.encode(table)
         return replace(database, encoding=encoding), encoding
     parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
@@ -147,7 +147,7 @@ def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) ->
     """
     for option, choice in {"schema": schema, **choices}.items():
         if choice is not None:
-            msg = f"{what} leaves no choice about columns; leave out {option}"
+            msg = f"{option} does not go with {what}; leave it out"
             raise ParameterError(msg)
 
 
@@ -180,7 +180,13 @@ def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Code
     return [_prefix(name, each) for name, each in coded.items()], encoding
 
 
-_TREATED = {"ignore": "left out", "month": "by month", "year": "by year", "categorical": "not taken as numbers"}
+_TREATED = {
+    "ignore": "left out",
+    "month": "by month",
+    "year": "by year",
+    "categorical": "not taken as numbers",
+    "numeric": "taken as a number",
+}
 
 
 _LISTS = ("columns", "exclude", "categorical", "numeric")
@@ -193,7 +199,7 @@ def _chosen(table: EncodedTable, choices: Choices) -> tuple[list[Column], tuple[
     for option, listed in lists.items():
         if (lost := next((name for name in listed if name not in names), None)) is not None:
             known = ", ".join(map(repr, names[:_NAMED]))
-            msg = f"{table.source}: {option} names {lost!r}, but the columns are {known}"
+            msg = f"{table.source}: there is no column {lost!r}, which is in {option}; the columns are {known}"
             raise DataError(msg)
     if both := set(lists["categorical"]) & set(lists["numeric"]):
         msg = f"{min(both)!r} is both categorical and numeric; name it once"
@@ -215,7 +221,10 @@ def _as_numeric(column: Column, source: str) -> Column:
     whole = taken.coded(None)
     mark = decimal_mark(whole.labels) or "."
     if odd := next((text for text in whole.labels if parse_number(text, mark) is None), None):
-        msg = f"{source}: the column {column.name!r} has the value {odd!r:.40}, which is no number; add it to missing"
+        msg = (
+            f"{source}: the column {column.name!r} has the value {odd!r:.40}, which is not a number; add it to "
+            "missing, or leave the column out of numeric"
+        )
         raise DataError(msg)
     return taken
 
@@ -258,8 +267,8 @@ def _flag(column: Column, source: str = "the table") -> Coded:
     flags = column.flags()
     if flags is None:
         msg = (
-            f"{source}: the column {column.name!r} has values other than 0, 1, true and false, so the table is not "
-            "one-hot as asked for or as in fitting; give a one-hot table, or fit again"
+            f"{source}: the column {column.name!r} has values other than 0, 1, true and false, so it does not fit "
+            "one_hot, or a model that was fitted on a one-hot table; leave the column or the option out, or fit again"
         )
         raise DataError(msg)
     return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name])

@@ -26,6 +26,8 @@ MAX_MONTHS = 24
 
 _ID = re.compile(r"(.*[\W_])?(id|uuid|guid|key|nr|no|number)|.*[a-z](ID|Id)", re.ASCII)
 _LONG = 3
+_NINES = (-9999.0, -999.0, -99.0, -9.0, 99999.0, 9999.0, 999.0)
+_FAR = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def guess_column(column: Column, bins: int) -> Guess:
         if named and column.values.dtype.kind in "iu" and len(here) == rows >= MANY:
             return _IDENTIFIER
         few: Kind = "boolean" if column.values.dtype == bool else "categorical"
-        return Guess("numeric" if len(here) > bins else few)
+        return _numeric({float(distinct[code]) for code in here}) if len(here) > bins else Guess(few)
     texts = {distinct[code] for code in here} - MISSING_TEXTS
     digits, different = all(map(str.isdigit, texts)), len(texts) == rows >= MANY
     if not texts:
@@ -79,12 +81,28 @@ def _guess_numbers(texts: set[str], bins: int) -> Guess | None:
     mark = decimal_mark(texts)
     if mark is None:
         return Guess("categorical", "numbers in which a comma may separate thousands", odd=True)
-    values = {parse_number(text, mark) for text in texts}
-    if None in values or any(map(is_code, texts)):
+    parsed = {parse_number(text, mark) for text in texts}
+    values = {value for value in parsed if value is not None}
+    if len(values) < len(parsed) or any(map(is_code, texts)):
         return None
     limits = any(map(LIMIT.fullmatch, texts))
     note = " and ".join(["decimal commas"] * (mark == ",") + ["limits such as <0.5"] * limits)
-    return Guess("numeric" if len(values) > bins else "categorical", note)
+    return _numeric(values, note) if len(values) > bins else Guess("categorical", note)
+
+
+def _numeric(values: set[float], note: str = "") -> Guess:
+    if (code := missing_code(values)) is None:
+        return Guess("numeric", note)
+    return Guess("numeric", " and ".join(filter(None, (note, f"{code} that may mean missing"))), odd=True)
+
+
+def missing_code(values: set[float]) -> str | None:
+    """Return the number of nines that may stand for a missing value, because it is far from all others."""
+    for code in values.intersection(_NINES):
+        rest = values - {code}
+        if rest and (min(rest) >= 0 if code < 0 else code > _FAR * max(map(abs, rest))):
+            return f"{code:.0f}"
+    return None
 
 
 def looks_long(columns: Sequence[Column]) -> tuple[str, str] | None:

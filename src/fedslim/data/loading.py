@@ -93,7 +93,7 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         return read(source, bins=bins, name=name, schema=schema, **options, **choices)
     made = _make(text, seed)
     if made is not None:
-        check_no_choices(text, schema, choices)
+        check_no_choices(f"the data set {text}", schema, choices)
         if any(option is not None for option in options.values()):
             msg = f"{text} is generated, not read from a file; leave out the format, the columns and other such options"
             raise ParameterError(msg)
@@ -108,6 +108,16 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
     if is_source(source):
         return read(source, bins=bins, name=name, schema=schema, **options, **choices)
     raise _nothing(path, text)
+
+
+def check_is_data(name: str) -> None:
+    """Check that what is no file is the name of a data set.
+
+    Raises:
+        DataError: It is not.
+    """
+    if name.partition(":")[0] not in data_names():
+        raise _nothing(Path(name), name)
 
 
 def _make(text: str, seed: int | None) -> TransactionDatabase | None:

@@ -87,7 +87,7 @@ def read(  # noqa: PLR0913  # the options of all formats, all by keyword
     )
     if found is not None:
         return database_of(found, pair, bins=bins, schema=schema, **choices)
-    check_no_choices(f"{path}: a FIMI file", schema, choices)
+    check_no_choices(f"the FIMI file {path}", schema, choices)
     if pair != (None, None):
         msg = f"{path}: a FIMI file has no columns; leave out the column names, or give --format csv, tsv or parquet"
         raise ParameterError(msg)

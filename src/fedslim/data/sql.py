@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SECRET_KEY = re.compile(r"([?&](?:[a-z]*password|passfile|sslkey|token)=)[^&#]*", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^/?#@:]*):.*@")  # to the last @, in case the password has one that is not escaped
+_UNESCAPED = re.compile(r"://[^/?#@:]*:[^/?#@]*[/?#@].*@")
 MASK = "***"
 
 
@@ -92,6 +93,8 @@ def sql_table(
 
 def _without_secrets(text: str, url: str) -> str:
     """Remove what is secret in a URL from a driver's message, as it is written and as it is meant."""
+    if _UNESCAPED.search(url):  # the driver takes a part of the password for something else, and may quote it
+        return "write / ? # and @ in the password as %2F, %3F, %23 and %40"
     try:
         parts = urlsplit(url)
         secrets = [parts.password or "", *(value for key, value in parse_qsl(parts.query) if "pass" in key.lower())]

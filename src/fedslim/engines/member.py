@@ -186,7 +186,6 @@ class SiteMember:
         path = self._results / self._job / PREPARATION
         make_folder_for(path)
         keep_preparation(prepared, self._federation, path.parent)
-        guard.finished()
         if self.name in prepared.left:
             guard.refused()  # the server learnt that this site shares too little; it must not ask often
             self.note("this site left after the preparation: it shares too little with the others (min_overlap)")

@@ -285,7 +285,8 @@ class DeployedMember:
     def _admit(self, guard: Guard) -> None:
         data = self.database if self.site is None else self.site.conformed
         assert data is not None  # noqa: S101  # there is a database or a site
-        for warning in guard.admit(data):
+        anew = self.database is None and not self.journal.exists()  # otherwise it is in the ledger already
+        for warning in guard.admit(data, preparing=anew):
             logger.warning("warning: %s", warning)
 
     def _session(self) -> MemberSession:
@@ -319,8 +320,9 @@ class DeployedMember:
         if kept.left and self._guard is not None:
             left = ", ".join(kept.left)
             logger.warning("%s left after the preparation; the search goes on without", left)
-            self._guard = self._guard.without(self._file, f"{left} left after the preparation of {kept.run.hex()}")
-        database = kept.database(site.schema, site.conformed, self._secret)
+            self._guard = self._guard.without(self._file)
+        given = not (self._out / PREPARATION).exists()  # by the operator, for other data; not found by this run
+        database = kept.database(site.schema, site.conformed, self._secret, strict=given)
         self._vocabulary = kept.vocabulary(self._secret.fingerprint)
         self._kept = kept
         logger.info("starting from a preparation of %s items (%s)", len(kept.ids), before.federation.name)
@@ -388,8 +390,8 @@ class DeployedMember:
                 self.forget()  # nothing was answered, so there is nothing to resume
         path = self.journal
         ended_by_server = received.ending.startswith("ended by the server")
-        if self._guard is not None:
-            if (received.table or received.preparation) is not None and self.session.has_answered:
+        if self._guard is not None and received.preparation is None:  # after a preparation the search decides
+            if received.table is not None and self.session.has_answered:
                 self._guard.finished()
             elif member.refused or not ended_by_server or not self.session.has_answered:
                 self._guard.refused()  # otherwise it can be resumed, which no other run can replace
@@ -431,12 +433,12 @@ class DeployedMember:
         return journal
 
     def _recorder(self, peer: str) -> Callable[[m.FromMember, Frame], None]:
-        last, sent = time.monotonic(), 0
+        last, sent, resumed = time.monotonic(), 0, self.session.has_answered
 
         def record(message: m.FromMember, frame: Frame) -> None:
             nonlocal last, sent
             if self._guard is not None and self.session.has_answered:
-                self._guard.answering(self.session.run, preparing=self.database is None)
+                self._guard.answering(self.session.run, preparing=self.database is None, resumed=resumed)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()

@@ -127,7 +127,8 @@ def set_aside(folder: Path) -> Path | None:
     places = (folder / EARLIER / str(number) for number in itertools.count(1))
     place = next(place for place in places if not place.exists())
     try:
-        place.mkdir(parents=True)
+        place.parent.mkdir(mode=0o700, exist_ok=True)  # as `parents` would ignore the mode
+        place.mkdir(mode=0o700)
         for path in results:
             path.rename(place / path.name)
     except OSError as error:

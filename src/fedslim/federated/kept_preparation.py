@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fedslim.errors import ConfigurationError
-from fedslim.protocol.preparation import Preparation
+from fedslim.protocol.preparation import Outline, Preparation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def find_preparation(given: Path | None, file: FederationFile, out: Path) -> Pre
     path = given or out / PREPARATION
     if given is None and not path.exists():
         return None
-    kept = Preparation.read(path)
+    kept = Preparation.read(path, Outline.parse(file.schema.outline or ""))
     if kept.federation != file.digest():
         msg = (
             f"{path}: this preparation belongs to another federation file or schema than {file.path}; start without "

@@ -187,7 +187,7 @@ class MemberSession:
         table = self._variant.own_table() if message.table is None else message.table
         if table is None and isinstance(self._variant, PrepareMember):
             assert self._roster is not None  # noqa: S101  # since the first question
-            self.received = self._variant.end(message, self._roster, self._own.trust)
+            self.received = self._variant.end(message, self.name, self._roster, self._digest, self._own.trust)
             return
         if table is None:
             self.received = Received(message.ending, None)
@@ -288,7 +288,7 @@ class MemberSession:
     def _sent(self, question: Any, answer: Answer) -> m.FromMember:
         """Return the answer as it is sent: with masks where the server must not see the counts."""
         if isinstance(self._variant, PrepareMember) and isinstance(answer, m.Ready):
-            return self._variant.signed(answer, self.run, self._own.trust)
+            return self._variant.signed(answer, self._digest, self._own.trust)
         if isinstance(answer, UnsealedLabels):
             return sealed_labels(answer, question, self._own.secret, self._digest, self.name)
         if not isinstance(answer, UnmaskedWords):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -25,7 +26,7 @@ from fedslim.errors import DataError
 from fedslim.protocol.bisection import OpenColumn
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_MEMBERS, Digest, Name
 from fedslim.schema import SchemaRules
-from fedslim.schema.agreeing import Agreed, round_cuts
+from fedslim.schema.agreeing import Agreed, round_cuts, rounded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ MAX_ROUNDS = 64
 DEPARTURE = b"fedslim departure v1"
 _CAP = "<="
 
-Number = Annotated[str, Meta(max_length=30, pattern=r"^-?(inf|[0-9.]+(e[+-][0-9]+)?)\Z")]
+Number = Annotated[str, Meta(max_length=30, pattern=r"^-?(inf|[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?)\Z")]
 Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 
 
@@ -101,9 +102,12 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         content = (self.schema, self.statistics, self.kept, self.ids)
         return sha256(FORMAT.encode() + msgspec.msgpack.encode(content)).digest()
 
-    def departure(self, run: bytes) -> bytes:
-        """Return what a member signs that leaves this run."""
-        return sha256(DEPARTURE + run + self.digest()).digest()
+    def departure(self, roster: bytes, shared: bytes) -> bytes:
+        """Return what a member signs that leaves: under this roster, because it was told that these items are shared.
+
+        A server chooses the id of a run, and could use it again. A roster has new keys each time.
+        """
+        return sha256(DEPARTURE + roster + self.digest() + shared).digest()
 
     def vocabulary(self, fingerprint: str) -> Vocabulary:
         """Return the vocabulary of the search; the fingerprint is that of the members' secret."""
@@ -119,14 +123,19 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             kept[name] = frozenset(c for c in site.categories(name) if category_id(secret, name, c) in known)
         return Agreed(cuts, kept)
 
-    def database(self, schema: Schema, site: Conformed, secret: ItemSecret) -> TransactionDatabase:
-        """Return the items of a site's rows; items that are new since the preparation become what the schema says.
+    def database(
+        self, schema: Schema, site: Conformed, secret: ItemSecret, *, strict: bool = False
+    ) -> TransactionDatabase:
+        """Return the items of a site's rows; items that are new since the preparation become `other`, or no items.
+
+        Only if `strict` is true are they an error, where the schema says so. In the run of the preparation itself it
+        must not be: a server that leaves an item out would see who has that item and stops.
 
         Raises:
-            DataError: An item is new, and the schema says that this is an error.
+            DataError: An item is new, and that is an error.
         """
         known, agreed = set(self.ids), self.agreed(schema, site, secret)
-        database = site.items(agreed, lambda label: secret.id_of(label) in known)
+        database = site.items(agreed, lambda label: secret.id_of(label) in known, strict=strict)
         return replace(database, encoding=Encoding("schema", rules=SchemaRules(schema, agreed)))
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -136,15 +145,30 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", private=True)
 
     @classmethod
-    def read(cls, path: Path) -> Preparation:
-        """Read what `write` wrote.
+    def read(cls, path: Path, outline: Outline | None = None) -> Preparation:
+        """Read what `write` wrote; with an outline, it must be one of a preparation with this outline.
 
         Raises:
             DataError: The file is not a preparation or is damaged; the message names the file and the field.
         """
         with told_as_data_errors(path):
             data = FILES.read(path, MAX_BYTES)
-        return FILES.decode(data, path, cls)
+        found = FILES.decode(data, path, cls)
+        if outline is not None and not found.fits(outline):
+            raise _bad(path, "it has other cuts or categories than a preparation with this schema finds")
+        return found
+
+    def fits(self, outline: Outline) -> bool:
+        """Return whether a preparation with this outline can find this: a file must not choose other cuts."""
+        if len(self.statistics) != len(outline.columns) or len(self.kept) != len(outline.caps):
+            return False
+        for column, texts in zip(outline.columns, self.statistics, strict=True):
+            values = list(map(float, texts))
+            if len(values) >= column.bins or values != sorted(rounded(value, column.step) for value in values):
+                return False
+        return all(len(ids) <= cap for ids, cap in zip(self.kept, outline.caps, strict=True)) and all(
+            one < other for ids in (*self.kept, self.ids) for one, other in pairwise(ids)
+        )
 
 
 def category_id(secret: ItemSecret, column: str, category: str) -> bytes:

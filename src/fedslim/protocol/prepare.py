@@ -8,7 +8,6 @@ and each member decides whether it shares enough to stay. Everything else that l
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,7 +23,7 @@ from fedslim.protocol.bisection import PARTS, Bisection, ordered, round_all
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import NO_TABLE, Outcome
 from fedslim.protocol.preparation import Outline, Preparation, category_id
-from fedslim.protocol.sums import add_up, check_words
+from fedslim.protocol.sums import MAX_WORDS, add_up, check_words
 from fedslim.protocol.variant import Round, UnmaskedWords
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 from fedslim.schema.agreeing import cut_ranks, keep_categories
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from fedslim.protocol.variant import Replies, Situation
     from fedslim.schema import Conformed, Schema
     from fedslim.secagg.ring import Words
-
-logger = logging.getLogger(__name__)
 
 FIRST_SKETCH, GROWTH = 256, 4
 """How many ids the first sketch is for, and how much larger the next is if it cannot be read."""
@@ -143,14 +140,19 @@ class PrepareServer:
         entries = FIRST_SKETCH
         while entries <= MAX_ITEMS:
             sketch = IdSketch.for_entries(entries)
+            if sketches * sketch.words > MAX_WORDS:
+                break
             replies = yield from self._ask(want(entries), m.Masked, sketches * sketch.words)
             words = add_up(replies, sketches * sketch.words)
             found = [sketch.read(part) for part in np.split(words, sketches)]
             readable = [one for one in found if one is not None]
-            if len(readable) == sketches:
+            if len(readable) == sketches and sum(map(len, readable)) <= MAX_ITEMS:
                 return readable
             entries *= GROWTH
-        raise ProtocolError(CONTRADICT)
+        msg = (
+            "the sum of the members' ids cannot be read: there are too many, or a member does not keep to the protocol"
+        )
+        raise ProtocolError(msg)
 
     def _count(self, want: Any, length: int, most: int) -> Generator[Round, Replies, NDArray[np.int64]]:
         ring = Ring.for_sums_up_to(most)
@@ -203,12 +205,13 @@ class Site:
 
 
 class Overlap(NamedTuple):
-    """How much of a member's data others have too."""
+    """How much of a member's data others have too. Only the member may see it: NVFlare sends logs to the server."""
 
     items: int
     items_shared: int
     occurrences: int
     occurrences_shared: int
+    missing: int = 0  # items that the server left out
 
     @property
     def fraction(self) -> float:
@@ -216,9 +219,10 @@ class Overlap(NamedTuple):
         return self.occurrences_shared / self.occurrences if self.occurrences else 1.0
 
     def __str__(self) -> str:
+        missing = f"; the server's vocabulary lacks {self.missing:,}, which are left out" if self.missing else ""
         return (
             f"{self.items_shared:,} of this member's {self.items:,} items, and {self.fraction:.1%} of their "
-            "occurrences, are shared with other members"
+            f"occurrences, are shared with other members{missing}"
         )
 
 
@@ -232,6 +236,7 @@ class PrepareMember:
         self._last: Any = None  # the question before
         self._categories: list[list[bytes]] = []
         self._flags: m.Vector | None = None  # which categories are kept
+        self._shared = b""  # which items the server said that several members have
         self.preparation: Preparation | None = None
         self.overlap: Overlap | None = None
 
@@ -249,7 +254,7 @@ class PrepareMember:
 
     def answer(self, message: m.AskPreparation) -> m.FromMember | UnmaskedWords:
         """Take the decisions of the server, if it may make them now, and count."""
-        chosen, want = message.chosen.values(MAX_ITEMS).tolist(), message.want
+        chosen, want = _numbers(message.chosen, MAX_ITEMS), message.want
         match self._last:
             case m.WantValues():
                 self._bisection.begin(chosen)
@@ -269,7 +274,7 @@ class PrepareMember:
                 _check_size(want, before)
                 return self._sketches(self._site.categories, entries)
             case m.WantCategoryCounts(sizes, ids, bits):
-                self._categories = _split(sizes.values(MAX_ITEMS).tolist(), ids, len(self._outline.caps))
+                self._categories = _split(_numbers(sizes, MAX_ITEMS), ids, len(self._outline.caps))
                 pairs = zip(self._categories, self._site.categories, strict=True)
                 return _packed((own.get(one, 0) for column, own in pairs for one in column), bits)
             case m.WantItems(kept, entries):
@@ -309,7 +314,7 @@ class PrepareMember:
             msg = "the server changed which categories are kept; it is refused"
             raise ProtocolError(msg)
         self._flags = flags
-        chosen = flags.values(1).astype(bool).tolist()
+        chosen = _numbers(flags, 1)
         if len(chosen) != sum(map(len, self._categories)):
             msg = f"the server decided about {len(chosen)} categories, and asked about others; it is refused"
             raise ProtocolError(msg)
@@ -332,27 +337,31 @@ class PrepareMember:
     def _ready(self, number: int, ids: bytes, shared: m.Vector) -> m.Ready:
         """Find out how much this member shares, and whether it stays. A lack of own items is no reason to refuse."""
         (found,) = _split([len(ids) // ID_BYTES], ids, 1)
-        several = shared.values(1).astype(bool).tolist()
+        several = _numbers(shared, 1)
         if len(several) != len(found):
             msg = f"the server announced {len(found)} items and {len(several)} flags; it is refused"
             raise ProtocolError(msg)
         assert self.preparation is not None  # noqa: S101  # since WantItems
-        self.preparation = msgspec.structs.replace(self.preparation, ids=found)
+        self.preparation, self._shared = msgspec.structs.replace(self.preparation, ids=found), bytes(several)
         others = {one for one, flag in zip(found, several, strict=True) if flag}
-        self.overlap = _overlap(self._database, [one in others for one in self._ids])
-        if lost := len(set(self._ids) - set(found)):
-            logger.warning("the server's vocabulary lacks %s items of this member; they are left out", lost)
-        return m.Ready(number, self.overlap.fraction < self._site.min_overlap, b"")
+        missing = len(set(self._ids) - set(found))
+        self.overlap = _overlap(self._database, [one in others for one in self._ids], missing)
+        return m.Ready(number, self._leaves, b"")
 
-    def signed(self, answer: m.Ready, run: bytes, trust: RosterSigner) -> m.Ready:
-        """Sign that this member leaves, if it does."""
+    @property
+    def _leaves(self) -> bool:
+        return self.overlap is not None and self.overlap.fraction < self._site.min_overlap
+
+    def signed(self, answer: m.Ready, digest: bytes, trust: RosterSigner) -> m.Ready:
+        """Sign that this member leaves, if it does; the digest is that of the roster."""
         if not answer.leaves:
             return answer
         assert self.preparation is not None  # noqa: S101  # since WantItems
-        return msgspec.structs.replace(answer, signature=trust.sign_roster(self.preparation.departure(run)))
+        departure = self.preparation.departure(digest, self._shared)
+        return msgspec.structs.replace(answer, signature=trust.sign_roster(departure))
 
-    def end(self, message: m.Finish, roster: m.Roster, trust: RosterSigner) -> Received:
-        """Return the outcome; every member that left must have signed that it leaves this preparation."""
+    def end(self, message: m.Finish, name: str, roster: m.Roster, digest: bytes, trust: RosterSigner) -> Received:
+        """Return the outcome; exactly the members that left must have signed that they leave this preparation."""
         if self.preparation is None or self.overlap is None:
             msg = "the server ended the preparation before it was complete; it is refused"
             raise ProtocolError(msg)
@@ -361,9 +370,12 @@ class PrepareMember:
             if one.name not in certificates:
                 msg = f"the server says that {one.name!r} left, which is not a member; it is refused"
                 raise ProtocolError(msg)
-            departure = self.preparation.departure(roster.run)
+            departure = self.preparation.departure(digest, self._shared)
             trust.check_roster(one.name, departure, certificates[one.name], one.signature)
         left = {one.name: one.signature for one in message.left}
+        if self._leaves and name not in left:
+            msg = "the server goes on as if this member had not left; it is refused"
+            raise ProtocolError(msg)
         prepared = msgspec.structs.replace(self.preparation, run=roster.run, left=left)
         return Received(message.ending, None, prepared, self.overlap)
 
@@ -373,9 +385,9 @@ class PrepareMember:
         return UnmaskedWords("preparation", np.concatenate([sketch.words_of(ids) for ids in sets]))
 
 
-def _overlap(database: TransactionDatabase, shared: list[bool]) -> Overlap:
+def _overlap(database: TransactionDatabase, shared: list[bool], missing: int) -> Overlap:
     occurrences, flags = np.bincount(database.items, minlength=len(shared)), np.array(shared, bool)
-    return Overlap(len(shared), int(flags.sum()), int(occurrences.sum()), int(occurrences[flags].sum()))
+    return Overlap(len(shared), int(flags.sum()), int(occurrences.sum()), int(occurrences[flags].sum()), missing)
 
 
 def _packed(counts: Iterable[int], bits: int) -> UnmaskedWords:
@@ -396,6 +408,15 @@ def _check_size(want: m.WantCategories | m.WantItems, before: Any) -> None:
     if want.entries != expected:
         msg = f"the server asked for a sketch of {want.entries} ids, but {expected} is next; it is refused"
         raise ProtocolError(msg)
+
+
+def _numbers(vector: m.Vector, most: int) -> list[int]:
+    """Return the numbers of a vector that a preparation can have: 64 MB of bytes would become 1 GB of numbers."""
+    if vector.length > MAX_ITEMS:
+        msg = f"the server sent {vector.length} numbers; a preparation has at most {MAX_ITEMS}, so it is refused"
+        raise ProtocolError(msg)
+    found: list[int] = vector.values(most).tolist()
+    return found
 
 
 def _split(sizes: Sequence[int], ids: bytes, parts: int) -> list[list[bytes]]:

@@ -56,6 +56,8 @@ KINDS = {
     "Finish": "end of the run, with the code table if the variant reveals it",
     "Heard": "acknowledges the end of the run",
     "Abort": "ends the run after an error",
+    "AskPreparation": "questions about values, categories and items, before the search",
+    "Ready": "whether this member shares enough items to take part",
     "Ask": "code table changes and questions",
     "Masked": "masked answers",
     "AskUsages": "how often does each item occur?",

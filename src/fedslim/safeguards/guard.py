@@ -155,15 +155,16 @@ class Guard:
         self.ledger = AnswerLedger(policy.ledger.file)
         self.refusals = Refusals(policy.ledger.file.with_name(FILE), file.federation.id, first=first_wait)
         self._snapshot: Snapshot | None = None
-        self._recorded = b""
+        self._recorded: tuple[bytes, bool] | None = None
+        self._prepared: frozenset[str] = frozenset()  # the members of the preparation, if some left after it
 
     # -- before a run -------------------------------------------------------------------------------------------
 
-    def admit(self, database: TransactionDatabase | Conformed) -> list[str]:
+    def admit(self, database: TransactionDatabase | Conformed, *, preparing: bool = False) -> list[str]:
         """Check that this federation may be answered on these data. Return warnings about what a second result reveals.
 
         The warnings contain figures about the member's data. NVFlare's logs go to the server, so the caller decides
-        where to show them.
+        where to show them. `preparing` says whether a new preparation would begin.
 
         Raises:
             PolicyError: There are too few transactions.
@@ -173,19 +174,19 @@ class Guard:
         self.policy.check_transactions(database.rows if isinstance(database, Conformed) else len(database))
         self.ledger.check_place()
         self._snapshot = Snapshot.of(database)
-        return self.ledger.check(self._file, self._snapshot)
+        return self.ledger.check(self._file, self._snapshot, prepared=self._prepared, preparing=preparing)
 
-    def without(self, file: FederationFile, reason: str) -> Guard:
+    def without(self, file: FederationFile) -> Guard:
         """Return the guard of a search without members that left after the preparation.
 
-        The federation file says that the others go on, so the ledger allows the smaller set, and has the reason.
+        The federation file says that the others go on, so the ledger allows what the preparation and the search reveal
+        together, but not what the search and an earlier one would.
 
         Raises:
             PolicyError: The policy does not allow a federation of those that stay.
         """
         guard = Guard(self.policy, file, now=self._now)
-        if not guard.ledger.is_allowed(file):
-            guard.ledger.allow(file, reason, now=self._now())
+        guard._prepared = frozenset(self._file.federation.members)
         return guard
 
     def wait(self) -> float:
@@ -208,18 +209,21 @@ class Guard:
 
     # -- during a run -------------------------------------------------------------------------------------------
 
-    def answering(self, run: bytes, *, preparing: bool = False) -> None:
+    def answering(self, run: bytes, *, preparing: bool = False, resumed: bool = False) -> None:
         """Record in the ledger that this run is answered. Call this before each answer; only the first call writes.
+
+        `resumed` says that this member has answered in this run before, as its journal shows.
 
         Raises:
             LedgerError: The ledger does not allow it.
             WriteError: The ledger cannot be written, so nothing may leave.
         """
-        if self._recorded == run:
+        if self._recorded == (run, preparing):
             return
         assert self._snapshot is not None  # noqa: S101  # `admit` comes first
-        self.ledger.record(self._file, self._snapshot, run, now=self._now(), preparing=preparing)
-        self._recorded = run
+        how = {"preparing": preparing, "resumed": resumed}
+        self.ledger.record(self._file, self._snapshot, run, now=self._now(), prepared=self._prepared, **how)
+        self._recorded = run, preparing
 
     def refused(self) -> None:
         """Record that this member refused the server, or was refused by it."""
@@ -228,7 +232,7 @@ class Guard:
     # -- after a run --------------------------------------------------------------------------------------------
 
     def finished(self) -> None:
-        """Forget the refusals, after a successful run."""
+        """Forget the refusals, after a successful run; not after a preparation, which a server can have alone."""
         self.refusals.reset()
 
     def kept(self, table: CodeTable, database: TransactionDatabase, secret: ItemSecret) -> CodeTable | None:

@@ -97,7 +97,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: Time
     runs: Annotated[int, Meta(ge=1)]
     run: Hex
-    """The last run, so that it is not counted again when the member rejoins it."""
+    """The last run, so that it is not counted again when the member resumes it."""
     preparations: Annotated[int, Meta(ge=0)] = 0
     """How many of the runs were preparations."""
 
@@ -162,15 +162,34 @@ class AnswerLedger:
             )
             raise WriteError(msg)
 
-    def check(self, file: FederationFile, snapshot: Snapshot) -> list[str]:
+    def check(
+        self,
+        file: FederationFile,
+        snapshot: Snapshot,
+        *,
+        prepared: frozenset[str] = frozenset(),
+        preparing: bool = False,
+    ) -> list[str]:
         """Check that this set of members may be answered. Return warnings about other versions of the data.
+
+        Args:
+            file: The federation.
+            snapshot: The version of the data.
+            prepared: If some left after a preparation, all members of it: that difference was agreed on. A search that
+                all of them answered is another matter.
+            preparing: Whether a new preparation would begin; their number is limited.
 
         Raises:
             LedgerError: It may not; the message explains what the results together would reveal.
         """
         entries, members = self.entries(), frozenset(file.federation.members)
         if not self.is_allowed(file):
-            before = [each for each in entries.answers if each.snapshot == snapshot.digest]
+            before = [
+                each
+                for each in entries.answers
+                if each.snapshot == snapshot.digest
+                and (each.runs > each.preparations or frozenset(each.members) != prepared)
+            ]
             for each in before:
                 if (why := describe_difference(each.members, members)) is not None:
                     raise self._refusal(file, each, why)
@@ -179,18 +198,33 @@ class AnswerLedger:
                 raise self._refusal(
                     file, before[-1], f"the counts of {member_list(sorted(alone))} alone, together with earlier results"
                 )
+        if preparing:
+            this = (snapshot.digest, file.federation.id, sorted(members))
+            for each in entries.answers:
+                if (each.snapshot, each.federation_id, each.members) == this:
+                    self._check_preparations(each, entries)
         return _warnings(entries, file, snapshot)
 
     def is_allowed(self, file: FederationFile) -> bool:
         """Return whether this set of members was allowed whatever was answered before."""
         return any(sorted(each.members) == sorted(file.federation.members) for each in self.entries().allowed)
 
-    def record(
-        self, file: FederationFile, snapshot: Snapshot, run: bytes, *, now: datetime, preparing: bool = False
+    def record(  # noqa: PLR0913  # keyword-only
+        self,
+        file: FederationFile,
+        snapshot: Snapshot,
+        run: bytes,
+        *,
+        now: datetime,
+        preparing: bool = False,
+        resumed: bool = False,
+        prepared: frozenset[str] = frozenset(),
     ) -> None:
-        """Record that this set of members is answered, before the first answer; a run counts once.
+        """Record that this set of members is answered, before the first answer.
 
         A preparation and its search are one entry, with two runs: they answer the same members on the same data.
+        A run that this member has `resumed` counts once. Its journal tells, not the id of the run: a server chooses
+        that, and may use one twice.
 
         Raises:
             LedgerError: It may not be answered; another process may have answered another set meanwhile.
@@ -198,7 +232,7 @@ class AnswerLedger:
         """
         make_folder_for(self.path)
         with alone_with(self.path):
-            self.check(file, snapshot)
+            self.check(file, snapshot, prepared=prepared)
             entries, moment = self.entries(), whole(now)
             agreed, members = file.federation, sorted(file.federation.members)
             new = Answer(
@@ -208,25 +242,26 @@ class AnswerLedger:
             for each in entries.answers:
                 if (each.snapshot, each.federation_id, each.members) != (new.snapshot, new.federation_id, new.members):
                     answers.append(each)
-                elif each.run == new.run:
+                elif resumed and each.run == new.run:
                     return
                 else:
                     new = msgspec.structs.replace(
                         new, first=each.first, runs=each.runs + 1, preparations=each.preparations
                     )
-            new = self._count_preparation(new, entries) if preparing else new
+            if preparing:
+                self._check_preparations(new, entries)
+                new = msgspec.structs.replace(new, preparations=new.preparations + 1)
             self._write(msgspec.structs.replace(entries, answers=[*answers, new]))
 
-    def _count_preparation(self, new: Answer, entries: Entries) -> Answer:
-        allowed = sum(sorted(each.members) == new.members for each in entries.allowed)
-        if new.preparations >= MAX_PREPARATIONS * (1 + allowed):
+    def _check_preparations(self, answer: Answer, entries: Entries) -> None:
+        allowed = sum(sorted(each.members) == answer.members for each in entries.allowed)
+        if answer.preparations >= MAX_PREPARATIONS * (1 + allowed):
             msg = (
-                f"{self.path}: this member has prepared {new.preparations} runs with {member_list(new.members)} on the "
-                "same data, and with each the server could count other values; start from a kept preparation "
+                f"{self.path}: this member has prepared {answer.preparations} runs with {member_list(answer.members)} "
+                "on the same data, and each time the server could count other values; start from a kept preparation "
                 "(--preparation), or allow more with `fedslim ledger allow`"
             )
             raise LedgerError(msg)
-        return msgspec.structs.replace(new, preparations=new.preparations + 1)
 
     def allow(self, file: FederationFile, reason: str, *, now: datetime) -> None:
         """Allow this set of members from now on, whichever sets were answered before.

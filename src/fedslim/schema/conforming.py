@@ -56,6 +56,7 @@ class Conformed:
         self.report: list[ColumnReport] = []
         self._parts: dict[str, ColumnValues] = {}
         self._transactions: NDArray[np.int32] | None = None  # of each row, if the table is long
+        self._headers = [column.name for column in table.columns]
         found = self._find(table.columns)
         if schema.is_long:
             self._read_long(found)
@@ -84,13 +85,16 @@ class Conformed:
         counts = np.bincount(part.codes[part.codes != MISSING], minlength=len(part.labels)).tolist()
         return {label: count for label, count in zip(part.labels, counts, strict=True) if label != OTHER}
 
-    def items(self, agreed: Agreed, known: Callable[[str], bool] | None = None) -> TransactionDatabase:
+    def items(
+        self, agreed: Agreed, known: Callable[[str], bool] | None = None, *, strict: bool = True
+    ) -> TransactionDatabase:
         """Return the transactions. Items are in the order of the schema, and only those that occur.
 
         Args:
             agreed: The cuts and categories that all members agreed on.
             known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
                 item if that is not known either, or an error, as the schema says.
+            strict: Whether it may be an error.
 
         Raises:
             DataError: An item is new, and the schema says that this is an error.
@@ -99,7 +103,7 @@ class Conformed:
         vocabulary: list[str] = []
         for column, part in self._parts.items():
             codes, named = self._labelled(column, part, agreed)
-            labels = [label if known is None else self._replace(label, column, known) for label in named]
+            labels = [label if known is None else self._replace(label, column, known, strict) for label in named]
             rows = np.flatnonzero(codes != MISSING)
             rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
             present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
@@ -133,10 +137,10 @@ class Conformed:
             np.add.at(total, at, hashed[part.codes[rows]])
         return total
 
-    def _replace(self, label: str, column: str, known: Callable[[str], bool]) -> str | None:
+    def _replace(self, label: str, column: str, known: Callable[[str], bool], strict: bool) -> str | None:
         if known(label):
             return label
-        if self.schema.table.new == "error":
+        if strict and self.schema.table.new == "error":
             msg = f'{self.source}: the item {label!r} is new since the preparation; prepare again, or let new = "other"'
             raise DataError(msg)
         other = OTHER if self.schema.is_long else f"{column}={OTHER}"
@@ -195,9 +199,17 @@ class Conformed:
         units = (unit for unit in (rule.unit, *(rule.units or ())) if unit and unit.casefold() == match[2])
         return next(((name, unit) for unit in units), None)
 
+    def _missing(self, name: str, rule: ColumnRule) -> str:
+        """Return what to do about a column that is not there; its header may name a unit that the schema lacks."""
+        spellings = set(map(str.casefold, rule.spellings(name)))
+        for match in filter(None, map(_IN_HEADER.fullmatch, self._headers)):
+            if match[1].casefold() in spellings:
+                return f"the schema does not know the unit of {match[0]!r}; add {match[2]!r} as unit, or to units"
+        return "there is no such column; rename a column of the data, or add its name to aliases"
+
     def _read(self, name: str, rule: ColumnRule, found: tuple[Column, str | None] | None) -> None:
         if found is None:
-            errors = () if rule.optional or rule.kind == "ignore" else ("there is no such column; name it in aliases",)
+            errors = () if rule.optional or rule.kind == "ignore" else (self._missing(name, rule),)
             self.report.append(ColumnReport(name, None, rule.kind, "nothing: no such column", 0, (), errors))
             return
         part = read_column(found[0], rule, self.schema.table.missing, found[1])
@@ -244,6 +256,10 @@ def conform(schema: Schema, table: EncodedTable) -> Conformed:
         DataError: A column is missing, or its values do not fit the schema; the message names the first.
     """
     site = Conformed(schema, table)
+    if not any(column.name and column.found for column in site.report):
+        known = ", ".join(column.name for column in table.columns[:_NAMED])
+        msg = f"{table.source}: none of the schema's columns is here, only {known}; check that these are the right data"
+        raise DataError(msg)
     for column in site.report:
         if column.errors:
             where = column.found or column.name

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedslim.data.columns import FLAG_TEXTS, MISSING, MISSING_TEXTS, in_order
 from fedslim.data.discretise import number_label
-from fedslim.data.guessing import MANY
+from fedslim.data.guessing import MANY, missing_code
 from fedslim.data.parsing import LIMIT, decimal_mark, parse_date, parse_number
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def text_of_value(value: Any) -> str:
 def _refuse(reading: ColumnValues, wrong: Sequence[str], what: str, remedy: str) -> None:
     if wrong:
         shown = ", ".join(f"{text!r:.40}" for text in wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
-        reading.errors.append(f"{shown} {'is' if len(wrong) == 1 else 'are'} {what}; {remedy}")
+        verb, each = ("is", "it") if len(wrong) == 1 else ("are", "them")
+        reading.errors.append(f"{shown} {verb} {what}; {remedy.replace('{}', each)}")
 
 
 # -- one reader for each kind ------------------------------------------------------------------------------------------
@@ -84,7 +85,9 @@ def _categories(reading: ColumnValues, known: Sequence[str | None], rule: Column
     names |= {fold(text): name for name, texts in (rule.synonyms or {}).items() for text in texts}
     new = sorted({text for text in known if text is not None and fold(text) not in names}) if rule.categories else []
     if rule.unknown == "error":
-        _refuse(reading, new, "not a category of the schema", "add it to categories, to synonyms or to missing")
+        _refuse(
+            reading, new, "not among the categories of the schema", "add {} to categories, to synonyms or to missing"
+        )
     elif new:
         reading.notes.append(f"{len(new)} unknown categories become {OTHER!r}")
     other = dict.fromkeys(new, OTHER)
@@ -106,14 +109,14 @@ def _flags(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRule,
     for name, texts in (rule.synonyms or {}).items():
         names |= {text.casefold(): name == "true" for text in texts}
     wrong = sorted({text for text in known if text is not None and text.casefold() not in names})
-    _refuse(reading, wrong, "neither true nor false", "add it to synonyms or to missing, or choose another kind")
+    _refuse(reading, wrong, "neither true nor false", "add {} to synonyms or to missing, or choose another kind")
     reading.labels = reading.of(["true" if text is not None and names.get(text.casefold()) else None for text in known])
 
 
 def _dates(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRule, _unit: str | None) -> None:
     days = [None if text is None else parse_date(text, rule.date_format) for text in known]
     wrong = sorted({text for text, day in zip(known, days, strict=True) if text is not None and day is None})
-    _refuse(reading, wrong, "no date", "write date_format, or add it to missing")
+    _refuse(reading, wrong, "not readable as a date", "set date_format, or add {} to missing")
     if rule.part == "weekday":
         numbers = reading.of([None if day is None else day.weekday() for day in days])
         reading.labels = [_WEEKDAYS[number] for number in numbers]
@@ -131,7 +134,7 @@ def _numbers(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRul
         reading.errors.append('1,234 may be a thousand or one; write decimal = "," or write numbers without commas')
     else:
         wrong = sorted({text for text, value in zip(known, values, strict=True) if text is not None and value is None})
-        _refuse(reading, wrong, "no number", "add it to missing, or choose another kind")
+        _refuse(reading, wrong, "not readable as a number", "add {} to missing, or choose another kind")
     if mark == ",":
         reading.notes.append("decimal commas")
     if any(map(LIMIT.fullmatch, texts)):
@@ -139,6 +142,8 @@ def _numbers(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRul
     if factor != 1:
         reading.notes.append(f"{unit} × {factor:g} = {rule.unit or 'the unit of the schema'}")
     reading.numbers = np.array(reading.of(values), np.float64)
+    if factor == 1 and (code := missing_code(set(reading.numbers.tolist()))) is not None:
+        reading.notes.append(f"{code} may mean missing; if so, add it to missing")
     _suspect_unit(reading, rule)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TABLES, CELL_WORDS, SPARE_CELLS = 3, 4, 5
 MAX_MEMBERS = 1 << 12
+MAX_PASSES = 32
+"""Over the cells of a sketch. A million ids take eight; a lying member can choose ids of which each pass finds two."""
 _U = np.uint64
 _COUNT_SHIFT, _CHECK_SHIFT = _U(51), _U(26)
 _CHECKS = _U((1 << 51) - 1)
@@ -63,7 +65,9 @@ class IdSketch:
         cells = words.reshape(-1, CELL_WORDS).copy()
         own = np.arange(len(cells), dtype=np.int64)
         found: dict[bytes, int] = {}
-        while cells.any():
+        for _ in range(MAX_PASSES):
+            if not cells.any():
+                return dict(sorted(found.items()))
             counts = cells[:, 0] >> _COUNT_SHIFT
             some = np.maximum(counts, _U(1))
             sums = np.column_stack((cells[:, 1:], cells[:, 0] & _CHECKS))
@@ -78,7 +82,7 @@ class IdSketch:
             times = counts[alone][at]
             found |= zip(ids, times.tolist(), strict=True)
             self._add(cells, picked, _U(0) - times)
-        return dict(sorted(found.items()))
+        return None
 
     def _add(self, cells: NDArray[np.uint64], parts: NDArray[np.uint64], times: NDArray[np.uint64]) -> None:
         """Add entries so many times, or remove them with the negative number modulo 2^64."""

@@ -79,8 +79,9 @@ def describe(
 ) -> None:
     """Describe DATA: its columns as they are understood, transactions and items, and the most frequent items."""
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
-        record = _describe_content(data, replace(reading, seed=seed).load(), top)
-        record["columns"] = _describe_columns(reading)
+        database = replace(reading, seed=seed).load()
+        record = _describe_content(data, database, top)
+        record["columns"] = _describe_columns(reading, database)
     if json:
         print_json(record)
     else:
@@ -242,18 +243,29 @@ def _describe_content(source: str, database: "TransactionDatabase", top: int) ->
     }
 
 
-def _describe_columns(reading: Reading) -> list[dict[str, str]]:
-    """Return what each column of a table looks like without a schema."""
+def _describe_columns(reading: Reading, database: "TransactionDatabase") -> list[dict[str, str]]:
+    """Return what each column of a table was taken as without a schema, and what is unusual about it."""
     from fedslim.data.discretise import DEFAULT_BINS
     from fedslim.data.guessing import guess_column
 
     long = reading.transaction_column is not None or reading.item_column is not None
     once = reading.source == "-"  # standard input cannot be read again
     table = None if long or once or reading.schema is not None else reading.read_columns()
-    if table is None:
+    encoding = database.encoding
+    if table is None or encoding is None:
         return []
+    one_hot = encoding.kind == "one-hot"
+    how = encoding.intervals or [None] * len(encoding.columns)
+    kinds: dict[str, str] = {
+        name: "boolean" if one_hot else each if isinstance(each, str) else "numeric" if each else "categorical"
+        for name, each in zip(encoding.columns, how, strict=True)
+    }
     guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}
-    return [{"name": name, "kind": guess.kind, "note": guess.note} for name, guess in guesses.items()]
+    taken = {name: kinds.get(name, "ignore") for name in guesses}
+    return [
+        {"name": name, "kind": taken[name], "note": guess.note if taken[name] == guess.kind else ""}
+        for name, guess in guesses.items()
+    ]
 
 
 def _print_description(record: dict[str, Any]) -> None:
@@ -276,7 +288,7 @@ def _print_description(record: dict[str, Any]) -> None:
     ]
     frequent = [grid(("support", "%", "most frequent items"), rows, right=2)] if rows else []
     looks = [(shown_label(each["name"]), each["kind"], each["note"]) for each in record["columns"]]
-    columns = [grid(("column", "looks", ""), looks, right=0)] if looks else []
+    columns = [grid(("column", "taken as", ""), looks, right=0)] if looks else []
     print_rich(summary(facts), *columns, *frequent)
 
 

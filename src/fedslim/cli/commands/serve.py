@@ -1,4 +1,4 @@
-"""`fedslim server`, `fedslim member` and `fedslim status`: a federation over a network."""
+"""`fedslim server` and `fedslim member`: a federation over a network."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
@@ -20,8 +20,8 @@ from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.repeating import typed_command
 from fedslim.cli.console.running import compile_with_progress, mined_with_progress
-from fedslim.cli.console.stream import print_json, print_text, say
-from fedslim.cli.console.text import count, printable, shown_label, size
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import count, shown_label, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def server(
     from fedslim.settings.federation_file import FederationFile
 
     federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates, passphrase_file)
+    who = load_identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
     for _, one, place in class_runs(federation, classes, out):
         _serve(one, who, place, preparation, resume=resume, host=host, port=port)
@@ -203,10 +203,12 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
     set_up_logs(federation.log)
     Guard(own, federation)  # before anything else is read
-    who = _identity(folder, passphrase_file)
+    who = load_identity(folder, passphrase_file)
     _check_name(who, name)
     shared = ItemSecret.read(secret)
-    _check_reading(reading, vocabulary)
+    if reading.schema is not None and vocabulary is not None:
+        msg = "--vocabulary does not go with --schema: the members find it in the preparation; leave it out"
+        raise ParameterError(msg)
     catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
 
     def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
@@ -280,19 +282,6 @@ def _check_name(who: "Identity", name: str) -> None:
         raise ParameterError(msg)
 
 
-def _check_reading(reading: Reading, vocabulary: Path | None) -> None:
-    """Refuse options that a schema replaces: they would look as if they applied."""
-    given = {
-        "--bins": reading.bins,
-        "--transaction-column": reading.transaction_column,
-        "--item-column": reading.item_column,
-        "--vocabulary": vocabulary,
-    }
-    if reading.schema is not None and (odd := [option for option, value in given.items() if value is not None]):
-        msg = f"{odd[0]} does not go with --schema, which says that for all members; leave it out"
-        raise ParameterError(msg)
-
-
 def _prepared(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
     from fedslim.federated.kept_preparation import find_preparation
 
@@ -312,44 +301,6 @@ def _show_ready(member: "DeployedMember") -> None:
         f"ready: {count(member.transactions, 'transaction')}; policy, ledger, secret and certificate are fine; nothing "
         "was sent"
     )
-
-
-def status(
-    file: FederationArgument,
-    *,
-    identity: IdentityOption = None,
-    json: options.Json = False,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
-) -> None:
-    """Show the progress of a running server: the connected members, the round, and whom it is waiting for.
-
-    The server answers only members, so this needs the certificate of a member.
-    """
-    from datetime import UTC, datetime
-
-    from fedslim.network.status import ask
-    from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import client_context
-
-    federation = FederationFile.read(file)
-    who = _identity(identity or federation.server.certificates, None)
-    context = client_context(who, now=datetime.now(UTC))
-    found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
-    if json:
-        print_json(found)
-        return
-    lines = [
-        f"{name}: {'connected' if member['here'] else 'not connected'}, {member['state']}"
-        for name, member in found["members"].items()
-    ]
-    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.0f}"
-    awaited = ", ".join(found["waiting_for"]) or "nobody"
-    lines.append(
-        f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
-        f"{size(found['bytes_down'])} down; waiting for {awaited}"
-    )
-    print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
 
 
 def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
@@ -374,7 +325,8 @@ def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionData
     say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
-def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":
+def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
+    """Load and check the identity of this process, and say what is about to expire."""
     from datetime import UTC, datetime
 
     from fedslim.trust import Identity

@@ -15,6 +15,7 @@ import typer
 
 from fedslim.cli.console.stream import say
 from fedslim.cli.console.text import printable
+from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
@@ -203,18 +204,20 @@ class Reading:
 
     def read_columns(self) -> "EncodedTable | None":
         """Return the columns of a table, or None if the data have none."""
+        from fedslim.data.loading import check_is_data
         from fedslim.data.readers import is_source, read_table
 
+        if not is_source(self.source):
+            check_is_data(self.source)
+            return None
         names = ("format", "separator", "encoding", "query", "table")
-        return (
-            read_table(self.source, **{name: getattr(self, name) for name in names}) if is_source(self.source) else None
-        )
+        return read_table(self.source, **{name: getattr(self, name) for name in names})
 
     def conformed(self, schema: "TableSchema") -> "Conformed":
         """Return a table in terms of a schema."""
-        from fedslim.errors import DataError
         from fedslim.schema import conform
 
+        self._check_schema()
         table = self.read_columns()
         if table is None:
             msg = f"{self.source}: a schema is for tables with columns; name a file such as CSV or Parquet"
@@ -225,9 +228,19 @@ class Reading:
         """Return what was chosen, as options of `load`."""
         from fedslim import schema as agreed
 
+        self._check_schema()
         given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
         given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
         return {name: value for name, value in given.items() if value is not None}
+
+    def _check_schema(self) -> None:
+        """Refuse options that a schema replaces: they would look as if they applied."""
+        said = ("bins", "transaction_column", "item_column", "columns", "exclude", "categorical", "numeric")
+        given = [name for name in (*said, "one_hot", "missing") if getattr(self, name) is not None]
+        if self.schema is not None and given:
+            option = given[0].replace("_", "-")
+            msg = f"--{option} does not go with --schema, which says that for all members; leave it out"
+            raise ParameterError(msg)
 
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
