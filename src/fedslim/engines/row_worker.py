@@ -108,21 +108,24 @@ class RowWorker:
         self._table: EncodedTable | None = None
         self._site: Conformed | None = None
 
-    def read(self) -> tuple[str, Items | None]:
-        """Read the part; return the version of fedslim, and the items, or None if workers have to agree on them."""
+    def read(self) -> tuple[str, Items | None, int]:
+        """Read the part; return the version of fedslim, the items, and how often they occur.
+
+        The items are None if workers have to agree on them.
+        """
         part = self._part
         if part.files:
             files = list(part.files) if len(part.files) > 1 else part.files[0]
             self._table = parquet_table(files, name=stem(Path(part.source)))
             self._site = conform(part.options["schema"], self._table)
-            return __version__, None
+            return __version__, None, self._site.occurrences
         self._database = whole = load(part.source, **part.options) if part.rows is None else part.rows
         if part.rows is None:
             self._database = whole.take(np.arange(part.number, whole.transactions, part.of))
-        return __version__, Items(whole.vocabulary, whole.encoding)
+        return __version__, Items(whole.vocabulary, whole.encoding), self._database.occurrences
 
-    def encode(self, items: Items) -> tuple[int, int]:
-        """Number the items as all workers do; return the number of transactions and of item occurrences."""
+    def encode(self, items: Items) -> int:
+        """Number the items as all workers do; return the number of transactions."""
         if self._site is not None:
             rules: Any = items.encoding and items.encoding.rules
             own = self._site.items(rules.agreed)
@@ -131,7 +134,7 @@ class RowWorker:
             vocabulary = items.vocabulary
             self._database = TransactionDatabase.from_rows(own.lengths, numbers[own.items], vocabulary, name=own.name)
             self._table = self._site = None
-        return self._database.transactions, self._database.occurrences
+        return self._database.transactions
 
     def begin(self, keep_pairs: bool) -> None:
         """Cover every transaction by single items."""

@@ -43,8 +43,11 @@ logger = logging.getLogger(__name__)
 MAX_LOST = 5
 """How often a worker may be lost while it does one thing."""
 
-READING_BYTES, STATE_BYTES = 20, 48
-"""The memory that a worker needs for each cell of a table to read, and for each item occurrence to search."""
+READING_BYTES, ENCODING_BYTES, STATE_BYTES = 40, 90, 40
+"""The memory of a worker: for each cell of files to read, and for each item occurrence to encode and to search.
+
+A greedy search takes 22 for each occurrence, and more where a state is copied; `bench/ray_rows.py` measures it.
+"""
 
 _REPEATED = ("read", "order_values", "encode", "begin")
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (SlotCounts, Change, Tried)}
@@ -133,18 +136,18 @@ class Driver:
         """Read the data, agree on items, and open the journal, if any; `how` is what its answers depend on."""
         first = self._parts[0]
         self._check_memory([part.cells for part in self._parts], READING_BYTES)
-        versions, found = zip(*self.every("read"), strict=True)
+        versions, found, sizes = zip(*self.every("read"), strict=True)
         if set(versions) != {__version__}:
             msg = f"the workers have fedslim {min(set(versions) - {__version__})}, not {__version__}; install the same"
             raise RunError(msg)
         if len({one and one.vocabulary for one in found}) > 1:
             msg = f"{first.source}: workers read different items; give them the same data"
             raise DataError(msg)
+        self._check_memory(sizes, ENCODING_BYTES if found[0] is None else STATE_BYTES)
         items = found[0] or agree_on_items(first.options["schema"], self.every)
-        sizes = np.array(self.every("encode", items))
-        self._check_memory(sizes[:, 1].tolist(), STATE_BYTES)
-        self.every("begin", int(sizes[:, 1].sum()) >= PAYS_TO_KEEP_PAIRS)
-        rows = RowsElsewhere(self.ask, items.vocabulary, int(sizes[:, 0].sum()), items.encoding)
+        transactions = sum(self.every("encode", items))
+        self.every("begin", sum(sizes) >= PAYS_TO_KEEP_PAIRS)
+        rows = RowsElsewhere(self.ask, items.vocabulary, transactions, items.encoding)
         if journal is not None:
             supports = add_up(self.every("answer", [], Supports()))
             content = "\0".join((*items.vocabulary, str(rows.transactions))).encode("utf-8", "surrogatepass")

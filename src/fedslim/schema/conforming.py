@@ -99,16 +99,16 @@ class Conformed:
         Raises:
             DataError: An item is new, and the schema says that this is an error.
         """
-        tids, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        tids, ids = [np.empty(0, np.int32)], [np.empty(0, np.int32)]  # of 32 bits: they are the largest arrays here
         vocabulary: list[str] = []
         for column, part in self._parts.items():
             codes, named = self._labelled(column, part, agreed)
             labels = [label if known is None else self._replace(label, column, known, strict) for label in named]
-            rows = np.flatnonzero(codes != MISSING)
+            rows = np.flatnonzero(codes != MISSING).astype(np.int32)
             rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
             present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
             place = {label: len(vocabulary) + number for number, label in enumerate(present)}
-            number = np.array([place.get(label or "", MISSING) for label in labels], np.int64)
+            number = np.array([place.get(label or "", MISSING) for label in labels], np.int32)
             tids.append(rows if self._transactions is None else self._transactions[rows])
             ids.append(number[codes[rows]])
             vocabulary += place
@@ -118,6 +118,11 @@ class Conformed:
         return TransactionDatabase.from_pairs(
             np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=self.rows, name=self.name
         )
+
+    @property
+    def occurrences(self) -> int:
+        """How many items its transactions have."""
+        return sum(int(np.count_nonzero(part.codes != MISSING)) for part in self._parts.values())
 
     def first_rows(self, agreed: Agreed) -> dict[str, NDArray[np.intp]]:
         """Return, for each column of the site's table, rows that have all its categories or intervals."""
