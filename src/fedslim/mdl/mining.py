@@ -254,6 +254,7 @@ def reporter(
                 search.best_gain,
                 seconds,
                 remaining,
+                latest=search.latest(),
             )
         )
 
