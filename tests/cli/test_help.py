@@ -14,17 +14,17 @@ READING = "--format --bins --transaction-column --item-column --separator --enco
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
-    "mine": f"--out --top --max-time --effort --width --json --min-support --min-count --max-itemset-size --order "
-    f"--no-pruning --threads {READING} --from --seed --quiet -q",
+    "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
+    f"--order --no-pruning --threads {READING} --from --seed --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
     "--from --data-seed --quiet -q",
     "show": "--top --json --labels --secret",
-    "report": "--out --title --results --labels --secret",
+    "report": f"--out --data --title --results --labels --secret {READING} --from",
     "demo": "--network --variant --out --quiet -q",
     "server": f"{CONNECTING} --out --resume --passphrase-file",
     "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
-    "--passphrase-file",
+    "--passphrase-file --no-compare",
     "status": f"{CONNECTING} --json",
     "audit": "--json",
     "data": "",

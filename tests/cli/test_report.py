@@ -118,3 +118,43 @@ def test_an_experiment_is_reported_by_its_name(fedslim, tmp_path):
     none = fedslim("report", "noniid", "--results", results, "--out", tmp_path / "none.html")
     assert (none.code, (tmp_path / "none.html").exists()) == (2, False)
     assert "has no records of noniid" in none.only_line
+
+
+def test_a_second_run_does_not_replace_the_first(fedslim, run):
+    fedslim("report", run)
+    first = load_run(run)
+    ran = fedslim("simulate", "encounters", "--members", 2, "--no-compare", "--out", run, "--quiet")
+    assert (ran.code, str(run / "earlier" / "1") in ran.err) == (0, True)
+    assert load_run(run / "earlier" / "1") == first
+    assert (run / "earlier" / "1" / "report.html").exists()
+    assert not (run / "report.html").exists()
+    assert len(fedslim("show", run.parent).out.split("\n\n")) > 1  # one run, not a list of two
+
+
+def test_a_table_becomes_a_page(fedslim, tmp_path):
+    table, page = tmp_path / "table.json", tmp_path / "mined.html"
+    ran = fedslim("mine", "encounters", "--out", table, "--report", page, "--top", 1)
+    assert (ran.code, ran.out.splitlines()[-1].split()) == (0, ["report", str(page)])
+    mined = shown_in(page)
+    assert (mined["runs"][0]["kind"], mined["runs"][0]["command"]) == ("mined", "fedslim mine encounters")
+    assert len(mined["runs"][0]["curve"]["percent"]) > 5
+    assert len(mined["runs"][0]["rows"]["number"]) == 1000
+    assert page.stat().st_mode & 0o077 == 0
+    assert fedslim("report", table).out == f"{tmp_path / 'report.html'}\n"
+    assert shown_in(tmp_path / "report.html")["runs"][0]["rows"] is None
+    fedslim("report", table, "--data", "encounters")
+    from_file = shown_in(tmp_path / "report.html")["runs"][0]
+    assert (from_file["rows"], from_file["table"]) == (mined["runs"][0]["rows"], mined["runs"][0]["table"])
+    refused = fedslim("report", table, "--out", table)
+    assert (refused.code, "would be overwritten" in refused.only_line) == (2, True)
+
+
+def test_rows_of_data_need_one_table(fedslim, run, tmp_path):
+    ran = fedslim("report", run, run / "codetable.json", "--data", "encounters", "--out", tmp_path / "page.html")
+    assert (ran.code, (tmp_path / "page.html").exists()) == (2, False)
+    assert "--data goes with one run or code table" in ran.only_line
+
+
+def shown_in(page):
+    """Return the view in a page."""
+    return json.loads(page.read_text("utf-8").partition('id="view">')[2].partition("</script>")[0])

@@ -106,7 +106,7 @@ class Federation:
 
     def join(self, *names):
         for name in names:
-            self.running[name] = self.files.start_member(name)
+            self.running[name] = self.files.start_member(name, "--no-compare")
 
     def start(self):
         self.serve()

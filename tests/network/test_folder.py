@@ -13,7 +13,7 @@ import pytest
 from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, Federation, ends_as_if_nothing_had_happened
 
 from fedslim.errors import DataError, JournalError, ParameterError, WriteError
-from fedslim.federated.folder import FINISHED, LOCK, Finished, RunFolder
+from fedslim.federated.folder import FINISHED, LOCK, Finished, RunFolder, set_aside
 from fedslim.federated.loopback import HOST, free_port
 
 
@@ -208,3 +208,23 @@ def test_two_processes_of_one_member_are_noticed_before_the_run_and_in_it(federa
     twin.wait(PATIENCE)
     told = [line for line in federation.said("server").splitlines() if "north connected again" in line]
     assert len(told) <= 5
+
+
+# -- earlier results --------------------------------------------------------------------------------------------------
+
+
+def test_results_are_set_aside_and_nothing_else(tmp_path):
+    assert set_aside(tmp_path) is None
+    for number in ("1", "2"):
+        for name in ("run.json", "report.html", "audit.jsonl"):
+            (tmp_path / name).write_text(f"{name} {number}")
+        assert set_aside(tmp_path) == tmp_path / "earlier" / number
+        assert (tmp_path / "earlier" / number / "report.html").read_text() == f"report.html {number}"
+        assert {path.name for path in tmp_path.iterdir()} == {"audit.jsonl", "earlier"}
+    (tmp_path / "run.json").write_text("3")
+    shown = tmp_path / "earlier"
+    shown.rename(tmp_path / "kept")
+    shown.write_text("a file in the way")
+    with pytest.raises(WriteError, match="choose another folder with --out"):
+        set_aside(tmp_path)
+    assert (tmp_path / "run.json").read_text() == "3"

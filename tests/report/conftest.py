@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from datetime import UTC, datetime
 from itertools import combinations, islice
 
 import msgspec
 import pytest
 
-from fedslim.data import builtin_members
+from fedslim.data import TransactionDatabase, builtin_members
 from fedslim.federated import compare, simulate
+from fedslim.federated.loopback import Loopback
+from fedslim.federated.own_record import compared_record, member_record
 from fedslim.federated.records import (
     Agreement,
     AloneRecord,
@@ -20,9 +24,13 @@ from fedslim.federated.records import (
     RunRecord,
     simulation_record,
 )
+from fedslim.mdl import mine
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.files import code_table_document
 from fedslim.mdl.itemsets import order_key
+from fedslim.protocol import framing, messages
+from fedslim.safeguards.audit import AuditLog
+from fedslim.settings.federation_file import FederationFile
 
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
@@ -35,8 +43,10 @@ HOSTILE = (
     "javascript:alert(3)",
     "x" * 400,
     "__proto__",
+    "=1+1",
 )
 ITEMSETS = 2_000
+MEMBERS = ("north", "south", "west")
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +58,56 @@ def records():
         command = f"fedslim simulate encounters --variant {variant}"
         made.append(simulation_record(simulation, compare(simulation), data="encounters", command=command))
     return made
+
+
+@pytest.fixture(scope="session")
+def parts():
+    """Three hospitals, of which west has seen influenza more often than the others."""
+    made = dict(zip(MEMBERS, (db for _, db in builtin_members("encounters")), strict=False))
+    rows = [made["west"].transaction(k) for k in range(len(made["west"]))]
+    rows += [row for row in rows if "influenza" in row] * 2
+    made["west"] = TransactionDatabase.from_transactions(rows, vocabulary=made["west"].vocabulary)
+    return made
+
+
+@pytest.fixture(scope="session")
+def west(parts, tmp_path_factory):
+    """The record of a member, and that of the server, which knows items by numbers."""
+    folder = tmp_path_factory.mktemp("federation")
+    file = FederationFile.read(Loopback.make(folder, parts, limits={"min_count": 5, "min_members_with": 2}).file)
+    simulation = simulate(parts, min_count=5, min_members_with=2)
+    with AuditLog.of(folder / "audit.jsonl", file, "west") as audit:
+        for message in (messages.Heard(), messages.Confirm(0, b"signature")):
+            audit.record(message, framing.to_bytes(message), now=datetime.now(UTC), run=b"1" * 16, peer="server")
+    how = {
+        "ending": "converged",
+        "rounds": 83,
+        "audit": folder / "audit.jsonl",
+        "command": "fedslim member --name west",
+    }
+    member = member_record(file, "west", simulation.table, simulation.table, parts["west"], **how)
+    member = compared_record(member, simulation.table, mine(parts["west"]).table)
+    numbers = {label: f"item {k}" for k, label in enumerate(simulation.table.vocabulary)}
+    table = msgspec.Raw(msgspec.json.encode(code_table_document(simulation.table.renamed(numbers))))
+    server = simulation_record(simulation, None, data="Study", command="fedslim server")
+    server = msgspec.structs.replace(server, kind="server", table=table)
+    return member, server
+
+
+@pytest.fixture(scope="session")
+def large():
+    """A table of 2,000 itemsets with two to eight items."""
+    draw = random.Random(1)
+    sets = {tuple(sorted(draw.sample(range(120), draw.randint(2, 8)))) for _ in range(3 * ITEMSETS)}
+    found = sorted(
+        ((items, 5 + k % 90, 100, 5 + k % 90) for k, items in enumerate(sorted(sets)[:ITEMSETS])), key=_place
+    )
+    supports = [1] * 120
+    for items, usage, _, _ in found:
+        for item in items:
+            supports[item] += usage
+    labels = tuple(f"finding {k % 40} of organ {k // 40}" for k in range(120))
+    return CodeTable(labels, max(supports), tuple(supports), (1,) * 120, tuple(found))
 
 
 @pytest.fixture(scope="session")

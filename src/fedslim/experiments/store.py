@@ -86,11 +86,13 @@ class Store:
         with path.open("rb") as stream:
             return stream.read(2 * _MAX_REASON).decode(errors="replace").strip() or "unknown reason"
 
-    def failed(self, experiment: Experiment) -> list[str]:
-        """Return the failed cells of an experiment, for any data and seed."""
+    def failed(self, experiment: Experiment) -> list[Path]:
+        """Return the files about failed cells of an experiment, for any data and seed."""
         settings = {str(setting) for setting in experiment.settings}
-        names = sorted(path.name.removesuffix(FAILED) for path in self.folder.glob(f"*{FAILED}"))
-        return [name for name in names if name.count(".") >= _PARTS - 1 and name.rsplit(".", _PARTS - 1)[1] in settings]
+        names = {
+            path: path.name.removesuffix(FAILED).rsplit(".", _PARTS - 1) for path in self.folder.glob(f"*{FAILED}")
+        }
+        return sorted(path for path, name in names.items() if len(name) == _PARTS and name[1] in settings)
 
     def _failed(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}{FAILED}"

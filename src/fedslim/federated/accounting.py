@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
+from fedslim.federated.folder import set_aside
 from fedslim.federated.records import save_run, served_record
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.in_process import FrameSent, RoundPassed
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.errors import RunError
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
     from fedslim.network.in_process import Trace
@@ -201,8 +203,14 @@ def save_served(
     Raises:
         WriteError: A file cannot be written.
     """
-    served.table.save(folder / CODE_TABLE, private=True)
-    save_run(served_record(served, file, more, command=command), folder / RECORD, private=True)
+    save_results(served.table, served_record(served, file, more, command=command), folder)
+
+
+def save_results(table: CodeTable, record: RunRecord, folder: Path) -> None:
+    """Save the results of a server or member in its run folder; those of an earlier run are set aside."""
+    set_aside(folder)
+    table.save(folder / CODE_TABLE, private=True)
+    save_run(record, folder / RECORD, private=True)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

@@ -6,12 +6,14 @@
             ...                                                 # run, and save the results
             folder.finish(Finished("server", digest, …))        # now the same command only shows the results
 
-The lock belongs to the operating system, so it ends with the process, however that ends.
+The lock belongs to the operating system, so it ends with the process, however that ends. `set_aside` keeps the results
+of an earlier run apart from those of the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 LOCK, FINISHED = ".lock", "finished.json"
+EARLIER = "earlier"
+RESULTS = ("codetable.json", "run.json", "report.html")
+"""The results of a run, and the report that is written beside them by default."""
 MAX_BYTES = 1 << 16
 
 
@@ -112,6 +117,24 @@ class RunFolder:
     def finish(self, finished: Finished) -> None:
         """Record that the run is over and its results are saved."""
         write_whole(self.path / FINISHED, msgspec.json.encode(finished) + b"\n", private=True)
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move results to a new folder below theirs, so that a report is never beside a later record; return it, if any."""
+    results = [folder / name for name in RESULTS if (folder / name).is_file()]
+    if not results:
+        return None
+    places = (folder / EARLIER / str(number) for number in itertools.count(1))
+    place = next(place for place in places if not place.exists())
+    try:
+        place.mkdir(parents=True)
+        for path in results:
+            path.rename(place / path.name)
+    except OSError as error:
+        moved = f"the results of an earlier run cannot be moved to {place} ({error.strerror})"
+        msg = f"{folder}: {moved}; choose another folder with --out"
+        raise WriteError(msg) from error
+    return place
 
 
 def _lock(descriptor: int) -> None:

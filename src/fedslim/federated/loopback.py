@@ -149,7 +149,8 @@ class Loopback:
             RunError: A process failed; the message has its last line of output.
         """
         began = time.monotonic()
-        started = {"server": self.start_server(), **{name: self.start_member(name) for name in self.databases}}
+        started = {"server": self.start_server()}
+        started |= {name: self.start_member(name, "--no-compare") for name in self.databases}
         try:
             waiting = dict(started)
             while waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedslim.format import as_html, duration, size
+from fedslim.mdl.notebook import styled, table_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,8 @@ def run_html(
     if len(members) > FEW:
         shown["members"] = f"{shown['members']}, …"
     rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in shown.items() if text)
-    return f"<table><tbody>{rows}</tbody></table>{table._repr_html_()}{f'<p>{as_html(note)}</p>' if note else ''}"
+    command = f"<code>{as_html(note)}</code>" if note else ""
+    return styled(f"<table><tbody>{rows}</tbody></table>", table_html(table), command)
 
 
 FEW = 10

@@ -6,7 +6,7 @@
     record.code_table.top(5), record.figures["L_percent"], record.history[-1].bytes_total
 
 It contains the results and costs of a run, and no transactions. The record of a real server has only what that server
-saw; a simulation knows more. `kind` tells them apart.
+saw, that of a member what the member may know; a simulation knows more. `kind` tells them apart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from fedslim.data.documents import Format
 from fedslim.errors import InputError
 from fedslim.federated.environment import machine, versions
 from fedslim.mdl.files import code_table_document, code_table_of
+from fedslim.metrics.differences import Difference  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.metrics.labelled import by_usage, usages
+from fedslim.safeguards.audit_summary import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"
-VERSION = 2
+VERSION = 3
+"""Version 3 adds members' records."""
 RUN = "run.json"
 """The name of the file in a run folder."""
 
@@ -119,14 +122,27 @@ class GapRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovered: bool
 
 
+class OwnRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a member knows about itself. The lists follow the itemsets of the table, in cover order."""
+
+    member: str
+    transactions: Count
+    supports: list[Count]
+    usages: list[Count]
+    sent: dict[str, Amount]  # by kind of message, from the audit log
+    differences: list[Difference] | None = None  # from the other members together
+    found_alone: list[bool] | None = None
+    alone: AloneRecord | None = None
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything about a run. `figures` has its numbers by name, as `--json` prints them."""
 
     format: str = FORMAT
     version: int = VERSION
-    kind: Literal["simulation", "server"]
+    kind: Literal["simulation", "server", "member", "mined"]
     data: str
-    variant: Literal["x", "sa", "so"]
+    variant: Literal["x", "sa", "so", "slim"]
     command: str
     made: str
     versions: dict[str, str]
@@ -139,6 +155,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     table: msgspec.Raw
     agreements: list[Agreement] = []
     gap: list[GapRow] | None = None
+    own: OwnRecord | None = None
 
     @property
     def code_table(self) -> CodeTable:
@@ -203,7 +220,7 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
         members=_members(simulation, compared),
         agreements=agreements,
         gap=None if compared is None else _gap(compared),
-        **_stamp(simulation.table),
+        **stamp(simulation.table),
     )
 
 
@@ -230,28 +247,29 @@ def served_record(
         data=federation.name,
         variant=federation.variant,
         command=command,
-        settings={
-            "federation_id": federation.id,
-            "digest": file.digest().hex(),
-            "masked": file.settings().masked,
-            "max_time": file.limits.max_time,
-            "max_rounds": file.limits.max_rounds,
-            "min_count": file.settings().min_count,
-            "min_members_with": file.settings().min_members_with,
-            "width": file.settings().width,
-            "effort": file.settings().effort,
-            "seed": file.settings().seed,
-            "not_told": untold,
-        },
+        settings={**settings_of(file), "not_told": untold},
         figures=found,
         history=msgspec.convert(list(served.history), list[HistoryStep]),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
         members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
-        **_stamp(served.table),
+        **stamp(served.table),
     )
 
 
-def _stamp(table: CodeTable) -> dict[str, Any]:
+def settings_of(file: FederationFile) -> dict[str, Any]:
+    """Return the settings of a federation file, for a record."""
+    agreed = file.settings()
+    names = ("masked", "min_count", "min_members_with", "width", "effort", "seed")
+    return {
+        "federation_id": file.federation.id,
+        "digest": file.digest().hex(),
+        "max_time": file.limits.max_time,
+        "max_rounds": file.limits.max_rounds,
+        **{name: getattr(agreed, name) for name in names},
+    }
+
+
+def stamp(table: CodeTable) -> dict[str, Any]:
     """Return the fields that all records share."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -376,6 +394,10 @@ def _check_lengths(record: RunRecord, path: Path) -> None:
             raise _bad(
                 path, f"member {member.name!r} has {len(member.usages)} usages for the {n} itemsets of the table"
             )
+    own = record.own
+    for name in () if own is None else ("supports", "usages", "differences", "found_alone"):
+        if (column := getattr(own, name)) is not None and len(column) != n:
+            raise _bad(path, f"own.{name} has {len(column)} values for the {n} itemsets of the table")
     for agreement in record.agreements:
         if len(agreement.usages) != n:
             found = len(agreement.usages)
@@ -391,4 +413,4 @@ def _bad(path: str | Path, why: str) -> InputError:
     return InputError(f"{path} is not a valid run record: {why}; run it again")
 
 
-FILES = Format(FORMAT, VERSION, _bad)
+FILES = Format(FORMAT, VERSION, _bad, oldest=2)

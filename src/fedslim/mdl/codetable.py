@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fedslim.format import as_html
 from fedslim.mdl.objective import (
     Bits,
     code_length,
@@ -188,19 +187,9 @@ class CodeTable:
         return frame_of(self.records(), COLUMNS)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{as_html(', '.join(e.labels))}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
-            f"<td>{e.code_length:.2f}</td><td>{e.bits_saved:,.0f}</td></tr>"
-            for e in self.top(SHOWN)
-        )
-        c = self.compression
-        return (
-            f"<p>{len(self):,} itemsets, L% = {c.L_percent:.2f} "
-            f"({c.before.total:,.0f} → {c.after.total:,.0f} bits)</p>"
-            "<table><thead><tr><th>itemset</th><th>usage</th><th>support</th><th>code length</th>"
-            f"<th>bits saved</th></tr></thead><tbody>{rows}</tbody></table>"
-        )
+        from fedslim.mdl.notebook import styled, table_html  # noqa: PLC0415  # for notebooks only
+
+        return styled(table_html(self))
 
 
 COLUMNS: Sequence[str] = ("itemset", "usage", "support", "code_length", "bits_saved")
-SHOWN = 20

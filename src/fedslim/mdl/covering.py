@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,14 +82,19 @@ class Covering:
         So a transaction with an unknown item, which the table cannot encode, has a large but finite length.
         """
         known, strange = self.known(database)
-        ends, slots = self._cover(known)
-        usages = [*self.table.singleton_usages, *(usage for _, usage, _, _ in self.table.found)]
-        total = sum(usages) + len(usages) + self.table.other + 1
-        lengths = np.array([code_length(usage + 1, total) for usage in usages])
+        ends, elements = self.cover(known)
         # Each transaction is summed separately, so that its bits do not depend on the others.
         tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        bits = np.bincount(tids, weights=lengths[slots], minlength=len(ends)).astype(np.float64)
-        return bits + strange * code_length(self.table.other + 1, total)
+        bits = np.bincount(tids, weights=self.lengths[elements], minlength=len(ends)).astype(np.float64)
+        return bits + strange * float(self.lengths[-1])
+
+    @cached_property
+    def lengths(self) -> NDArray[np.float64]:
+        """The code length of each element, and last that of an unknown item, with one usage added to every one."""
+        used = [usage for _, usage, _, _ in self.table.found]
+        usages = [usage + 1 for usage in (*used, *self.table.singleton_usages, self.table.other)]
+        total = sum(usages)
+        return np.array([code_length(usage, total) for usage in usages])
 
     def _cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         slots = np.zeros(database.occurrences, np.int64)

@@ -180,13 +180,14 @@ def drive(
     search: DrivenSearch, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
 ) -> SearchResult:
     """Run a search on a source until it ends or `stop`; in both cases return the best table so far."""
-    moved, next_report = False, 0.0
+    moved, next_report, began = False, 0.0, time.monotonic()
 
     def answer(question: Any) -> Generator[None, None, Any]:
         nonlocal moved, next_report
         if report is not None and moved and time.monotonic() >= next_report:
             report()
-            next_report = time.monotonic() + REPORT_EVERY
+            now = time.monotonic()
+            next_report = now + min(REPORT_EVERY, (now - began) / 50)  # more often at first, when most happens
         moved = isinstance(question, MOVES)
         yield from ()  # a source answers at once
         return question.put_to(source)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedslim.data import TransactionDatabase, encode
 from fedslim.errors import DataError, MissingExtraError
+from fedslim.format import as_html
 from fedslim.mdl.covering import Covering
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _items(self, X: Any) -> TransactionDatabase:  # noqa: N803
         """Encode rows as in `fit`."""
         return encode(X, self.encoding_)[0]
+
+    def _repr_html_(self) -> str:
+        """Show the parameters, and the table once there is one."""
+        from fedslim.mdl.notebook import styled, table_html  # noqa: PLC0415  # for notebooks only
+
+        return styled(f"<p>{as_html(repr(self))}</p>", table_html(self.table_) if hasattr(self, "table_") else "")
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()

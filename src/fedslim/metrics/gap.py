@@ -98,13 +98,13 @@ def discovery_gap(
     gap = [labels for labels in by_usage(a) if labels not in local]
     found = [GapItemset(tuple(sorted(labels)), a[labels]) for labels in gap]
     if databases:
-        supports = zip(*(_supports(database, gap) for database in databases), strict=True)
+        supports = zip(*(supports_in(database, gap) for database in databases), strict=True)
         both = zip(found, supports, strict=True)
         found = [replace(itemset, spread=Spread.of(counts), supports=counts) for itemset, counts in both]
     return DiscoveryGap(tuple(found), len(local_tables))
 
 
-def _supports(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
+def supports_in(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
     """Return the support of each itemset; 0 if the vocabulary lacks one of its labels."""
     from fedslim.mdl.support import SupportIndex  # noqa: PLC0415  # only counting needs numba
 

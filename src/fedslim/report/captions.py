@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,9 +11,9 @@ import msgspec
 from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, RunRecord
+    from fedslim.federated.records import Agreement, GapRow, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable
 
 
@@ -28,7 +29,28 @@ MEANING = {
     "x": "exact: masked sums, one code table for all members",
     "sa": "masked sums, one code table per member",
     "so": "unmasked counts, one code table per member",
+    "slim": "mined in one place",
 }
+
+SUBTITLES = {
+    "simulation": "a simulation",
+    "server": "a federation, by its server",
+    "member": "a federation, by one of its members",
+    "mined": "a code table",
+}
+
+KNOWN = {
+    "x": (
+        "the code table, and sums over all members of how often itemsets occur and are used; how many members use each",
+        "any member's own counts or number of transactions",
+    ),
+    "sa": (
+        "the code table and sums over all members; who proposed which pairs; counts of pairs that one member proposed",
+        "other counts of a single member",
+    ),
+    "so": ("how often each member uses each itemset and pair of itemsets, unmasked", "any transaction"),
+}
+"""What the server of each variant learns, and what it does not; the threat model has the details."""
 
 KINDS = {
     "Join": "request to join, with key and items",
@@ -60,6 +82,7 @@ KINDS = {
 }
 """A short description of each message kind; a test checks that none is missing."""
 
+_UNNAMED = re.compile(r"item \d+|#[0-9a-f]{32}")
 CENTRALISED = "centralised"
 COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent", "time")
 
@@ -67,7 +90,9 @@ COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent",
 def subtitle(records: Sequence[RunRecord]) -> str:
     """Return the subtitle: what was run, and when."""
     kinds = {record.kind for record in records}
-    what = "a simulation" if kinds == {"simulation"} else "a federation"
+    what = SUBTITLES[kinds.pop()] if len(kinds) == 1 else "federations"
+    if len(records) == 1 and (own := records[0].own) is not None:
+        what = f"a federation, by its member {own.member}"
     if len(records) > 1:
         what = count(len(records), "run")
     days = sorted({record.made[:10] for record in records})
@@ -80,36 +105,38 @@ def reference(name: str) -> str:
     return "all data in one place" if name == CENTRALISED else name
 
 
-def cells(record: RunRecord, table: CodeTable) -> list[str]:
-    """Return the cells of a run for `COLUMNS`; a dash where a figure is missing."""
-    figures = record.figures
-    return [
-        f"{table.compression.L_percent:.2f}",
-        f"{len(table):,}",
-        _digits(figures.get("f1"), 3),
-        "–" if record.gap is None else _of(sum(row.recovered for row in record.gap), len(record.gap)),
-        _whole(figures.get("rounds")),
-        _describe(figures.get("bytes_total"), size),
-        _describe(figures.get("seconds"), duration),
-    ]
-
-
-def values(record: RunRecord, table: CodeTable) -> list[float | None]:
-    """Return the values of `cells` as numbers, for sorting."""
+def cells(record: RunRecord, table: CodeTable) -> list[tuple[str, float | None]]:
+    """Return the cells of a run for `COLUMNS`, as text and as numbers for sorting; a dash where a figure is missing."""
     found = None if record.gap is None else sum(row.recovered for row in record.gap)
     figures = [record.figures.get(name) for name in ("f1", "rounds", "bytes_total", "seconds")]
     f1, rounds, sent, seconds = (value if isinstance(value, int | float) else None for value in figures)
-    return [table.compression.L_percent, len(table), f1, found, rounds, sent, seconds]
+    return [
+        (f"{table.compression.L_percent:.2f}", table.compression.L_percent),
+        (f"{len(table):,}", len(table)),
+        (_digits(f1, 3), f1),
+        ("–" if found is None else _of(found, len(record.gap or ())), found),
+        (_whole(rounds), rounds),
+        (_describe(sent, size), sent),
+        (_describe(seconds, duration), seconds),
+    ]
 
 
 def lead(record: RunRecord, table: CodeTable) -> str:
     """Summarise a run in two or three sentences."""
-    percent = table.compression.L_percent
+    who, together = f"{count(len(record.members), 'member')} with ", " together"
+    if record.kind == "mined":
+        who, together = "", ""
+    elif record.variant == "so" and record.own is not None:
+        who, together = f"{record.own.member}, with ", " with the other members"
+    verb = "found" if who else "are described by"
     result = (
-        f"{count(len(record.members), 'member')} with {count(table.transactions, 'transaction')} found "
-        f"{count(len(table), 'itemset')} together. These compress the data to {percent:.1f} % of the bits needed with "
-        "single items only."
+        f"{who}{count(table.transactions, 'transaction')} {verb} {count(len(table), 'itemset')}{together}. These "
+        f"compress the data to {table.compression.L_percent:.1f} % of the bits needed with single items only."
     )
+    if record.own is not None:
+        return " ".join((result, *_own(record.own, len(table))))
+    if record.kind == "server" and not named(table):
+        return f"{result} This server does not know what the items are called: it knows them by numbers."
     if record.gap is None:
         return result
     gap, recovered = len(record.gap), sum(row.recovered for row in record.gap)
@@ -118,6 +145,43 @@ def lead(record: RunRecord, table: CodeTable) -> str:
     which = "all" if gap == recovered else "none" if not recovered else f"{recovered:,}"
     found = f"{count(gap, 'itemset')} {'is' if gap == 1 else 'are'} found by no member alone"
     return f"{result} {found}; mining together found {which} of them."
+
+
+def _own(own: OwnRecord, itemsets: int) -> Iterator[str]:
+    """Yield what is special at a member, in sentences."""
+    if own.alone is not None and own.found_alone is not None:
+        alone = f"Alone, {own.member} finds {count(own.alone.itemsets, 'itemset')}"
+        yield f"{alone}; {own.found_alone.count(False):,} of the {itemsets:,} are not among them."
+    if own.differences is not None:
+        found = sum(each.significant for each in own.differences)
+        many = "No itemset is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
+        yield f"{many} clearly more or less frequent here than at the other members."
+
+
+def named(table: CodeTable) -> bool:
+    """Return whether the items have labels, not only numbers or ids."""
+    return not all(is_unnamed(label) for label in table.vocabulary)
+
+
+def is_unnamed(label: str, kind: str = "server") -> bool:
+    """Return whether a server has only a number or an id in place of a label, or a member an id."""
+    return _UNNAMED.fullmatch(label) is not None and (kind == "server" or label.startswith("#"))
+
+
+def knowledge(record: RunRecord, table: CodeTable) -> list[Fact]:
+    """Say what the server of a real federation knows and does not know; nothing for other runs."""
+    if record.kind != "server":
+        return []
+    known, unknown = KNOWN[record.variant]
+    sizes = f"{count(table.transactions, 'transaction')} and {count(len(table.vocabulary), 'item')} in all"
+    where = "" if named(table) else "; the members' reports have the names of the items"
+    labels = "" if named(table) else ", what the items are called"
+    if all(not label.startswith("#") for label in table.vocabulary):  # otherwise members sent the ids that they have
+        labels += ", which items a member has"
+    return [
+        Fact("knows", f"{known}; {sizes}; who took part, and how many bytes each kind of message took"),
+        Fact("does not know", f"{unknown}{labels}; no row of data{where}"),
+    ]
 
 
 def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
@@ -135,6 +199,15 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
     ]
     if record.gap is not None:
         facts.append(_recovery(record.gap))
+    if (own := record.own) is not None:
+        if own.found_alone is not None:
+            new = own.found_alone.count(False)
+            facts.append(Fact("not found here alone", _of(new, len(table)), f"{own.member} mined its own data, too"))
+        if own.differences is not None:
+            found = sum(each.significant for each in own.differences)
+            facts.append(Fact("different here", f"{found:,}", "more or less frequent than elsewhere, q ≤ 0.05"))
+        total = sum(amount.bytes for amount in own.sent.values())
+        facts.append(Fact("left this member", size(total), "counts, and no transaction"))
     facts += [
         Fact("agreement, F1", _digits(first.figures.get("f1"), 3), f"with {reference(first.reference)}")
         for first in record.agreements[:1]
@@ -171,6 +244,8 @@ def agreement(of: Agreement) -> list[Fact]:
 
 def usages_note(record: RunRecord) -> str:
     """Explain why the report shows usages per member, or why it cannot."""
+    if record.own is not None:
+        return "A member knows its own counts, and of the others only what the sums over all members say."
     if record.variant == "so":
         return "Variant so sends unmasked counts: the server sees how often each member uses each itemset."
     if record.settings.get("masked") is False:
@@ -184,7 +259,9 @@ def usages_note(record: RunRecord) -> str:
 def configuration(record: RunRecord) -> list[Fact]:
     """Return the settings, the machine and the versions of a run."""
     settings: dict[str, Any] = dict(record.settings)
-    facts = [Fact("data", record.data), Fact("variant", record.variant, MEANING[record.variant])]
+    facts = [Fact("data", record.data)]
+    if record.kind != "mined":
+        facts.append(Fact("variant", record.variant, MEANING[record.variant]))
     masked = settings.pop("masked", None)
     if masked is not None:
         facts.append(Fact("masks", "yes" if masked else "no"))

@@ -1,4 +1,4 @@
-"""Find run records: in a file, in a run folder, or anywhere below the folder of an experiment."""
+"""Find run records and code tables: in a file, a run folder, or anywhere below the folder of an experiment."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedslim.errors import InputError
+from fedslim.federated.folder import EARLIER
 from fedslim.federated.records import FAILED, FORMAT, RUN, load_run
 from fedslim.format import count
+from fedslim.mdl.files import FORMAT as TABLE_FORMAT
+from fedslim.report.captions import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fedslim.federated.records import RunRecord
 
-_MARKER = f'"{FORMAT}"'.encode()
 NAMED = 10
 """How many failed cells a remark names."""
 
@@ -31,15 +33,16 @@ class Found:
     records: list[RunRecord]
     files: list[Path]
     remarks: list[str]
+    failed: list[Fact]  # cells of experiments, with the reason
 
 
-def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), failed: Sequence[str] = ()) -> Found:
+def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), failed: Sequence[Path] = ()) -> Found:
     """Load all records from the given files, run folders and folders with records anywhere below them.
 
     Args:
-        paths: Files and folders that the user named. A named file must be a record.
+        paths: Files and folders that the user named. A named file must be a record or a code table.
         searched: Files that the caller found. As in a folder, unusable ones are left out.
-        failed: Cells that the caller knows to have failed.
+        failed: Files about cells that failed, which the caller found.
 
     Raises:
         InputError: A path has no record, or none that can be used.
@@ -49,14 +52,14 @@ def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), fai
     for path in map(Path, paths):
         single = not path.is_dir() or (path / RUN).is_file()
         lenient |= dict.fromkeys(_files(path), not single)
-        failures += [] if single else [file.name.removesuffix(FAILED) for file in sorted(path.rglob(f"*{FAILED}"))]
+        failures += [] if single else sorted(path.rglob(f"*{FAILED}"))
     found: dict[Path, tuple[Path, RunRecord]] = {}  # by resolved path, so that each record is loaded once
     remarks: list[str] = []
     for file, may_be_left_out in lenient.items():
         if file.resolve() in found:
             continue
         try:
-            found[file.resolve()] = file, load_run(file)
+            found[file.resolve()] = file, _load(file)
         except InputError as error:
             if not may_be_left_out:
                 raise
@@ -64,9 +67,30 @@ def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), fai
     if not found:
         raise InputError(remarks[0])
     if failures:
-        names = ", ".join(failures[:NAMED]) + (", …" if len(failures) > NAMED else "")
+        names = ", ".join(map(_cell, failures[:NAMED])) + (", …" if len(failures) > NAMED else "")
         remarks.append(f"left out: {count(len(failures), 'failed cell')}: {names}")
-    return Found([record for _, record in found.values()], [file for file, _ in found.values()], remarks)
+    reasons = [Fact(_cell(file), _reason(file)) for file in failures]
+    return Found([record for _, record in found.values()], [file for file, _ in found.values()], remarks, reasons)
+
+
+def _load(file: Path) -> RunRecord:
+    if is_record(file) or not _names(file, TABLE_FORMAT):
+        return load_run(file)
+    from fedslim.federated.own_record import mined_record  # noqa: PLC0415  # loads numpy
+    from fedslim.mdl.codetable import CodeTable  # noqa: PLC0415
+
+    return mined_record(CodeTable.load(file), file.name)
+
+
+def _cell(file: Path) -> str:
+    return file.name.removesuffix(FAILED)
+
+
+def _reason(file: Path) -> str:
+    """Return the last line of a failure: the message of the error."""
+    with file.open("rb") as stream:
+        lines = stream.read(_HEAD).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "unknown"
 
 
 def _files(path: Path) -> list[Path]:
@@ -78,16 +102,16 @@ def _files(path: Path) -> list[Path]:
     if not files:
         msg = (
             f"{path}: no run record in this folder or below it; name a folder written by `fedslim simulate --out`, "
-            "`fedslim experiment run` or `fedslim server` (a member's run folder has a table, codetable.json, but no "
-            "record)"
+            "`fedslim experiment run`, `fedslim server` or `fedslim member`, or a code table such as codetable.json"
         )
         raise InputError(msg)
     return files
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Return every file that may be a record, in natural order: 2 members before 10."""
-    return iter(sorted(folder.rglob("*.json"), key=_natural))
+    """Return every file that may be a record, without earlier runs, in natural order: 2 members before 10."""
+    files = (path for path in folder.rglob("*.json") if EARLIER not in path.relative_to(folder).parts)
+    return iter(sorted(files, key=_natural))
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
@@ -96,8 +120,12 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 def is_record(path: Path) -> bool:
     """Return whether a file names the format of run records."""
+    return _names(path, FORMAT)
+
+
+def _names(path: Path, name: str) -> bool:
     try:
         with path.open("rb") as stream:
-            return _MARKER in stream.read(_HEAD)
+            return f'"{name}"'.encode() in stream.read(_HEAD)
     except OSError:
         return False

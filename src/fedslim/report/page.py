@@ -24,17 +24,17 @@ from fedslim.format import as_html
 if TYPE_CHECKING:
     from fedslim.report.view import ReportView
 
-SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "course.js", "page.js")
+SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
 """In load order: each uses those before it."""
 
 
-def write_page(view: ReportView, path: str | Path) -> None:
-    """Write a view as an HTML page, atomically.
+def write_page(view: ReportView, path: str | Path, *, private: bool = False) -> None:
+    """Write a view as an HTML page, atomically; if `private`, only its owner can read the file.
 
     Raises:
         WriteError: The file cannot be written.
     """
-    write_whole(Path(path), page(view).encode())
+    write_whole(Path(path), page(view).encode(), private=private)
 
 
 def page(view: ReportView) -> str:

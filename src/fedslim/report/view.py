@@ -15,15 +15,18 @@ import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
+from fedslim.experiments.tables import ResultTable  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.format import brief
 from fedslim.report import captions
-from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field types at run time
+from fedslim.report.captions import Fact  # noqa: TC001
 from fedslim.report.naming import names, scheme_of, title_of
+from fedslim.report.rows import RowsView  # noqa: TC001
+from fedslim.safeguards.audit_summary import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, HistoryStep, RunRecord
+    from fedslim.federated.records import Agreement, GapRow, HistoryStep, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
 
 MAX_POINTS = 400
@@ -52,8 +55,8 @@ class Curve(msgspec.Struct, frozen=True):
 class TableView(msgspec.Struct, frozen=True):
     """The code table, one list per quantity, sorted by bits saved. Items are indices into the run's labels.
 
-    `alone` tells which itemsets no member finds alone, if known. `members` has the usages at each member, if the
-    variant reveals them to the server.
+    `alone` tells which itemsets no member finds alone (at a member: which this one does not), if known. `members` has
+    the usages at each member, if the variant reveals them to the server.
     """
 
     total: int
@@ -64,6 +67,21 @@ class TableView(msgspec.Struct, frozen=True):
     bits_saved: list[float]
     alone: list[bool] | None
     members: list[list[int]] | None
+
+
+class OwnView(msgspec.Struct, frozen=True):
+    """What a member knows about itself; the lists follow the rows of `TableView`.
+
+    `sent` has what left the member: kind and meaning of the messages, and their amount.
+    """
+
+    member: str
+    transactions: int
+    usage: list[int]
+    support: list[int]
+    ratio: list[float | None] | None
+    q: list[float] | None
+    sent: list[tuple[str, str, Amount]]
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -114,8 +132,9 @@ class MemberView(msgspec.Struct, frozen=True):
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+    """One run. `unnamed` has the items without a label; the supports and usages of items follow the labels."""
 
+    kind: str
     name: str
     data: str
     variant: str
@@ -123,13 +142,20 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     lead: str
     headline: list[Fact]
     curve: Curve
+    transactions: int
     labels: list[str]
+    unnamed: list[int]
+    item_support: list[int]
+    item_usage: list[int]
     table: TableView
+    own: OwnView | None
+    rows: RowsView | None
     gap: GapView | None
     agreements: list[AgreementView]
     traffic: list[TrafficView]
     members: list[MemberView]
     usages_note: str
+    knowledge: list[Fact]
     configuration: list[Fact]
     command: str
 
@@ -152,13 +178,18 @@ class ReportView(msgspec.Struct, frozen=True):
     columns: list[str]
     overview: list[ViewRow]
     runs: list[RunView]
+    failed: list[Fact]
+    figures: list[tuple[str, ResultTable]]  # by the titles of experiments
 
 
-def view(
+def view(  # noqa: PLR0913  # keyword-only
     records: Sequence[RunRecord],
     *,
     title: str | None = None,
     remarks: Sequence[str] = (),
+    failed: Sequence[Fact] = (),
+    figures: Sequence[tuple[str, ResultTable]] = (),
+    rows: RowsView | None = None,
     named: Mapping[str, str] | None = None,
 ) -> ReportView:
     """Build the view of one or more runs.
@@ -167,6 +198,9 @@ def view(
         records: One run, or several: variants on the same data, or the cells of an experiment.
         title: Title of the report; defaults to the names of the data sets.
         remarks: Remarks about runs that were left out.
+        failed: Cells of an experiment that failed, with the reason.
+        figures: The paper's figures beside those of the runs.
+        rows: Rows of the data with their covers, for a single run.
         named: What to call items instead of their labels or ids.
 
     Raises:
@@ -187,13 +221,15 @@ def view(
         version=__version__,
         columns=list(captions.COLUMNS),
         overview=[
-            ViewRow(name, captions.cells(record, table), captions.values(record, table))
+            ViewRow(name, *map(list, zip(*captions.cells(record, table), strict=True)))
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
         runs=[
-            _run(name, record, table, most, named)
+            _run(name, record, table, most, named, rows=rows)
             for name, record, table in zip(run_names, records, tables, strict=True)
         ],
+        failed=list(failed),
+        figures=list(figures),
     )
 
 
@@ -208,12 +244,15 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     )
 
 
-def _run(name: str, record: RunRecord, table: CodeTable, most: int, named: Mapping[str, str]) -> RunView:
+def _run(  # noqa: PLR0913  # keyword-only
+    name: str, record: RunRecord, table: CodeTable, most: int, named: Mapping[str, str], *, rows: RowsView | None
+) -> RunView:
     labels = _Labels(table.vocabulary)
     place = {row.items: number for number, row in enumerate(table.itemsets)}
     shown = table.top(most)
     places = [place[row.items] for row in shown]  # positions in cover order, as in the record
     return RunView(
+        kind=record.kind,
         name=name,
         data=record.data,
         variant=record.variant,
@@ -221,7 +260,17 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int, named: Mappi
         lead=captions.lead(record, table),
         headline=captions.headline(record, table),
         curve=_curve(record.history),
+        transactions=table.transactions,
+        unnamed=[
+            number
+            for number, label in enumerate(table.vocabulary)
+            if captions.is_unnamed(named.get(label, label), record.kind)
+        ],
+        item_support=list(table.supports),
+        item_usage=list(table.singleton_usages),
         table=_table(record, table, shown, places, labels),
+        own=None if record.own is None else _own(record.own, places),
+        rows=rows,
         gap=None if record.gap is None else _gap(record.gap, labels, most),
         agreements=[_agreement(agreement, table, places, labels, most) for agreement in record.agreements],
         traffic=[
@@ -230,6 +279,7 @@ def _run(name: str, record: RunRecord, table: CodeTable, most: int, named: Mappi
         ],
         members=_members(record),
         usages_note=captions.usages_note(record),
+        knowledge=captions.knowledge(record, table),
         configuration=captions.configuration(record),
         command=record.command,
         labels=list(
@@ -277,6 +327,8 @@ def _table(
     record: RunRecord, table: CodeTable, shown: Sequence[Element], places: Sequence[int], labels: _Labels
 ) -> TableView:
     gap = None if record.gap is None else {frozenset(row.items) for row in record.gap}
+    known = None if record.own is None else record.own.found_alone
+    alone = None if gap is None else [frozenset(row.labels) in gap for row in shown]
     usages = [member.usages for member in record.members if member.usages is not None]
     return TableView(
         total=len(table),
@@ -285,8 +337,21 @@ def _table(
         support=[row.support for row in shown],
         code_length=[round(row.code_length, 3) for row in shown],
         bits_saved=[round(row.bits_saved, 2) for row in shown],
-        alone=None if gap is None else [frozenset(row.labels) in gap for row in shown],
+        alone=alone if known is None else [not known[k] for k in places],
         members=[[at[k] for at in usages] for k in places] if usages and len(usages) == len(record.members) else None,
+    )
+
+
+def _own(own: OwnRecord, places: Sequence[int]) -> OwnView:
+    tests = None if own.differences is None else [own.differences[k] for k in places]
+    return OwnView(
+        own.member,
+        own.transactions,
+        [own.usages[k] for k in places],
+        [own.supports[k] for k in places],
+        None if tests is None else [each.ratio for each in tests],
+        None if tests is None else [each.q for each in tests],
+        [(kind, captions.KINDS.get(kind, ""), amount) for kind, amount in own.sent.items()],
     )
 
 
@@ -324,14 +389,16 @@ def _agreement(
 
 
 def _members(record: RunRecord) -> list[MemberView]:
+    own = record.own
     return [
         MemberView(
             member.name,
             member.transactions,
-            None if member.alone is None else member.alone.itemsets,
-            None if member.alone is None else member.alone.L_percent,
+            None if alone is None else alone.itemsets,
+            None if alone is None else alone.L_percent,
             None if member.usages is None else sum(usage > 0 for usage in member.usages),
             None if member.usages is None else sum(member.usages),
         )
         for member in record.members
+        for alone in [own.alone if own is not None and own.member == member.name else member.alone]
     ]

@@ -12,12 +12,15 @@ from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.repeating import typed_command
 from fedslim.cli.console.running import ENDINGS, mined_with_progress, read_and_prepare
 from fedslim.cli.console.saving import Saved, check_place, save
 from fedslim.cli.console.stream import print_json
 from fedslim.cli.console.text import count, duration, shown_label
 
 if TYPE_CHECKING:
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.driver import Progress
     from fedslim.mdl.mining import Mined
 
 MAX_THREADS = 256
@@ -32,10 +35,17 @@ class Order(StrEnum):
 
 @reads_data
 def mine(
+    context: typer.Context,
     data: options.Data,
     *,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the code table as JSON, for `fedslim show`.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write an HTML report: the table, how it grew, and the most unusual rows of DATA."
+        ),
     ] = None,
     top: options.Top = 20,
     max_time: options.MaxTime = None,
@@ -89,14 +99,16 @@ def mine(
 
     Ctrl-C stops the search and keeps the best result so far; press it twice to discard the result.
     """
-    if out is not None:
-        check_place(out, besides=data)
-    report = reporter(quiet=quiet)
-    database = read_and_prepare(replace(reading, seed=seed), report)
+    for place in filter(None, (out, report)):
+        check_place(place, besides=data)
+    shown = reporter(quiet=quiet)
+    database = read_and_prepare(replace(reading, seed=seed), shown)
+    steps: list[Progress] = []
     mined = mined_with_progress(
         database,
         data,
-        report,
+        shown,
+        steps=None if report is None else steps,
         max_time=max_time,
         effort=effort,
         width=width,
@@ -113,9 +125,33 @@ def mine(
         used_up = effort is None and max_time is not None
         print_json(_record(mined, top, data, None if used_up else effort or 1, saved) | {"width": width})
     else:
-        print_code_table(mined.table, top, shown_label(data), _facts(mined, saved))
+        page = [] if report is None else [("report", str(report))]
+        print_code_table(mined.table, top, shown_label(data), [*_facts(mined, saved), *page])
+    if report is not None:
+        _write_report(mined, database, steps, (data, typed_command(context)), report)
     if saved.failure is not None:
         raise saved.failure
+
+
+def _write_report(
+    mined: "Mined", database: "TransactionDatabase", steps: "list[Progress]", names: tuple[str, str], path: Path
+) -> None:
+    from fedslim.federated.own_record import mined_record
+    from fedslim.federated.records import HistoryStep
+    from fedslim.report.page import write_page
+    from fedslim.report.rows import unusual_rows
+    from fedslim.report.view import view
+
+    c, best = mined.table.compression, 100.0
+    history = [HistoryStep(0, 0.0, 0, c.before.total, best, 0)]
+    for at in steps:
+        best = min(best, at.percent if at.best is None else at.best)
+        history.append(HistoryStep(at.candidates, at.seconds, at.itemsets, best / 100 * c.before.total, best, 0))
+    tried, seconds = mined.tally.candidates, mined.seconds
+    history.append(HistoryStep(tried, seconds, len(mined.table), c.after.total, c.L_percent, 0))
+    figures = {"candidates": tried, "seconds": seconds, "ending": mined.ending}
+    record = mined_record(mined.table, *names, history=history, figures=figures)
+    write_page(view([record], rows=unusual_rows(mined.table, database)), path, private=True)
 
 
 def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:

@@ -17,14 +17,17 @@ from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
 from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress, read_and_prepare
+from fedslim.cli.console.repeating import typed_command
+from fedslim.cli.console.running import compile_with_progress, mined_with_progress, read_and_prepare
 from fedslim.cli.console.stream import print_json, print_text, say
 from fedslim.cli.console.text import count, printable, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
 if TYPE_CHECKING:
+    from fedslim.data import TransactionDatabase
     from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl import CodeTable
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
@@ -102,10 +105,11 @@ def server(
 
 @reads_data
 def member(
+    context: typer.Context,
     file: FederationArgument,
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[  # noqa: ARG001  # it is part of `reading`
+    data: Annotated[
         str,
         typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
     ],
@@ -126,16 +130,24 @@ def member(
     reading: Reading,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
+    no_compare: Annotated[
+        bool,
+        typer.Option(
+            "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
+        ),
+    ] = False,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
     Every message is written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run
-    the same command again.
+    the same command again. After the run, `fedslim report` shows what this member has found and what is different here.
     """
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.data.vocabulary import names_for, read_labels
+    from fedslim.federated.accounting import save_results
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
+    from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
@@ -168,18 +180,19 @@ def member(
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
         named = received.table.renamed(names_for(catalogue, shared))
-        kept = guard.kept(named, database, shared)
+        kept, record = guard.kept(named, database, shared), None
         if kept is not None:
-            kept.save(out / CODE_TABLE, private=True)
+            how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
+            record = member_record(federation, name, named, kept, database, audit=out / AUDIT, **how)
+            save_results(kept, record, out)
         # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
         if kept is not None:
             _show(kept, federation.federation.name, out)
-        own_only = federation.federation.variant == "so"
-        whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
-        where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-        say(f"{received.ending}: {count(len(received.table), 'itemset')}{whose}; {where}")
+        say(f"{received.ending}: {_found(named, kept, federation, out)}")
+        if record is not None and not no_compare:
+            _compare(record, named, database, data, out)
 
 
 def status(
@@ -218,6 +231,28 @@ def status(
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
     print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+
+
+def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
+    """Say what a member found, and where it is."""
+    own_only = federation.federation.variant == "so"
+    whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
+    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
+    return f"{count(len(table), 'itemset')}{whose}; {where}"
+
+
+def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
+    """Compare a member's data with the others', and with what it finds alone, after the run; Ctrl-C skips the rest."""
+    from fedslim.federated.own_record import compared_record
+    from fedslim.federated.records import RUN, save_run
+
+    how = {name: record.settings[name] for name in ("width", "effort", "seed")}
+    doing = "mining alone, to compare (nothing is sent):"
+    mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
+    compared = compared_record(record, table, mined.table if mined.converged else None)
+    save_run(compared, out / RUN, private=True)
+    missed = compared.figures.get("not_found_alone", "an unknown number")
+    say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
 def _identity(folder: Path, passphrase_file: Path | None) -> "Identity":

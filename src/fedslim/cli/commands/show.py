@@ -27,6 +27,9 @@ EXAMPLES = 5
 FEW_MEMBERS = 12
 """For more members, only the range is shown."""
 
+OWN = ("not found here alone", "different here", "left this member")
+"""Figures of a member."""
+
 UNKNOWN = "–"
 LEVELS = "▁▂▃▄▅▆▇█"
 POINTS = 32
@@ -99,6 +102,13 @@ def _print_run(record: "RunRecord", top: int, names: dict[str, str]) -> None:
 
 
 def _gap(run: "RunView") -> "Table | None":
+    if run.own is not None and run.table.alone is not None:
+        new = [k for k, is_new in enumerate(run.table.alone) if is_new][:EXAMPLES]
+        rows = [
+            (f"{run.own.support[k]:,}", f"{run.table.support[k]:,}", shown_items(_named(run, run.table.items[k])))
+            for k in new
+        ]
+        return grid(("support here", "all members", "not found here alone"), rows, right=2) if rows else None
     if run.gap is None or not run.gap.recovered:
         return None
     found = [k for k, is_found in enumerate(run.gap.found) if is_found][:EXAMPLES]
@@ -106,11 +116,15 @@ def _gap(run: "RunView") -> "Table | None":
         (
             f"{run.gap.usage[k]:,}",
             _spread(run.gap.supports[k]),
-            shown_items(tuple(run.labels[item] for item in run.gap.items[k])),
+            shown_items(_named(run, run.gap.items[k])),
         )
         for k in found
     ]
     return grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
+
+
+def _named(run: "RunView", items: "Sequence[int]") -> tuple[str, ...]:
+    return tuple(run.labels[item] for item in items)
 
 
 def _spread(supports: "Sequence[int]") -> str:
@@ -152,8 +166,10 @@ def _known(value: float | None, how: str = ",") -> str:
 
 def _facts(run: "RunView") -> list[tuple[str, str]]:
     headline = {fact.name: f"{fact.value}: {fact.note}" for fact in run.headline}
-    lines = [("variant", f"{run.variant}, {run.meaning}"), ("progress", _curve(run))]
-    lines += [(name, headline[name]) for name in ("rounds", "sent") if name in headline]
+    lines = [("variant", f"{run.variant}, {run.meaning}")]
+    lines += [("progress", _curve(run))] if run.own is None else []
+    lines += [(name, headline[name]) for name in ("rounds", "sent", *OWN) if name in headline]
+    lines += [(fact.name, fact.value) for fact in run.knowledge]
     lines += [("agreement", _agrees(each)) for each in run.agreements]
     if run.gap is not None:
         found = headline["found by no member alone"]

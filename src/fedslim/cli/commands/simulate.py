@@ -266,7 +266,7 @@ class _Run:
         seed: int,
     ) -> None:
         self._engine = engine
-        self._how = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
+        self._how: dict[str, Any] = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
         self._plain = (min_count, width, effort) == (1, 1, 1)
         self._name = name
         self._database = database
@@ -356,12 +356,15 @@ class _Kept:
 
     def save(self, compared: "Comparison | None") -> None:
         """Save the results so far; keep a failure, to report it after the output."""
+        from fedslim.federated.folder import set_aside
         from fedslim.federated.records import save_run, simulation_record
 
         if self.out is None or self.failure is not None:
             return
         try:
             if compared is None:
+                if (place := set_aside(self.out)) is not None:
+                    say(f"fedslim: the results of the earlier run in {self.out} are now in {place}")
                 self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
                 if self.failure is not None:
                     return

@@ -42,9 +42,9 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     return check
 
 
-def masked(value: str) -> str:
+def masked(value: str | None) -> str | None:
     """Hide the password of a database's URL from all but its reader."""
-    if "://" not in value:
+    if value is None or "://" not in value:
         return value
     from fedslim.data.sql import MaskedUrl
 
@@ -167,9 +167,9 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
 
     @functools.wraps(command)
-    def run(data: str, **given: Any) -> None:
+    def run(data: str | None, **given: Any) -> None:
         chosen = {option.name: given.pop(option.name) for option in added}
-        command(data=str(data), reading=Reading(data, **chosen), **given)
+        command(data=data and str(data), reading=Reading(data or "", **chosen), **given)
 
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

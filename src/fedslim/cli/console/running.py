@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedslim.cli.console.options import Reading
     from fedslim.cli.console.progress import Reporter
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.driver import Progress
     from fedslim.mdl.mining import Mined
 
 ENDINGS = {
@@ -95,15 +96,22 @@ def mined_with_progress(
     *,
     max_time: float | None = None,
     doing: str = "mining",
+    steps: list[Progress] | None = None,
     **how: Any,
 ) -> Mined:
-    """Mine with progress, a time limit and Ctrl-C."""
+    """Mine with progress, a time limit and Ctrl-C; the progress is appended to `steps`, if there are any."""
     from fedslim.mdl.driver import Stop, stopping_on_interrupt
     from fedslim.mdl.mining import mine
 
     stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
-    with stopping_on_interrupt(stop), report.mining(name, stop, doing) as on_progress:
-        return mine(database, stop=stop, on_progress=on_progress, **how)
+    with stopping_on_interrupt(stop), report.mining(name, stop, doing) as show:
+        watching = [each for each in (show, None if steps is None else steps.append) if each is not None]
+
+        def on_progress(progress: Progress) -> None:
+            for watch in watching:
+                watch(progress)
+
+        return mine(database, stop=stop, on_progress=on_progress if watching else None, **how)
 
 
 # -- Ctrl-C while kernels are compiled --------------------------------------------------------------------------------

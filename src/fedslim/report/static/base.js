@@ -45,4 +45,46 @@ const shortSize = (bytes) => size(bytes).replace(/\.0+ /, " ");
 const largest = (values, least = 0) => values.reduce((a, b) => (b > a ? b : a), least);
 const smallest = (values, most = Infinity) => values.reduce((a, b) => (b < a ? b : a), most);
 
+// -- what leaves the page: only on a click, and only to the reader's own disk or clipboard ------------------------------
+
+// A cell that starts like a formula would be run by a spreadsheet; labels are not trusted.
+const spreadsheet = (value) => {
+  const text = Array.isArray(value) ? value.join(", ") : String(value ?? "");
+  return typeof value !== "number" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+};
+const quoted = (value) => `"${spreadsheet(value).replaceAll('"', '""')}"`;
+
+function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = make("textarea", { class: "skip" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}
+
+// -- what is chosen is in the address, so that a link shows the same ---------------------------------------------------
+
+const address = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+let writing = 0;
+function remember(values) {
+  for (const [name, value] of Object.entries(values)) {
+    if (value === "" || value === null) address.delete(name);
+    else address.set(name, value);
+  }
+  clearTimeout(writing); // browsers allow only so many changes of the address
+  writing = setTimeout(() => history.replaceState(null, "", `#${address}`), 150);
+}
+
+const seconds = (value) => `${fixed(value, value < 10 ? 2 : 0)} s`;
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

@@ -59,7 +59,7 @@ function stepAt(xs, x) {
 
 // series: [{name, xs, ys, itemsets, colour, dash, mark, chosen, faint, kind}]; with too many series to name, all but
 // the chosen one are faint and the legend lists kinds.
-function lineChart(title, about, series, { log = false, format, tick = format, unit }) {
+function lineChart(title, about, series, { log = false, fine = log, format, tick = format, unit }) {
   const svg = draw("svg", { role: "img", tabindex: 0 });
   const readout = make("output", { class: "readout" }, "Move the pointer over the chart, or use the arrow keys.");
   const legend = make("ul", { class: "legend" });
@@ -99,7 +99,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
   }
 
   const xs = usable.flatMap((s) => s.xs).filter((x) => x > 0 || !log);
-  const [xLow, xHigh] = [log ? Math.max(1, smallest(xs, largest(xs, 1))) : 0, largest(xs, 1)];
+  const [xLow, xHigh] = [log ? Math.max(1, smallest(xs, largest(xs, 1))) : 0, largest(xs, fine && !log ? 0.001 : 1)];
   const ys = usable.flatMap((s) => s.ys);
   const top = largest(ys, 100);
   const lowest = smallest(ys, top);
@@ -161,7 +161,7 @@ function lineChart(title, about, series, { log = false, format, tick = format, u
         guide.append(mark(s.mark, x(position), y(s.ys[k]), 4, s.colour));
         values.push(`${s.name} ${fixed(s.ys[k], 2)} % with ${plural(s.itemsets[k], "itemset")}`);
       }
-      readout.textContent = `${format(log ? position : Math.round(position))}${log ? "" : ` ${unit}`}: ${values.join("; ") || "not started"}`;
+      readout.textContent = `${format(fine ? position : Math.round(position))}${fine ? "" : ` ${unit}`}: ${values.join("; ") || "not started"}`;
     };
     svg.onpointermove = (event) => {
       const at = (event.clientX - svg.getBoundingClientRect().left) * (width / svg.getBoundingClientRect().width);

@@ -1,13 +1,15 @@
 // The sections on the run: compression, agreement, communication, members and configuration.
 
 function compression(run) {
+  const mined = run.kind === "mined";
+  if (!run.curve.rounds.length && run.kind !== "simulation" && run.kind !== "server") return null;
   const group = view.runs.map((each, number) => ({ each, number })).filter(({ each }) => each.data === run.data);
   const crowded = group.length > 7; // colour by variant, and name only the chosen run
   const byVariant = crowded || new Set(group.map(({ each }) => each.variant)).size === group.length;
   const order = ["x", "sa", "so"];
   const prefix = `${run.data} · `;
   const series = group.map(({ each, number }, k) => {
-    const style = order.indexOf(each.variant);
+    const style = Math.max(0, order.indexOf(each.variant));
     return {
       name: each.name.startsWith(prefix) ? each.name.slice(prefix.length) : each.name,
       ys: each.curve.percent,
@@ -36,14 +38,17 @@ function compression(run) {
         name: s.name,
         round: s.curve.rounds[k],
         bytes: s.curve.bytes[k],
+        seconds: s.curve.seconds[k],
         itemsets: s.curve.itemsets[k],
         percent: s.curve.percent[k],
       }));
     });
   const columns = [
     { title: "run", main: true, value: (row) => row.name },
-    { title: "round", number: true, value: (row) => row.round, show: (row) => whole(row.round) },
-    { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
+    { title: mined ? "candidates" : "round", number: true, value: (row) => row.round, show: (row) => whole(row.round) },
+    mined
+      ? { title: "time", number: true, value: (row) => row.seconds, show: (row) => seconds(row.seconds) }
+      : { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
     { title: "itemsets", number: true, value: (row) => row.itemsets, show: (row) => whole(row.itemsets) },
     { title: "L%", number: true, value: (row) => row.percent, show: (row) => fixed(row.percent, 2) },
   ];
@@ -52,6 +57,20 @@ function compression(run) {
     make(
       "div",
       { class: "charts" },
+      ...(mined
+        ? [
+            lineChart("By candidates", "Candidates that were tried.", on("rounds"), {
+              format: whole,
+              unit: "candidates",
+            }),
+            lineChart("By time", "Seconds of searching.", on("seconds"), { format: seconds, unit: "", fine: true }),
+          ]
+        : byRounds()),
+    ),
+    ...folded("steps", "Show selected values as a table", grid({ columns, rows, page: 200, called: "step" }).node),
+  ];
+  function byRounds() {
+    return [
       lineChart("By rounds", "Questions of the server.", on("rounds"), { format: whole, unit: "rounds" }),
       lineChart("By bytes", "Bytes sent in both directions, on a logarithmic scale.", on("bytes"), {
         format: size,
@@ -59,9 +78,8 @@ function compression(run) {
         unit: "sent",
         log: true,
       }),
-    ),
-    ...folded("steps", "Show selected values as a table", grid({ columns, rows, page: 200, called: "step" }).node),
-  ];
+    ];
+  }
 }
 
 // A part that a button opens and closes. Not <details>, because the part must be open in print, and only a style sheet
@@ -83,6 +101,7 @@ function folded(id, title, content) {
 }
 
 function agreement(run) {
+  if (!run.agreements.length && run.kind !== "simulation") return null;
   if (!run.agreements.length) return note("This run was not compared with a reference.");
   return run.agreements.map((each) => {
     const parts = [
@@ -116,7 +135,7 @@ function agreement(run) {
         main: true,
         wide: true,
         value: (row) => row.items.length,
-        show: (row) => chips(run.labels, row.items),
+        show: (row) => chips(run, row.items),
       },
       { title: "reference usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
     ];
@@ -168,7 +187,36 @@ function agreement(run) {
   });
 }
 
+// At a member: what left it, by the audit log.
+function left(run) {
+  const sent = run.own.sent.map(([kind, meaning, amount]) => ({ kind, meaning, ...amount }));
+  const sum = (name) => sent.reduce((total, row) => total + row[name], 0);
+  const columns = [
+    {
+      title: "message",
+      main: true,
+      value: (row) => row.kind,
+      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, row.meaning)),
+      up: true,
+    },
+    counted("messages", (row) => row.messages),
+    { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
+    counted("statistics, masked", (row) => row.statistics_masked),
+    counted("statistics, unmasked", (row) => row.statistics - row.statistics_masked),
+    counted("labels", (row) => row.labels),
+  ];
+  const open = sum("statistics") - sum("statistics_masked");
+  return [
+    note(
+      `By the audit log, ${plural(sum("messages"), "message")} with ${size(sum("bytes"))} left ${run.own.member}: ${whole(sum("statistics_masked"))} masked statistics, which mean something only in the sum over all members, ${whole(open)} unmasked ones, and ${plural(sum("labels"), "label")}. No transaction left it, and nothing of this report.`,
+    ),
+    grid({ columns, rows: sent, sort: 2, page: 50, called: "kind", file: "left" }).node,
+  ];
+}
+
 function communication(run) {
+  if (run.own) return left(run);
+  if (run.kind === "mined") return null;
   const rows = run.traffic;
   if (!rows.length) return note("This run record has no message counts.");
   const sum = (way, name) => rows.filter((row) => row.direction === way).reduce((total, row) => total + row[name], 0);
@@ -206,11 +254,12 @@ function communication(run) {
     note(
       `Up, to the server: ${total("up")}. Down, to the members: ${total("down")}. Sizes are after compression, with frame headers.`,
     ),
-    grid({ columns, rows, sort: 3, page: 50, called: "kind" }).node,
+    grid({ columns, rows, sort: 3, page: 50, called: "kind", file: "messages" }).node,
   ];
 }
 
 function members(run) {
+  if (run.kind === "mined") return null;
   const rows = run.members;
   const widest = largest(
     rows.map((row) => row.transactions || 0),
@@ -225,24 +274,32 @@ function members(run) {
   add("percent", "L% alone", (value) => fixed(value, 2));
   add("used", "itemsets used", whole);
   add("codes", "total usage", whole);
-  if (known("transactions"))
+  if (known("transactions") && !run.own)
     columns.push({ title: "size", label: "", cls: "bars", show: (row) => bar((row.transactions || 0) / widest) });
   const alone = rows.map((row) => row.itemsets).filter((value) => value !== null);
-  const range = alone.length
-    ? `Each member alone finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
-    : "";
-  const sizes = known("transactions") ? "" : "The server does not know how many transactions each member has. ";
+  const range =
+    alone.length > 1
+      ? `Each member alone finds ${whole(smallest(alone))} to ${plural(largest(alone), "itemset")}; together they found ${whole(run.table.total)}. `
+      : "";
+  const sizes =
+    run.kind !== "server" || known("transactions")
+      ? ""
+      : "The server does not know how many transactions each member has. ";
   return [note(range, sizes, run.usages_note), grid({ columns, rows, sort: 0, page: 25, called: "member" }).node];
 }
 
-function reproduce(run) {
-  const facts = run.configuration.flatMap((f) => [
+function settings(facts) {
+  const lines = facts.map((f) => [
     make("dt", {}, f.name),
     make("dd", {}, f.value, f.note ? make("small", {}, ` ${f.note}`) : null),
   ]);
-  return [
-    note("Running this command again gives the same code table and sends the same bytes."),
-    make("pre", {}, run.command),
-    make("dl", { class: "settings" }, facts),
-  ];
+  return make("dl", { class: "settings" }, lines.flat());
+}
+
+function reproduce(run) {
+  const again =
+    run.kind === "simulation" || run.kind === "mined"
+      ? "Running this command again gives the same code table."
+      : "This command takes part in another run, in another folder.";
+  return [...(run.command ? [note(again), make("pre", {}, run.command)] : []), settings(run.configuration)];
 }

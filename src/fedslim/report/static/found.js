@@ -1,7 +1,19 @@
 // The sections on results: the overview of all runs, the itemsets that no member finds alone, the code table.
 
+const itemNames = (run, items) => items.map((item) => naming(run, item));
+const itemsColumn = (run, more) => ({
+  title: "items",
+  main: true,
+  wide: true,
+  value: (row) => row.items.length,
+  data: (row) => itemNames(run, row.items),
+  ...more,
+});
+const counted = (title, value, more) => ({ title, number: true, value, show: (row) => whole(value(row)), ...more });
+
 function overview() {
-  if (view.runs.length < 2) return null;
+  const failed = view.failed.length ? [make("h3", {}, "Failed"), failures()] : [];
+  if (view.runs.length < 2) return failed.length ? failed : null;
   const rows = view.overview.map((row, number) => ({ ...row, number }));
   const pick = (row) =>
     make("button", { type: "button", class: "pick", onclick: () => choose(row.number, "runs") }, row.name);
@@ -25,15 +37,142 @@ function overview() {
     current: (row) => row.number === chosen,
     long: rows.length > 24,
     still: rows.length < 5,
+    file: "runs",
   });
-  return [make("p", { class: "note pick-hint" }, "Choose a run to see it below."), shown.node];
+  return [make("p", { class: "note pick-hint" }, "Choose a run to see it below."), shown.node, ...failed];
+}
+
+function failures() {
+  const columns = [
+    { title: "cell", main: true, value: (row) => row.name },
+    { title: "reason", whole: true, value: (row) => row.value },
+  ];
+  return grid({ columns, rows: view.failed, page: 25, called: "failed cell" }).node;
+}
+
+function paper() {
+  return view.figures.flatMap(([title, each], k) => {
+    const columns = each.head.map((head, at) => ({
+      title: head,
+      main: at === 0,
+      number: at >= each.labels,
+      value: (row) => row[at],
+    }));
+    const shown = grid({ columns, rows: each.rows, page: 1000, called: "row", long: true, file: `figures-${k + 1}` });
+    return [make("h3", {}, title), shown.node, ...each.remarks.map((remark) => note(remark))];
+  });
+}
+
+function knowledge(run) {
+  return run.knowledge.length ? settings(run.knowledge) : null;
+}
+
+// At a member: the itemsets that it does not find alone.
+function foundHere(run) {
+  const { own, table } = run;
+  if (!table.alone) return note("Not known: this member has not mined its own data alone (--no-compare).");
+  const missed = table.items.map((items, k) => ({ items, k })).filter((row) => table.alone[row.k]);
+  const columns = [
+    itemsColumn(run, { show: (row) => chips(run, row.items) }),
+    counted("support here", (row) => own.support[row.k], { up: true }),
+    counted("support, all members", (row) => table.support[row.k]),
+    counted("usage, all members", (row) => table.usage[row.k]),
+    counted("bits saved", (row) => Math.round(table.bits_saved[row.k])),
+  ];
+  return [
+    note(
+      `${own.member} mined its own ${plural(own.transactions, "transaction")} after the run, with the same settings. It does not find these ${plural(missed.length, "itemset")} there.`,
+    ),
+    grid({ columns, rows: missed, sort: 4, page: 10, narrow: 5, called: "itemset", file: "not-found-alone" }).node,
+  ];
+}
+
+// At a member: itemsets that are more or less frequent than at the other members.
+function different(run) {
+  const { own, table } = run;
+  if (!own) return null;
+  if (!own.q)
+    return note(
+      run.variant === "so"
+        ? "Not known: in variant so a member receives no counts of the others."
+        : "Not known: this member has not compared itself with the others (--no-compare).",
+    );
+  const others = run.transactions - own.transactions;
+  const rows = table.items.map((items, k) => ({
+    items,
+    here: own.support[k] / Math.max(1, own.transactions),
+    there: Math.max(0, table.support[k] - own.support[k]) / Math.max(1, others),
+    ratio: own.ratio[k],
+    q: own.q[k],
+  }));
+  const clear = rows.filter((row) => row.q <= 0.05);
+  const percent = (title, value) => ({
+    title,
+    number: true,
+    value,
+    show: (row) => `${fixed(100 * value(row), 1)} %`,
+  });
+  const times = (row) =>
+    row.ratio === null
+      ? "only here"
+      : row.ratio === 0
+        ? "not here"
+        : `${fixed(Math.max(row.ratio, 1 / row.ratio), 1)}× ${row.ratio >= 1 ? "more" : "less"}`;
+  const columns = [
+    itemsColumn(run, { show: (row) => chips(run, row.items) }),
+    percent("here", (row) => row.here),
+    percent("elsewhere", (row) => row.there),
+    {
+      title: "here, compared",
+      value: (row) => (row.ratio === null ? 1e9 : row.ratio),
+      data: (row) => row.ratio,
+      show: (row) =>
+        make(
+          "span",
+          { class: `badge ${row.q > 0.05 ? "" : row.ratio === null || row.ratio >= 1 ? "yes" : "no"}` },
+          times(row),
+        ),
+    },
+    {
+      title: "q",
+      number: true,
+      value: (row) => row.q,
+      show: (row) => (row.q < 0.001 ? "< 0.001" : fixed(row.q, 3)),
+      up: true,
+    },
+  ];
+  const shown = grid({
+    columns,
+    rows: clear.length ? clear : rows,
+    sort: 4,
+    page: 10,
+    narrow: 5,
+    called: "itemset",
+    file: "different-here",
+  });
+  const which = make(
+    "select",
+    { onchange: () => shown.update(which.value === "all" ? rows : clear) },
+    [...(clear.length ? ["clearly different"] : []), "all"].map((name) => make("option", {}, name)),
+  );
+  return [
+    note(
+      `How often an itemset occurs at ${own.member} and at the other members together. Fisher's exact test; q is its p-value, corrected for ${plural(rows.length, "test")} (Benjamini and Hochberg). About one in twenty itemsets with q ≤ 0.05 differs only by chance. ${clear.length ? `${plural(clear.length, "itemset")} clearly more or less frequent here.` : "No itemset differs clearly here."}`,
+    ),
+    make("div", { class: "tools" }, make("label", {}, "Show", which)),
+    shown.node,
+  ];
 }
 
 function together(run) {
   const { gap, labels } = run;
+  if (run.kind === "mined") return null;
+  if (run.own) return foundHere(run);
   if (!gap)
     return note(
-      "Not known for this run. It requires mining each member's data alone, which --no-compare skips and the server of a real federation cannot do.",
+      run.kind === "server"
+        ? "Not known for this run: a server cannot mine its members' data. Each member's own report says what that member does not find alone."
+        : "Not known for this run. It requires mining each member's data alone, which --no-compare skips.",
     );
   if (!gap.total) return note("None: at least one member alone finds each itemset of the reference.");
   const names = run.members.map((member) => member.name);
@@ -48,26 +187,27 @@ function together(run) {
   const search = searcher(labels);
   let found = search("");
   const columns = [
+    itemsColumn(run, { show: (row) => chips(run, row.items, found.hit) }),
+    counted("usage", (row) => row.usage),
+    counted("highest support", (row) => row.most, { up: true }),
     {
-      title: "items",
-      main: true,
-      wide: true,
-      value: (row) => row.items.length,
-      show: (row) => chips(labels, row.items, found.hit),
+      title: "support at each member",
+      label: "",
+      whole: true,
+      data: (row) => row.at.map((n, k) => `${names[k]}: ${n}`),
+      show: (row) => cells(row.at, names, digits),
     },
-    { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
-    { title: "highest support", number: true, value: (row) => row.most, show: (row) => whole(row.most), up: true },
-    { title: "support at each member", label: "", whole: true, show: (row) => cells(row.at, names, digits) },
     {
       title: "found",
       label: "",
       value: (row) => Number(row.found),
+      data: (row) => row.found,
       show: (row) => make("span", { class: row.found ? "badge yes" : "badge no" }, row.found ? "✓ found" : "✗ missed"),
       up: true,
     },
   ];
   // Start with the itemsets that are rarest at every member: a federation is most useful for these.
-  const shown = grid({ columns, rows, sort: 2, page: 10, narrow: 5, called: "itemset" });
+  const shown = grid({ columns, rows, sort: 2, page: 10, narrow: 5, called: "itemset", file: "found-together" });
   const text = make("input", { type: "search", autocomplete: "off", spellcheck: "false", oninput: () => filter() });
   const which = make(
     "select",
@@ -99,8 +239,32 @@ function together(run) {
   ];
 }
 
+// For each itemset the first one, of those that save more, from which it differs in one or two items; or itself.
+function themes(itemsets) {
+  const having = new Map(); // by item, the itemsets that differ from all before them
+  const shared = new Int32Array(itemsets.length);
+  return itemsets.map((items, k) => {
+    const touched = [];
+    for (const item of items)
+      for (const other of having.get(item) ?? []) {
+        if (!shared[other]) touched.push(other);
+        shared[other] += 1;
+      }
+    const alike = (n) => shared[n] >= 2 && items.length + itemsets[n].length - 2 * shared[n] <= 2;
+    const first = smallest(touched.filter(alike), k);
+    for (const other of touched) shared[other] = 0;
+    if (first === k)
+      for (const item of items) {
+        if (!having.has(item)) having.set(item, []);
+        having.get(item).push(k);
+      }
+    return first;
+  });
+}
+
 function codeTable(run) {
-  const { table, labels } = run;
+  const { table, labels, own } = run;
+  const alone = own ? "not found here alone" : "found by no member alone";
   const first = run.agreements[0];
   const names = run.members.map((member) => member.name);
   const rows = table.items.map((items, k) => ({
@@ -122,14 +286,18 @@ function codeTable(run) {
       main: true,
       wide: true,
       value: (row) => row.items.map((item) => labels[item]).join(", "),
+      data: (row) => itemNames(run, row.items),
       show: (row) => itemset(row),
       up: true,
     },
     { title: "bits saved", number: true, value: (row) => row.saved, show: (row) => whole(Math.round(row.saved)) },
-    { title: "usage", number: true, value: (row) => row.usage, show: (row) => whole(row.usage) },
-    { title: "support", number: true, value: (row) => row.support, show: (row) => whole(row.support) },
+    counted("usage", (row) => row.usage),
+    counted("support", (row) => row.support),
+    ...(own
+      ? [counted("usage here", (row) => own.usage[row.k]), counted("support here", (row) => own.support[row.k])]
+      : []),
     { title: "code bits", number: true, value: (row) => row.length, show: (row) => fixed(row.length, 2), up: true },
-    { title: "items", number: true, value: (row) => row.items.length, show: (row) => whole(row.items.length) },
+    counted("items", (row) => row.items.length),
   ];
   if (first)
     columns.splice(4, 0, {
@@ -139,22 +307,25 @@ function codeTable(run) {
       show: (row) => (there(row) === null ? "extra" : whole(there(row))),
     });
   function itemset(row) {
-    const badge = table.alone && table.alone[row.k] ? "◆ found by no member alone" : null;
+    const badge = table.alone && table.alone[row.k] ? `◆ ${alone}` : null;
     return make(
       "div",
       {},
-      chips(labels, row.items, found.hit, badge),
+      chips(run, row.items, found.hit, badge),
       table.members ? cells(table.members[row.k], names, digits) : null,
     );
   }
-  const shown = grid({ columns, rows, sort: 1, page: 25, narrow: 8, called: "itemset" });
+  const theme = themes(table.items);
+  const group = (row) => theme[row.k];
+  const shown = grid({ columns, rows, sort: 1, page: 25, narrow: 8, called: "itemset", file: "code-table", group });
 
   const text = make("input", {
     type: "search",
     id: "search",
+    value: address.get("search"),
     autocomplete: "off",
     spellcheck: "false",
-    placeholder: "for example: fever cough",
+    placeholder: run.unnamed.size < labels.length ? "for example: fever cough" : "for example: 7",
     oninput: filter,
   });
   const bound = (id, label, hint) =>
@@ -163,6 +334,7 @@ function codeTable(run) {
       min: 0,
       inputmode: "numeric",
       id,
+      value: address.get(id),
       "aria-label": label,
       placeholder: hint,
       oninput: filter,
@@ -176,22 +348,29 @@ function codeTable(run) {
     bound("least", "minimum usage", smallest(table.usage, largest(table.usage))),
     bound("most", "maximum usage", largest(table.usage)),
   ];
-  const choices = ["all", ...(table.alone ? ["found by no member alone"] : []), ...(first ? ["matched", "extra"] : [])];
+  const choices = ["all", ...(table.alone ? [alone] : []), ...(first ? ["matched", "extra"] : [])];
   const which = make(
     "select",
     { id: "which", onchange: filter },
-    choices.map((name) => make("option", {}, name)),
+    choices.map((name) => make("option", { selected: name === address.get("which") }, name)),
   );
+  const grouped = make("input", { type: "checkbox", id: "grouped", checked: !address.has("apart"), onchange: filter });
   const clear = make("button", { type: "button", class: "plain", onclick: () => refilter("all") }, "Clear");
   const number = (input, otherwise) =>
     input.value === "" || Number.isNaN(input.valueAsNumber) ? otherwise : input.valueAsNumber;
   const kinds = {
     all: () => true,
-    "found by no member alone": (row) => table.alone[row.k],
+    [alone]: (row) => table.alone[row.k],
     matched: (row) => there(row) !== null,
     extra: (row) => there(row) === null,
   };
   function filter() {
+    const given = [text, short, long, least, most].map((input) => [input.id, input.value]);
+    const kept = { which: which.value === "all" ? "" : which.value, apart: grouped.checked ? "" : "1" };
+    remember({ ...Object.fromEntries(given), ...kept });
+    refine();
+  }
+  function refine() {
     found = search(text.value);
     const [a, b, c, d] = [number(short, 0), number(long, Infinity), number(least, 0), number(most, Infinity)];
     const kind = kinds[which.value];
@@ -205,10 +384,13 @@ function codeTable(run) {
           kind(row) &&
           found.fits(row.items),
       ),
+      grouped.checked ? group : null,
     );
   }
-  refilter = (kind) => {
-    for (const input of [text, short, long, least, most]) input.value = "";
+  if (["search", "shortest", "longest", "least", "most", "which", "apart"].some((name) => address.has(name))) refine();
+  refilter = (kind, words = "") => {
+    for (const input of [short, long, least, most]) input.value = "";
+    text.value = words;
     which.value = kind;
     filter();
   };
@@ -221,7 +403,7 @@ function codeTable(run) {
     make("fieldset", { class: "pairs" }, make("legend", {}, name), make("div", { class: "pair" }, low, "–", high));
   return [
     note(
-      `Usage: transactions in whose cover an itemset occurs. Support: transactions that contain it. Bits saved: compared with coding its items one by one, minus the cost of its row in the table.${first ? ` Reference usage: usage with ${first.reference}.` : ""}${spread}${cut}`,
+      `Usage: transactions in whose cover an itemset occurs. Support: transactions that contain it. Bits saved: compared with coding its items one by one, minus the cost of its row in the table. Itemsets that differ in one or two items are grouped under the one that saves most.${first ? ` Reference usage: usage with ${first.reference}.` : ""}${spread}${cut}`,
     ),
     make(
       "div",
@@ -230,6 +412,7 @@ function codeTable(run) {
       range("Items", short, long),
       range("Usage", least, most),
       make("label", {}, "Show", which),
+      make("label", { class: "row" }, grouped, "Group variations"),
       clear,
     ),
     shown.node,

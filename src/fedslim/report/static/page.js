@@ -3,17 +3,30 @@
 const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const harmless = (_, value) => (typeof value === "string" ? value.replace(HARMFUL, "\ufffd") : value);
 const view = JSON.parse(document.getElementById("view").textContent, harmless);
+for (const run of view.runs) run.unnamed = new Set(run.unnamed);
 const main = document.getElementById("main");
-let chosen = 0;
+let chosen = inAddress();
 let refilter = null; // set by codeTable(), so that other sections can set its filters
 
+const here = (atMember, otherwise) => (run) => (run.own ? atMember : otherwise);
 const SECTIONS = [
   ["runs", "All runs", "All runs", overview],
-  ["together", "Found together", "Found together, but by no member alone", together],
+  ["paper", "Paper", "Beside the paper's figures", () => (view.figures.length ? paper() : null)],
+  ["knowledge", "What it knows", "What this server knows", knowledge],
+  [
+    "together",
+    here("Not found alone", "Found together"),
+    here("Not found here alone", "Found together, but by no member alone"),
+    together,
+  ],
+  ["different", "Different here", "Different here", different],
   ["table", "Code table", "Code table", codeTable],
+  ["pairs", "Pairs", "Items that are used together", pairs],
+  ["rows", "Unusual rows", "The most unusual rows", unusual],
+  ["items", "Items", "Items", items],
   ["compression", "Compression", "Compression", compression],
   ["agreement", "Agreement", "Agreement", agreement],
-  ["communication", "Communication", "Communication", communication],
+  ["communication", here("What left", "Communication"), here("What left this member", "Communication"), communication],
   ["members", "Members", "Members", members],
   ["reproduce", "Configuration", "Configuration and command", reproduce],
 ];
@@ -53,8 +66,17 @@ function choice() {
   return make("div", { class: "choice" }, make("label", { class: "name", for: "run" }, "Run"), select);
 }
 
+// The run that the address names, or the first one.
+function inAddress() {
+  return Math.max(
+    0,
+    view.runs.findIndex((run) => run.name === address.get("run")),
+  );
+}
+
 function choose(number, from) {
   chosen = number;
+  remember({ run: number ? view.runs[number].name : "" });
   for (const radio of document.querySelectorAll("input[name=run]")) radio.checked = Number(radio.value) === number;
   const select = document.getElementById("run");
   if (select) select.value = String(number);
@@ -66,10 +88,16 @@ function choose(number, from) {
 
 function render() {
   const run = view.runs[chosen];
-  const drawn = SECTIONS.map(([id, short, title, section]) => [id, short, title, section(run)]).filter(
+  const text = (each) => (typeof each === "string" ? each : each(run));
+  const drawn = SECTIONS.map(([id, short, title, section]) => [id, text(short), text(title), section(run)]).filter(
     ([, , , content]) => content,
   );
-  const links = drawn.map(([id, short]) => make("a", { href: `#${id}` }, short));
+  const go = (event, id) => {
+    event.preventDefault();
+    remember({ at: id });
+    document.getElementById(id).scrollIntoView();
+  };
+  const links = drawn.map(([id, short]) => make("a", { href: `#${id}`, onclick: (event) => go(event, id) }, short));
   main.replaceChildren(
     make("nav", { "aria-label": "Sections" }, links),
     make("p", { class: "lead", id: "lead" }, run.lead),
@@ -86,4 +114,7 @@ function render() {
 }
 
 document.getElementById("choice").append(choice() ?? "");
+if (document.getElementById("run")) document.getElementById("run").value = String(chosen);
 render();
+document.getElementById(address.get("at") ?? location.hash.slice(1))?.scrollIntoView({ behavior: "instant" });
+addEventListener("hashchange", () => location.hash.includes("=") && location.reload()); // a link to another view of it
