@@ -29,6 +29,7 @@ from fedslim.cli.commands import (
     simulate,
     vocabulary,
 )
+from fedslim.cli.console.live import with_port
 from fedslim.cli.console.stream import forgiving_streams, let_go_of_stdout, print_text, say
 from fedslim.errors import FedslimError
 
@@ -92,6 +93,7 @@ def run(arguments: list[str]) -> int:
     arguments, debug = _without_debug(arguments)
     if arguments[:1] == ["client"]:  # the name of this command before 0.1
         arguments[0] = "member"
+    arguments = with_port(arguments)
     forgiving_streams()
     try:
         command = get_command(app)

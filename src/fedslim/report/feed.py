@@ -65,10 +65,10 @@ class LiveItemset(msgspec.Struct, frozen=True):
 
 
 class LiveMember(msgspec.Struct, frozen=True):
-    """A member; `contact` has the seconds since its last message."""
+    """A member: whether it is connected, None in a simulation, and the seconds since its last message."""
 
     name: str
-    here: bool
+    here: bool | None
     state: str
     contact: float | None = None
 
@@ -83,7 +83,7 @@ class LiveSent(msgspec.Struct, frozen=True):
     masked: int
 
 
-class Snapshot(msgspec.Struct):
+class LiveView(msgspec.Struct):
     """Everything that a page shows."""
 
     title: str
@@ -106,7 +106,7 @@ class Feed(logging.Handler):
 
     def __init__(self, title: str, subtitle: str) -> None:
         super().__init__(logging.WARNING)
-        self._snapshot = Snapshot(_short(title), _short(subtitle))
+        self.view = LiveView(_short(title), _short(subtitle))
         self._guard = threading.Lock()
         self._warnings: deque[str] = deque(maxlen=MAX_WARNINGS)
         self._stop: Callable[[], None] | None = None
@@ -117,12 +117,12 @@ class Feed(logging.Handler):
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
-        return bool(self._snapshot.ended)
+        return bool(self.view.ended)
 
     def begin(self, doing: str, stop: Callable[[], None] | None = None, *, curve: str = "") -> None:
         """Say what the run does now, how to stop it, and begin a curve if it has a name."""
         with self._guard:
-            now = self._snapshot
+            now = self.view
             now.doing, now.stoppable, now.stopping, self._stop = _short(doing), stop is not None, False, stop
             if curve:
                 now.curves = [*now.curves, LiveCurve(_short(curve))][-MAX_CURVES:]
@@ -131,7 +131,7 @@ class Feed(logging.Handler):
     def reach(self, seconds: float, itemsets: int, percent: float) -> None:
         """Add a point to the latest curve."""
         with self._guard:
-            self._snapshot.curves[-1].add(seconds, itemsets, percent)
+            self.view.curves[-1].add(seconds, itemsets, percent)
             self.version += 1
 
     def show(
@@ -144,7 +144,7 @@ class Feed(logging.Handler):
     ) -> None:
         """Replace what is given."""
         with self._guard:
-            now = self._snapshot
+            now = self.view
             now.facts = now.facts if facts is None else facts
             now.sent = now.sent if sent is None else sent
             if latest is not None:
@@ -161,15 +161,15 @@ class Feed(logging.Handler):
         """Keep a warning; the oldest ones are dropped."""
         with self._guard:
             self._warnings.append(_short(text))
-            self._snapshot.warnings = list(self._warnings)
+            self.view.warnings = list(self._warnings)
             self.version += 1
 
     def ask_stop(self) -> bool:
         """Ask the run to stop with the best so far; return whether it can."""
         with self._guard:
             stop = self._stop
-            self._snapshot.stopping = stop is not None
-            self._snapshot.stoppable, self._stop = False, None
+            self.view.stopping = stop is not None
+            self.view.stoppable, self._stop = False, None
             self.version += 1
         if stop is not None:
             stop()
@@ -179,15 +179,15 @@ class Feed(logging.Handler):
         """Say that the run has ended, with a report or how it failed."""
         with self._guard:
             self.report, self._stop = report, None
-            self._snapshot.ended = "report" if report is not None else _short(failure) or "The run has ended."
-            self._snapshot.stoppable = self._snapshot.stopping = False
+            self.view.ended = "report" if report is not None else _short(failure) or "The run has ended."
+            self.view.stoppable = self.view.stopping = False
             self.version += 1
 
     def snapshot(self) -> tuple[int, bytes]:
         """Return the version of the snapshot, and the snapshot as JSON."""
         with self._guard:
             if self._encoded[0] != self.version:
-                self._encoded = self.version, msgspec.json.encode(self._snapshot)
+                self._encoded = self.version, msgspec.json.encode(self.view)
             return self._encoded
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.live import Port, WatchedRun, live_page, watched_by
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
@@ -24,8 +25,10 @@ from fedslim.errors import FedslimError, ParameterError
 if TYPE_CHECKING:
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Comparison, Simulation
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import ReferenceTable
+    from fedslim.report.view import ReportView
 
 MAX_MEMBERS = 4096
 """Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
@@ -159,6 +162,7 @@ def simulate(
     json: options.Json = False,
     reading: Reading,
     data_seed: options.Seed = None,
+    live: Port = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Divide DATA among members, let them mine together without sharing a transaction, and show the result.
@@ -171,14 +175,18 @@ def simulate(
     if out is not None:
         _check_folder(out, data, reference)
     width = _width(variant, width, effort)
-    report = reporter(quiet=quiet)
+    watched = live_page(context, live, shown_label(data))
+    report = watched_by(watched, reporter(quiet=quiet))
     given = None if reference is None else _load(reference)
     database = read_and_prepare(replace(reading, seed=data_seed), report)
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
     run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
+    parts = run.divide(partition, how)
+    if watched is not None:
+        _introduce(watched, parts, database, min_count * min_members_with)
     simulation, early = run.federate(
-        run.divide(partition, how),
+        parts,
         masking=not no_masking,
         max_time=max_time,
         max_rounds=max_rounds,
@@ -192,6 +200,8 @@ def simulate(
     compared = None if no_compare or early is not None else run.compare(simulation, given)
     if compared is not None:
         kept.save(compared)
+    if watched is not None:
+        watched.result = lambda: kept.view(compared)
     if no_masking:
         say(f"fedslim: warning: --no-masking: {NO_MASKS}")
     if json:
@@ -247,6 +257,17 @@ def _load(reference: Path) -> "ReferenceTable | CodeTable":
     from fedslim.metrics import load_reference
 
     return load_reference(reference)
+
+
+def _introduce(watched: WatchedRun, parts: "Partition", database: "TransactionDatabase", fewest: int) -> None:
+    """Show the members on the live page, and the itemsets found, unless some may turn out to be too rare to show."""
+    from fedslim.federated.simulation import named_databases
+    from fedslim.report.feed import LiveMember
+
+    named = named_databases(parts).items()
+    watched.feed.show(members=[LiveMember(name, None, count(len(part), "transaction")) for name, part in named])
+    if fewest == 1:
+        watched.labels = database.vocabulary.__getitem__
 
 
 class _Run:
@@ -357,7 +378,7 @@ class _Kept:
     def save(self, compared: "Comparison | None") -> None:
         """Save the results so far; keep a failure, to report it after the output."""
         from fedslim.federated.folder import set_aside
-        from fedslim.federated.records import save_run, simulation_record
+        from fedslim.federated.records import save_run
 
         if self.out is None or self.failure is not None:
             return
@@ -368,8 +389,19 @@ class _Kept:
                 self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
                 if self.failure is not None:
                     return
-            names = {"data": self.told["data"], "command": self.command}
-            reference = self.told["reference"] or CENTRALISED
-            save_run(simulation_record(self.simulation, compared, **names, reference=reference), self.out / RUN)
+            save_run(self._run(compared), self.out / RUN)
         except FedslimError as error:
             self.failure = error
+
+    def view(self, compared: "Comparison | None") -> "ReportView":
+        """Return what a report on the run shows."""
+        from fedslim.report.view import view
+
+        return view([self._run(compared)])
+
+    def _run(self, compared: "Comparison | None") -> "RunRecord":
+        from fedslim.federated.records import simulation_record
+
+        names = {"data": self.told["data"], "command": self.command}
+        reference = self.told["reference"] or CENTRALISED
+        return simulation_record(self.simulation, compared, **names, reference=reference)
