@@ -273,6 +273,7 @@ class DeployedMember:
         guard: Guard | None = None,  # without it (in tests) there is no ledger
     ) -> None:
         self._file, self._identity, self._out, self._audit, self._guard = file, identity, out, audit, guard
+        self.network: NetworkMember | None = None
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
         if guard is not None:
@@ -295,7 +296,7 @@ class DeployedMember:
         host, port = host or file.server.host, port or file.server.port
         context = client_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART])
-        member = NetworkMember(
+        self.network = member = NetworkMember(
             self.session,
             context,
             entropy=os.urandom,

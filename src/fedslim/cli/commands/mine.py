@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.live import Port, live_page, watched_by
+from fedslim.cli.console.live import Port, live_page
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
@@ -105,8 +105,7 @@ def mine(
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
-    watched = live_page(context, live, shown_label(data))
-    shown = watched_by(watched, reporter(quiet=quiet))
+    watched, shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     database = read_and_prepare(replace(reading, seed=seed), shown)
     if watched is not None:
         watched.labels = database.vocabulary.__getitem__

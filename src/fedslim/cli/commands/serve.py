@@ -5,21 +5,29 @@ import asyncio
 import contextlib
 import gc
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options, passphrases
+from fedslim.cli.console.live import (
+    Port,
+    become_report,
+    live_page,
+    member_watched_by,
+    server_watched_by,
+)
 from fedslim.cli.console.options import Reading, reads_data
 from fedslim.cli.console.output import print_code_table
-from fedslim.cli.console.progress import reporter
+from fedslim.cli.console.progress import Reporter, reporter
 from fedslim.cli.console.repeating import typed_command
 from fedslim.cli.console.running import compile_with_progress, mined_with_progress, read_and_prepare
-from fedslim.cli.console.stream import print_json, print_text, say
+from fedslim.cli.console.stream import is_terminal, print_json, print_text, say, stdout_console
 from fedslim.cli.console.text import count, printable, size
 from fedslim.errors import ParameterError, RunError, WriteError
 
@@ -38,6 +46,8 @@ CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two progress lines."""
+WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
+"""Seconds between two questions for the status, and how long the server may fail to answer."""
 
 FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
 IdentityOption = Annotated[
@@ -49,6 +59,7 @@ IdentityOption = Annotated[
 
 
 def server(
+    context: typer.Context,
     file: FederationArgument,
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for results and journal.")] = Path("run"),
@@ -61,6 +72,7 @@ def server(
         int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
     ] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
+    live: Port = None,
 ) -> None:
     """Run the server of a federation until its members have found their code table.
 
@@ -84,14 +96,17 @@ def server(
             run.forget()
             _show_finished(finished, out, federation.federation.name)
             return
-        compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        watched, shown = live_page(context, live, federation.federation.name, reporter(quiet=False))
+        compile_with_progress(shown, lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
-        served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
+        serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
+        served = _until_over(serving, lambda: _stop(run), server_watched_by(watched, run, lambda: _stop(run)))
         save_served(served, federation, out)
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
             folder.finish(_check_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
+        become_report(watched, out)
         _show(served.table, federation.federation.name, out)
         traffic = served.communication
         say(
@@ -136,6 +151,7 @@ def member(
             "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
         ),
     ] = False,
+    live: Port = None,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 
@@ -172,10 +188,11 @@ def member(
             (out / MEMBER_JOURNAL).unlink(missing_ok=True)
             _show_finished(finished, out, federation.federation.name)
             return
-        database = read_and_prepare(reading, reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        watched, shown = live_page(context, live, f"{name} · {federation.federation.name}", reporter(quiet=False))
+        database = read_and_prepare(reading, shown, lambda: prepare(federation.federation.variant))
         with AuditLog.of(out / AUDIT, federation, name) as audit:
             member = DeployedMember(federation, who, database, shared, agreed, out, audit=audit, guard=guard)
-            received = _until_over(member.run(host=host, port=port), None)
+            received = _until_over(member.run(host=host, port=port), None, member_watched_by(watched, member, audit))
         if received.table is None:
             msg = f"the run ended without a table ({received.ending})"
             raise RunError(msg)
@@ -188,17 +205,18 @@ def member(
         # Only after everything is saved: until then, the same command needs the journal.
         place.finish(_check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table)))
         member.forget()
-        if kept is not None:
-            _show(kept, federation.federation.name, out)
-        say(f"{received.ending}: {_found(named, kept, federation, out)}")
-        if record is not None and not no_compare:
-            _compare(record, named, database, data, out)
+        _show_found(received.ending, named, kept, federation, out)
+        if record is not None:
+            become_report(watched, out)
+            if not no_compare:
+                _compare(record, named, (data, database), out, shown)
 
 
 def status(
     file: FederationArgument,
     *,
     identity: IdentityOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, until the run ends or Ctrl-C.")] = False,
     json: options.Json = False,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
@@ -216,10 +234,51 @@ def status(
     federation = FederationFile.read(file)
     who = _identity(identity or federation.server.certificates, None)
     context = client_context(who, now=datetime.now(UTC))
-    found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
-    if json:
-        print_json(found)
-        return
+
+    def asked() -> dict[str, Any]:
+        return asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
+
+    if json and watch:
+        msg = "--json and --watch do not go together; leave one of them out"
+        raise ParameterError(msg)
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):  # how people end it
+            _watch(asked)
+    elif json:
+        print_json(asked())
+    else:
+        print_text(_status_text(asked()))
+
+
+def _watch(asked: Callable[[], dict[str, Any]]) -> None:
+    """Show the status until the run has ended: in place on a terminal, otherwise the lines that have changed."""
+    from rich.live import Live
+    from rich.text import Text
+
+    found, before, answered = asked(), "", time.monotonic()
+    lively = Live(console=stdout_console(), auto_refresh=False) if is_terminal(sys.stdout) else None
+    with lively or nullcontext():
+        text = _status_text(found)
+        while True:
+            if lively is not None:
+                lively.update(Text(text.rstrip("\n")), refresh=True)
+            else:
+                print_text("".join(line for line in text.splitlines(keepends=True) if line not in before))
+            if found["over"]:
+                return
+            time.sleep(WATCH_EVERY)
+            before = text
+            try:
+                found = asked()
+                text, answered = _status_text(found), time.monotonic()
+            except RunError as error:  # the server may be restarting
+                if time.monotonic() - answered > WATCH_GRACE:
+                    raise
+                text = printable(f"{error}; trying again") + "\n"
+
+
+def _status_text(found: dict[str, Any]) -> str:
+    """Return a status as lines, escaped, as all of it comes from the server."""
     lines = [
         f"{name}: {'connected' if member['here'] else 'not connected'}, {member['state']}"
         for name, member in found["members"].items()
@@ -230,25 +289,31 @@ def status(
         f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
-    print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+    return "".join(printable(line) + "\n" for line in lines)
 
 
-def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
-    """Say what a member found, and where it is."""
+def _show_found(
+    ending: str, table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path
+) -> None:
+    """Show what a member found, and say where it is."""
+    if kept is not None:
+        _show(kept, federation.federation.name, out)
     own_only = federation.federation.variant == "so"
     whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
     where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-    return f"{count(len(table), 'itemset')}{whose}; {where}"
+    say(f"{ending}: {count(len(table), 'itemset')}{whose}; {where}")
 
 
-def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
+def _compare(
+    record: "RunRecord", table: "CodeTable", data: "tuple[str, TransactionDatabase]", out: Path, shown: Reporter
+) -> None:
     """Compare a member's data with the others', and with what it finds alone, after the run; Ctrl-C skips the rest."""
     from fedslim.federated.own_record import compared_record
     from fedslim.federated.records import RUN, save_run
 
     how = {name: record.settings[name] for name in ("width", "effort", "seed")}
     doing = "mining alone, to compare (nothing is sent):"
-    mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
+    mined = mined_with_progress(data[1], data[0], shown, doing=doing, **how)
     compared = compared_record(record, table, mined.table if mined.converged else None)
     save_run(compared, out / RUN, private=True)
     missed = compared.figures.get("not_found_alone", "an unknown number")
@@ -310,7 +375,9 @@ def _show(table: "CodeTable", name: str, out: Path) -> None:
         say(f"the table could not be printed ({error}); it is saved in {out}")
 
 
-def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:
+def _until_over(
+    run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None, around: AbstractAsyncContextManager[None]
+) -> Any:
     """Run to the end; SIGTERM and Ctrl-C stop gracefully if `stop` can, and else cancel the run."""
 
     async def main() -> Any:
@@ -325,7 +392,8 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) 
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows: Ctrl-C then cancels the run
                 loop.add_signal_handler(number, on_signal)
-        return await run
+        async with around:
+            return await run
 
     try:
         return asyncio.run(main())

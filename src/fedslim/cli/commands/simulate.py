@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.live import Port, WatchedRun, live_page, watched_by
+from fedslim.cli.console.live import Port, WatchedRun, live_page
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
@@ -175,8 +175,7 @@ def simulate(
     if out is not None:
         _check_folder(out, data, reference)
     width = _width(variant, width, effort)
-    watched = live_page(context, live, shown_label(data))
-    report = watched_by(watched, reporter(quiet=quiet))
+    watched, report = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     given = None if reference is None else _load(reference)
     database = read_and_prepare(replace(reading, seed=data_seed), report)
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}

@@ -1,16 +1,25 @@
 """`--live`: show a run on a page of this computer while it goes on, and its report when it ends.
 
-watched = live_page(context, port, "fedslim mine", "chess")         # None without --live
-report = watched_by(watched, reporter(quiet=quiet))
+watched, report = live_page(context, port, "chess", reporter(quiet=quiet))      # None without --live
 watched.result = lambda: view([record])
 """
 
 # Typer evaluates annotations at run time, so modules with options do not postpone them.
 import asyncio
 import logging
+import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,14 +27,16 @@ import typer
 from fedslim.cli.console.options import whole
 from fedslim.cli.console.progress import Reporter
 from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import duration, number, shown_label
+from fedslim.cli.console.text import count, duration, number, shown_label, size
 
 if TYPE_CHECKING:
     from fedslim.cli.console.progress import OnProgress
+    from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.mdl.driver import Progress, Stop
     from fedslim.report.captions import Fact
     from fedslim.report.feed import Feed
     from fedslim.report.view import ReportView
+    from fedslim.safeguards.audit import AuditLog
 
 OPTION, ANY_PORT = "--live", "0"
 EVERY = 0.5
@@ -79,7 +90,7 @@ class WatchedRun:
 
     @asynccontextmanager
     async def following(
-        self, doing: str, look: Callable[[], None], stop: Callable[[], object] | None, curve: str = ""
+        self, doing: str, look: Callable[[], None], stop: Callable[[], object] | None = None, curve: str = ""
     ) -> AsyncIterator[None]:
         """Look at a server or member from time to time, in its event loop."""
         loop = asyncio.get_running_loop()
@@ -89,7 +100,11 @@ class WatchedRun:
                 look()
                 await asyncio.sleep(EVERY)
 
-        self.feed.begin(doing, stop and (lambda: loop.call_soon_threadsafe(stop) and None), curve=curve)
+        def ask_stop() -> None:
+            if stop is not None:
+                loop.call_soon_threadsafe(stop)
+
+        self.feed.begin(doing, None if stop is None else ask_stop, curve=curve)
         task = asyncio.create_task(follow())
         try:
             yield
@@ -106,9 +121,112 @@ def _named(aside: Sequence[str]) -> "list[Fact]":
     return [Fact(name, value) for value, _, name in (phrase.rpartition(" ") for phrase in aside)]
 
 
-def live_page(context: typer.Context, port: int | None, title: str) -> WatchedRun | None:
-    """Open the page of a command until it ends; return None without a port."""
-    return None if port is None else context.with_resource(_opened(port, title, context.command_path))
+def become_report(watched: WatchedRun | None, out: Path) -> None:
+    """Let the live page, if there is one, become the report on the run that was saved in a folder."""
+
+    def saved() -> "ReportView":
+        from fedslim.federated.records import RUN, load_run
+        from fedslim.report.view import view
+
+        return view([load_run(out / RUN)])
+
+    if watched is not None:
+        watched.result = saved
+
+
+def server_watched_by(
+    watched: WatchedRun | None, run: "DeployedServer", stop: Callable[[], object]
+) -> AbstractAsyncContextManager[None]:
+    """Show a server's state on the live page, if there is one, inside the block."""
+    if watched is None:
+        return nullcontext()
+    return watched.following("serving", _look_at_server(watched, run), stop, curve="L%")
+
+
+def _look_at_server(watched: WatchedRun, run: "DeployedServer") -> Callable[[], None]:
+    from fedslim.federated.accounting import names_at_server
+    from fedslim.format import brief
+    from fedslim.mdl.driver import Stop
+    from fedslim.mdl.mining import reporter
+    from fedslim.report.feed import LiveMember
+
+    report: Callable[[], None] | None = None
+
+    def began() -> Callable[[], None]:
+        """Show the history, also that before a restart, and return what shows the rest."""
+        session, account = run.session, run.account
+        assert session is not None and session.variant is not None and account is not None  # noqa: S101, PT018
+        rare = session.settings.min_count > 1 or session.settings.min_members_with > 1
+        names = () if rare else brief(names_at_server(session, session.gathering.items))
+        watched.labels = None if rare else names.__getitem__
+        for step in account.history:
+            watched.feed.reach(step["seconds"], step["itemsets"], step["L_percent"])
+
+        def learn(progress: "Progress") -> None:
+            # With rare itemsets to hide, nothing exact: see `Account`.
+            shown = replace(progress, percent=float(round(progress.percent))) if rare else progress
+            traffic = account.communication
+            watched.learn(shown, [count(session.rounds, "round"), f"{size(traffic.bytes_total)} sent"])
+
+        clock = Stop()
+        clock.started -= account.seconds
+        return reporter(session.variant.search, 1, 1, clock, learn)
+
+    def look() -> None:
+        nonlocal report
+        if run.network is None or run.session is None:
+            return
+        found = run.network.status()
+        contacts = found["contacts"]
+        watched.feed.show(
+            members=[
+                LiveMember(name, member["here"], member["state"], contacts.get(name))
+                for name, member in found["members"].items()
+            ]
+        )
+        if found["L_percent"] is not None:
+            report = report or began()
+            report()
+
+    return look
+
+
+def member_watched_by(
+    watched: WatchedRun | None, run: "DeployedMember", audit: "AuditLog"
+) -> AbstractAsyncContextManager[None]:
+    """Show on the live page what leaves a member, which knows neither the compression nor the other members."""
+    if watched is None:
+        return nullcontext()
+    from fedslim.report.captions import Fact
+    from fedslim.report.feed import LiveSent
+    from fedslim.safeguards.audit_summary import Amount
+
+    began, sent = time.monotonic(), defaultdict[str, Amount](Amount)
+    audit.on_entry = lambda line: sent[line.kind].add(line)
+
+    def look() -> None:
+        here = run.network is not None and run.network.connected
+        facts = [
+            Fact("server", "connected" if here else "not connected"),
+            Fact("rounds answered", number(run.session.position)),
+            Fact("sent", size(sum(amount.bytes for amount in sent.values()))),
+            Fact("time", duration(time.monotonic() - began)),
+        ]
+        kinds = sorted(sent.items(), key=lambda each: -each[1].bytes)
+        rows = [LiveSent(kind, n.messages, n.bytes, n.statistics, n.statistics_masked) for kind, n in kinds]
+        watched.feed.show(facts=facts, sent=rows)
+
+    return watched.following("taking part", look)
+
+
+def live_page(
+    context: typer.Context, port: int | None, title: str, inner: Reporter
+) -> tuple[WatchedRun | None, Reporter]:
+    """Open the page of a command until it ends, unless there is no port; return a reporter that shows progress there."""
+    if port is None:
+        return None, inner
+    run = context.with_resource(_opened(port, title, context.command_path))
+    return run, LiveReporter(run, inner)
 
 
 @contextmanager
@@ -130,11 +248,6 @@ def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
                 feed.end(report=page(run.result()).encode())
         finally:
             logger.removeHandler(feed)
-
-
-def watched_by(run: WatchedRun | None, inner: Reporter) -> Reporter:
-    """Return a reporter that shows progress on the live page too, if there is one."""
-    return inner if run is None else LiveReporter(run, inner)
 
 
 class LiveReporter(Reporter):
