@@ -77,6 +77,7 @@ class LiveSent(msgspec.Struct, frozen=True):
     """What has left this member: the messages of a kind."""
 
     kind: str
+    meaning: str
     messages: int
     bytes: int
     statistics: int

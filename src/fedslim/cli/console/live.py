@@ -74,14 +74,13 @@ class WatchedRun:
         from fedslim.report.captions import Fact
 
         best = progress.percent if progress.best is None else min(progress.percent, progress.best)
-        left = "–" if progress.remaining is None else f"about {duration(max(progress.remaining, 1.0))}"
+        left = "" if progress.remaining is None else f"about {duration(max(progress.remaining, 1.0))} left"
         facts = [
             Fact("L%", f"{best:.2f}"),
             Fact("itemsets", number(progress.itemsets)),
             Fact("candidates tried", number(progress.candidates)),
             *_named(aside),
-            Fact("time", duration(progress.seconds)),
-            Fact("time left", left),
+            Fact("time", duration(progress.seconds), left),
         ]
         name = self.labels
         latest = None if name is None else [(map(name, items), usage) for items, usage in progress.latest]
@@ -197,7 +196,7 @@ def member_watched_by(
     """Show on the live page what leaves a member, which knows neither the compression nor the other members."""
     if watched is None:
         return nullcontext()
-    from fedslim.report.captions import Fact
+    from fedslim.report.captions import KINDS, Fact
     from fedslim.report.feed import LiveSent
     from fedslim.safeguards.audit_summary import Amount
 
@@ -213,7 +212,10 @@ def member_watched_by(
             Fact("time", duration(time.monotonic() - began)),
         ]
         kinds = sorted(sent.items(), key=lambda each: -each[1].bytes)
-        rows = [LiveSent(kind, n.messages, n.bytes, n.statistics, n.statistics_masked) for kind, n in kinds]
+        rows = [
+            LiveSent(kind, KINDS.get(kind, ""), n.messages, n.bytes, n.statistics, n.statistics_masked)
+            for kind, n in kinds
+        ]
         watched.feed.show(facts=facts, sent=rows)
 
     return watched.following("taking part", look)
@@ -222,7 +224,7 @@ def member_watched_by(
 def live_page(
     context: typer.Context, port: int | None, title: str, inner: Reporter
 ) -> tuple[WatchedRun | None, Reporter]:
-    """Open the page of a command until it ends, unless there is no port; return a reporter that shows progress there."""
+    """Open the page of a command until it ends, if there is a port; return a reporter that shows progress on it too."""
     if port is None:
         return None, inner
     run = context.with_resource(_opened(port, title, context.command_path))

@@ -11,9 +11,9 @@ function show(id, title, value, content) {
   if (!sections.has(id)) {
     const body = make("div", {});
     const head = title && make("h2", { id: `${id}-title` }, title);
-    const node = make("section", { id, "aria-labelledby": title && `${id}-title` }, head || null, body);
+    const node = make(title ? "section" : "div", { id, "aria-labelledby": title && `${id}-title` }, head || null, body);
     sections.set(id, { body, node, shown: "" });
-    const order = ["facts", "warnings", "compression", "latest", "members", "sent"];
+    const order = ["facts", "warnings", "compression", "members", "latest", "sent"];
     const after = order.slice(order.indexOf(id) + 1).map((next) => sections.get(next)?.node);
     main.insertBefore(node, after.find((next) => next) ?? null);
   }
@@ -66,7 +66,9 @@ const members = ([found, more]) => [
     [["member", "main"], ["connection", ""], ["state", ""], ["last message", "number"]],
     found.map((each) => [
       each.name,
-      make("span", { class: `badge ${each.here ? "yes" : "no"}` }, each.here ? "connected" : "not connected"),
+      each.here === null
+        ? "in this process"
+        : make("span", { class: `badge ${each.here ? "yes" : "no"}` }, each.here ? "connected" : "not connected"),
       each.state,
       ago(each.contact),
     ]),
@@ -78,7 +80,7 @@ const sent = (found) => [
   make("p", { class: "note" }, "From the audit log of this member, which is written before a message is sent."),
   table(
     [["message", "main"], ["messages", "number"], ["bytes", "number"], ["statistics", "number"], ["masked", "number"]],
-    found.map((each) => [each.kind, whole(each.messages), size(each.bytes), whole(each.statistics), whole(each.masked)]),
+    found.map((each) => [[each.kind, make("small", {}, ` ${each.meaning}`)], whole(each.messages), size(each.bytes), whole(each.statistics), whole(each.masked)]),
   ),
 ];
 
@@ -90,8 +92,8 @@ function update(view) {
   show("facts", "", view.facts, facts);
   show("warnings", "Warnings", view.warnings, warnings);
   show("compression", "Compression", view.curves.filter((curve) => curve.seconds.length), compression);
-  show("latest", "Latest itemsets", view.latest, latest);
   show("members", "Members", view.members && [view.members, view.more_members], members);
+  show("latest", "Latest itemsets", view.latest, latest);
   show("sent", "What is leaving this member", view.sent, sent);
   if (!view.ended) return;
   feed.close();
