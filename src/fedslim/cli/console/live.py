@@ -76,14 +76,14 @@ class WatchedRun:
         best = progress.percent if progress.best is None else min(progress.percent, progress.best)
         left = "" if progress.remaining is None else f"about {duration(max(progress.remaining, 1.0))} left"
         facts = [
-            Fact("L%", f"{best:.2f}"),
+            Fact("L%", f"{best:.2f}", f"now {progress.percent:.2f}" if best < progress.percent else ""),
             Fact("itemsets", number(progress.itemsets)),
             Fact("candidates tried", number(progress.candidates)),
             *_named(aside),
             Fact("time", duration(progress.seconds), left),
         ]
         name = self.labels
-        latest = None if name is None else [(map(name, items), usage) for items, usage in progress.latest]
+        latest = None if name is None else [(map(name, items), usage) for items, usage in progress.latest if usage]
         self.feed.reach(progress.seconds, progress.itemsets, best)
         self.feed.show(facts=facts, latest=latest)
 

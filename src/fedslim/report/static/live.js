@@ -27,7 +27,8 @@ function show(id, title, value, content) {
 const ago = (value) => (value === null ? "–" : value < 2 ? "now" : value < 100 ? `${whole(Math.round(value))} s ago` : `${whole(Math.round(value / 60))} min ago`);
 
 function table(titles, rows) {
-  const cell = (tag, k, content) => make(tag, { class: titles[k][1], "data-label": titles[k][0] }, content);
+  const cell = (tag, k, content) =>
+    make(tag, { class: `${titles[k][1]}${tag === "th" ? " unsorted" : ""}`, "data-label": titles[k][0] }, content);
   return make(
     "div",
     { class: "frame" },
@@ -62,17 +63,17 @@ const latest = (found) =>
   );
 
 const members = ([found, more]) => [
-  table(
-    [["member", "main"], ["connection", ""], ["state", ""], ["last message", "number"]],
-    found.map((each) => [
-      each.name,
-      each.here === null
-        ? "in this process"
-        : make("span", { class: `badge ${each.here ? "yes" : "no"}` }, each.here ? "connected" : "not connected"),
-      each.state,
-      ago(each.contact),
-    ]),
-  ),
+  found[0].here === null // a simulation
+    ? table([["member", "main"], ["", "number"]], found.map((each) => [each.name, each.state]))
+    : table(
+        [["member", "main"], ["connection", ""], ["state", ""], ["last message", "number"]],
+        found.map((each) => [
+          each.name,
+          make("span", { class: `badge ${each.here ? "yes" : "no"}` }, each.here ? "connected" : "not connected"),
+          each.state,
+          ago(each.contact),
+        ]),
+      ),
   more ? make("p", { class: "note" }, `and ${whole(more)} more`) : "",
 ];
 
