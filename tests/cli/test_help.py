@@ -15,17 +15,17 @@ CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
-    f"--order --no-pruning --threads {READING} --from --seed --quiet -q",
+    f"--order --no-pruning --threads {READING} --from --seed --live --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --no-compare --out --top --json {READING} "
-    "--from --data-seed --quiet -q",
+    "--from --data-seed --live --quiet -q",
     "show": "--top --json --labels --secret",
     "report": f"--out --data --title --results --labels --secret {READING} --from",
     "demo": "--network --variant --out --quiet -q",
-    "server": f"{CONNECTING} --out --resume --passphrase-file",
+    "server": f"{CONNECTING} --out --resume --passphrase-file --live",
     "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
-    "--passphrase-file --no-compare",
-    "status": f"{CONNECTING} --json",
+    "--passphrase-file --no-compare --live",
+    "status": f"{CONNECTING} --watch --json",
     "audit": "--json",
     "data": "",
     "data list": "--from --json",

@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import socket
+import subprocess
+import sys
 import time
 from itertools import pairwise
 
@@ -17,6 +19,23 @@ from fedslim.mdl import mine
 from fedslim.report.captions import Fact
 from fedslim.report.feed import MAX_POINTS, MAX_WARNINGS, Feed, LiveMember
 from fedslim.report.live import MAX_CONNECTIONS, LivePage
+
+IDLE = """
+import socket, sys
+lines = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(1_000)]
+print("connected", flush=True)
+sys.stdin.readline()
+def is_open(line):
+    line.setblocking(False)
+    try:
+        return line.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+print(sum(map(is_open, lines)))
+"""
+"""Opens 1,000 connections, sends nothing, and prints how many are still open."""
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\n{{script}}"
 
@@ -215,26 +234,21 @@ def test_idle_connections_are_few_and_do_not_disturb_the_run(live, feed):
     host, port, secret = parts(live)
     viewer = connected(live)
     viewer.sendall(f"GET /{secret}/events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-    assert b"data: " in viewer.recv(65536) + viewer.recv(65536)
-    idle = [connected(live) for _ in range(1_000)]
+    receive(viewer, b"data: ")
+    idle = subprocess.Popen(
+        [sys.executable, "-c", IDLE, port], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert idle.stdout.readline() == "connected\n"
     found = mine(database, on_progress=lambda now: feed.reach(now.seconds, now.itemsets, now.percent)).table
     assert found == expected
-    for line in idle:
-        line.settimeout(0.0)
-    kept = sum(not closed(line) for line in idle)
+    kept = int(idle.communicate("\n", timeout=10)[0])
     assert 0 < kept < MAX_CONNECTIONS
     feed.warn("still here")
+    receive(viewer, b"still here")
+    viewer.close()
+
+
+def receive(line, awaited):
     text = b""
-    while b"still here" not in text:
-        text += viewer.recv(65536)
-    for line in (viewer, *idle):
-        line.close()
-
-
-def closed(line):
-    try:
-        return line.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+    while awaited not in text:
+        text += line.recv(65536)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 MAX_CONNECTIONS, MAX_HEAD = 32, 8192
+BACKLOG = 1024
+"""Connections that wait to be accepted, so that a viewer gets through a flood of them, which are closed at once."""
+
 WITHIN = 5.0
 """Seconds to send a request, and to take a response or an event."""
 
@@ -67,7 +70,7 @@ class LivePage:
 
     def __init__(self, feed: Feed, port: int = 0) -> None:
         try:
-            self._socket = socket.create_server((HOST, port), backlog=MAX_CONNECTIONS)
+            self._socket = socket.create_server((HOST, port))
         except OSError as error:
             msg = f"--live {port}: the port cannot be opened ({error.strerror}); name another one, or none"
             raise ParameterError(msg) from error
@@ -106,15 +109,17 @@ class LivePage:
         server = loop.run_until_complete(self._listen())
         loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
         for writer in self._open:
             writer.transport.abort()
-        loop.run_until_complete(asyncio.sleep(0))
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
         loop.close()
 
     async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD)
+        return await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
 
     async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
         if len(self._open) >= MAX_CONNECTIONS:
@@ -125,8 +130,8 @@ class LivePage:
             async with asyncio.timeout(WITHIN):
                 head = await reader.readuntil(b"\r\n\r\n")
             await self._respond(head, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # a cancelled task is at its end too: asyncio would print a traceback for it
         except asyncio.LimitOverrunError:
             with contextlib.suppress(OSError, TimeoutError):
                 await _send(writer, _response("431 Request Header Fields Too Large"))

@@ -55,10 +55,12 @@ Port = Annotated[
 
 def with_port(arguments: list[str]) -> list[str]:
     """Add a port to a --live without one, as typer has no options with an optional value."""
-    found = []
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        found.append(f"{OPTION}={ANY_PORT}" if word == OPTION and not following.isdecimal() else word)
-    return found
+    options = arguments.index("--") if "--" in arguments else len(arguments)
+    return [
+        f"{OPTION}={ANY_PORT}" if word == OPTION and at < options and not "".join(following).isdecimal() else word
+        for at, word in enumerate(arguments)
+        for following in [arguments[at + 1 : at + 2]]
+    ]
 
 
 @dataclass(slots=True)
