@@ -228,6 +228,17 @@ def test_a_port_that_is_taken_is_named(live, feed):
         LivePage(feed, port)
 
 
+def test_a_page_ends_quietly_while_there_are_viewers_and_idle_connections(feed, capfd, caplog):
+    with LivePage(feed) as page:
+        host, port, secret = parts(page)
+        lines = [connected(page) for _ in range(40)]
+        lines[0].sendall(f"GET /{secret}/events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        receive(lines[0], b"data: ")
+    assert (capfd.readouterr().err, caplog.messages) == ("", [])
+    for line in lines:
+        line.close()
+
+
 def test_idle_connections_are_few_and_do_not_disturb_the_run(live, feed):
     database = load("encounters")
     expected = mine(database).table

@@ -84,6 +84,7 @@ class LivePage:
         self._page = page.encode()
         self._open: set[StreamWriter] = set()
         self._viewers = 0  # open streams of events, and pages that were told to fetch the report
+        self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="fedslim live page", daemon=True)
 
@@ -109,12 +110,10 @@ class LivePage:
         server = loop.run_until_complete(self._listen())
         loop.run_forever()
         server.close()
+        self._closing = True  # tasks end by themselves: asyncio would print a traceback for each that is cancelled
         for writer in self._open:
             writer.transport.abort()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if tasks := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(tasks))
         loop.close()
 
@@ -122,7 +121,7 @@ class LivePage:
         return await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
 
     async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
-        if len(self._open) >= MAX_CONNECTIONS:
+        if self._closing or len(self._open) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
         self._open.add(writer)
@@ -130,8 +129,8 @@ class LivePage:
             async with asyncio.timeout(WITHIN):
                 head = await reader.readuntil(b"\r\n\r\n")
             await self._respond(head, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # a cancelled task is at its end too: asyncio would print a traceback for it
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass
         except asyncio.LimitOverrunError:
             with contextlib.suppress(OSError, TimeoutError):
                 await _send(writer, _response("431 Request Header Fields Too Large"))
@@ -180,7 +179,7 @@ class LivePage:
         try:
             await _send(writer, _head("200 OK", "text/event-stream") + b"retry: 1000\n\n")
             shown, since = -1, time.monotonic()
-            while not told:
+            while not told and not self._closing:
                 if self._feed.version != shown:
                     shown, data = self._feed.snapshot()
                     told, since = self._feed.over, time.monotonic()
