@@ -255,6 +255,7 @@ def reporter(
                 search.best_gain,
                 seconds,
                 remaining,
+                latest=search.latest(),
             )
         )
 

@@ -3,12 +3,14 @@
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.live import Port, live_page
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.driver import Progress
     from fedslim.mdl.mining import Mined
+    from fedslim.report.view import ReportView
 
 MAX_THREADS = 256
 
@@ -97,6 +100,7 @@ def mine(
         Path | None,
         typer.Option(metavar="FILE", help="The members' secret: number items as their federation does, by their ids."),
     ] = None,
+    live: Port = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
@@ -105,19 +109,21 @@ def mine(
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
-    shown = reporter(quiet=quiet)
+    watched, shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     database = read_and_prepare(replace(reading, seed=seed), shown)
     if secret is not None:
         from fedslim.data import ItemSecret, Vocabulary, over
 
         shared = ItemSecret.read(secret)
         database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
+    if watched is not None:
+        watched.labels = database.vocabulary.__getitem__
     steps: list[Progress] = []
     mined = mined_with_progress(
         database,
         data,
         shown,
-        steps=None if report is None else steps,
+        steps=None if report is None and watched is None else steps,
         max_time=max_time,
         effort=effort,
         width=width,
@@ -136,18 +142,23 @@ def mine(
     else:
         page = [] if report is None else [("report", str(report))]
         print_code_table(mined.table, top, shown_label(data), [*_facts(mined, saved), *page])
+    made = partial(_view, mined, database, steps, (data, typed_command(context)))
     if report is not None:
-        _write_report(mined, database, steps, (data, typed_command(context)), report)
+        from fedslim.report.page import write_page
+
+        write_page(made(), report, private=True)
+    if watched is not None:
+        watched.result = made
     if saved.failure is not None:
         raise saved.failure
 
 
-def _write_report(
-    mined: "Mined", database: "TransactionDatabase", steps: "list[Progress]", names: tuple[str, str], path: Path
-) -> None:
+def _view(
+    mined: "Mined", database: "TransactionDatabase", steps: "list[Progress]", names: tuple[str, str]
+) -> "ReportView":
+    """Return what a report on a run shows."""
     from fedslim.federated.own_record import mined_record
     from fedslim.federated.records import HistoryStep
-    from fedslim.report.page import write_page
     from fedslim.report.rows import unusual_rows
     from fedslim.report.view import view
 
@@ -160,7 +171,7 @@ def _write_report(
     history.append(HistoryStep(tried, seconds, len(mined.table), c.after.total, c.L_percent, 0))
     figures = {"candidates": tried, "seconds": seconds, "ending": mined.ending}
     record = mined_record(mined.table, *names, history=history, figures=figures)
-    write_page(view([record], rows=unusual_rows(mined.table, database)), path, private=True)
+    return view([record], rows=unusual_rows(mined.table, database))
 
 
 def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:
