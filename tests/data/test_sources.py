@@ -527,5 +527,5 @@ def test_duckdb_downloads_nothing(tmp_path):
 def test_a_folder_with_other_files_is_told_in_one_short_sentence(tmp_path):
     pq.write_table(TABLE, tmp_path / "b.parquet")
     (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(DataError, match="not a Parquet file.*only Parquet files in the folder"):
+    with pytest.raises(DataError, match=r"not a Parquet file.*only Parquet files in the folder"):
         load(tmp_path)
