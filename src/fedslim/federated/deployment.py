@@ -299,7 +299,7 @@ class DeployedMember:
         if name in kept.left:
             msg = (
                 "this member left after the preparation: it shares too little with the others (min_overlap in its "
-                "policy); compare its data with theirs by `fedslim schema check`, and start again in a new run folder"
+                "policy); compare the spellings and units of its data with theirs, and start again in a new run folder"
             )
             raise RunError(msg)
         before, self._file = self._file, self._file.without(kept.left)
