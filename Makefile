@@ -9,10 +9,11 @@ WORKERS ?= 3# one more than cores, because some tests wait; tests/conftest.py ru
 RESULTS ?= results
 REFERENCES ?= $(wildcard ../shared/reference)
 NVFLARE := .venv-nvflare
+RAY    := .venv-ray
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test test-nvflare test-slow coverage lint format bench results docs clean
+.PHONY: help demo demo-network test test-nvflare test-ray test-slow coverage lint format bench results docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -47,6 +48,12 @@ $(NVFLARE)/.ready: pyproject.toml $(call unless_it_works,$(NVFLARE))
 
 test-nvflare: $(NVFLARE)/.ready ## federations over NVFlare: in its simulator, and deployed as real processes
 	@$(NVFLARE)/bin/mypy && $(NVFLARE)/bin/python -m pytest tests/engines tests/test_rooms.py
+
+$(RAY)/.ready: pyproject.toml $(call unless_it_works,$(RAY))
+	@tools/environment.sh $(RAY) dev,ray
+
+test-ray: $(RAY)/.ready ## the search on Ray: equal tables, and a cluster on this machine whose nodes are killed
+	@$(RAY)/bin/mypy && $(RAY)/bin/python -m pytest tests/engines_ray tests/engines/test_rows.py tests/test_rooms.py
 
 test-slow: $(READY) ## the slow tests (real data sets, large generated data), and properties with more examples
 	@$(BIN)/python -m pytest -m slow

@@ -12,6 +12,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # a library leave
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
+    from fedslim.engines.rows import mine_on_ray
     from fedslim.federated import FedSlim, simulate
     from fedslim.mdl import CodeTable, Slim
     from fedslim.uses import SlimClassifier, SlimOutlierDetector
@@ -24,6 +25,7 @@ __all__ = [
     "SlimOutlierDetector",
     "TransactionDatabase",
     "__version__",
+    "mine_on_ray",
     "simulate",
 ]
 
@@ -35,6 +37,7 @@ _HOME = {
     "SlimClassifier": "fedslim.uses",
     "SlimOutlierDetector": "fedslim.uses",
     "TransactionDatabase": "fedslim.data",
+    "mine_on_ray": "fedslim.engines.rows",
     "simulate": "fedslim.federated",
 }
 

@@ -19,7 +19,8 @@ CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
-    f"--order --no-pruning --threads {READING} --secret --from --seed --live --quiet -q",
+    f"--order --no-pruning --threads {READING} --secret --from --seed "
+    "--engine --address --workers --journal --live --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json "
     f"{READING} --from --data-seed --schema --secret --live --quiet -q",

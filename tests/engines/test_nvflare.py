@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import pytest
 
 from fedslim.data import TransactionDatabase
-from fedslim.engines import require_nvflare, simulator
+from fedslim.engines import require, simulator
 from fedslim.engines.simulator import EndedEarly, simulate
 from fedslim.errors import MissingExtraError, RunError
 from fedslim.federated.records import load_run
@@ -33,7 +33,7 @@ needs_nvflare = pytest.mark.skipif(
 def test_without_nvflare_we_say_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvflare", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedslim\[nvflare\]'"):
-        require_nvflare()
+        require("nvflare")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_federation_file_of_a_simulation_has_the_width_asked_for(monkeypatch
     def run(folder, *_rest):
         raise EnoughError(FederationFile.read(folder / "federation.toml").limits.width)
 
-    monkeypatch.setattr(simulator, "require_nvflare", lambda: None)
+    monkeypatch.setattr(simulator, "require", lambda _name: None)
     monkeypatch.setattr(simulator, "run_simulator", run)
     database = TransactionDatabase.from_transactions([["a", "b"]])
     with pytest.raises(EnoughError, match=f"^{width}$"):
@@ -64,7 +64,7 @@ def test_the_federation_file_of_a_simulation_has_the_width_asked_for(monkeypatch
 @pytest.mark.parametrize(("effort", "seed", "limits"), [(1, 5, (1, 0)), (3, 5, (3, 5))])
 def test_the_federation_file_of_a_simulation_has_the_effort_and_the_seed(monkeypatch, tmp_path, effort, seed, limits):
     written = []
-    monkeypatch.setattr(simulator, "require_nvflare", lambda: None)
+    monkeypatch.setattr(simulator, "require", lambda _name: None)
     monkeypatch.setattr(simulator, "run_simulator", lambda folder, *_: written.append(folder) or 1 / 0)
     database = TransactionDatabase.from_transactions([["a", "b"]])
     with pytest.raises(ZeroDivisionError):
@@ -163,9 +163,9 @@ class Call:
 @pytest.fixture
 def engine():
     pytest.importorskip("nvflare", reason="NVFlare is not installed: make test-nvflare")
-    from fedslim.engines import nvflare_engine
+    from fedslim.engines import engine
 
-    return nvflare_engine()
+    return engine("nvflare")
 
 
 def test_only_the_server_is_answered(engine, monkeypatch):

@@ -1,4 +1,4 @@
-"""Run the protocol over other engines. Each engine is an optional extra, imported by one module only.
+"""Run the protocol or the search over other engines. Each is an optional extra, imported by one module only.
 
 The modules:
 
@@ -9,6 +9,9 @@ The modules:
     job.py          the job that an admin reviews and submits, and the classes that a site must allow for it
     simulator.py    a federation in NVFlare's simulator
     nvflare.py      the only module that imports NVFlare
+    row_worker.py   a worker with a part of the rows of one organisation
+    rows.py         the driver of such workers
+    ray.py          the only module that imports Ray
 """
 
 from __future__ import annotations
@@ -19,19 +22,21 @@ from typing import Any
 
 from fedslim.errors import MissingExtraError
 
+_NAMES = {"nvflare": "NVFlare", "ray": "Ray"}
 
-def nvflare_engine() -> Any:
-    """Return the module that imports NVFlare.
+
+def engine(name: str) -> Any:
+    """Return the module that imports this engine.
 
     Raises:
-        MissingExtraError: NVFlare is not installed; the message says how to install it.
+        MissingExtraError: The engine is not installed; the message says how to install it.
     """
-    require_nvflare()
-    return import_module("fedslim.engines.nvflare")
+    require(name)
+    return import_module(f"fedslim.engines.{name}")
 
 
-def require_nvflare() -> None:
-    """Raise `MissingExtraError` if NVFlare is not installed."""
-    if find_spec("nvflare") is None:
-        msg = "NVFlare is not installed: pip install 'fedslim[nvflare]'"
+def require(name: str) -> None:
+    """Raise `MissingExtraError` if an engine is not installed."""
+    if find_spec(name) is None:
+        msg = f"{_NAMES[name]} is not installed: pip install 'fedslim[{name}]'"
         raise MissingExtraError(msg)

@@ -26,7 +26,7 @@ import msgspec
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.fimi import write_fimi
 from fedslim.data.partition import Partition
-from fedslim.engines import require_nvflare
+from fedslim.engines import require
 from fedslim.engines.job import ALLOWED, AT_SERVER, AT_SITE, DEFAULT_RESOURCES, FEDERATION, write_job
 from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
         EndedEarly: The run ended early; the error has the best table so far, and its message names the site.
         RunError: The run failed without a result; the message may have the simulator's last output.
     """
-    require_nvflare()
+    require("nvflare")
     named = named_databases(databases)
     check_run(variant, True, max_time, max_rounds, seed)  # always masked here
     if len(named) == 1:

@@ -179,7 +179,10 @@ def run_search(
 def drive(
     search: DrivenSearch, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
 ) -> SearchResult:
-    """Run a search on a source until it ends or `stop`; in both cases return the best table so far."""
+    """Run a search until it ends or `stop`; in both cases return the best table so far.
+
+    Questions are put to the source, or passed to it if it is a function.
+    """
     moved, next_report, began = False, 0.0, time.monotonic()
 
     def answer(question: Any) -> Generator[None, None, Any]:
@@ -190,7 +193,7 @@ def drive(
             next_report = now + min(REPORT_EVERY, (now - began) / 50)  # more often at first, when most happens
         moved = isinstance(question, MOVES)
         yield from ()  # a source answers at once
-        return question.put_to(source)
+        return source(question) if callable(source) else question.put_to(source)
 
     for _ in run_search(search, answer, (stop or Stop()).now):
         pass

@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import TransactionDatabase
@@ -23,9 +23,11 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import CHAINS, WIDTHS, best_of, parts, plan
+from fedslim.mdl.effort_search import EffortSearch
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
+from fedslim.mdl.questions import Support, Supports, Together
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.sharded import Sharded
@@ -37,12 +39,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fedslim.data.encoding import Encoding
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.crew import Watch
     from fedslim.mdl.driver import WatchedSearch
     from fedslim.mdl.effort import Plan
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Order
-    from fedslim.mdl.questions import Source
+    from fedslim.mdl.questions import Question, Source
     from fedslim.mdl.steps import SearchResult
     from fedslim.mdl.tasks import Task, TaskOutcome
 
@@ -53,6 +60,16 @@ PAYS_IN_THREADS = 5_000_000
 
 PAYS_TO_KEEP_PAIRS = 2_000_000
 """From this many on, keeping co-usages up to date takes less time than counting rows again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsElsewhere:
+    """Data whose rows are on other machines: what is known about them, and what puts questions to them."""
+
+    ask: Callable[[Question], Any]
+    vocabulary: tuple[str, ...]
+    transactions: int
+    encoding: Encoding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,7 @@ class Mined:
 
 
 def mine(
-    database: TransactionDatabase,
+    database: TransactionDatabase | RowsElsewhere,
     *,
     pruning: bool = True,
     order: Order = "usage",
@@ -108,6 +125,8 @@ def mine(
     stop = (stop or Stop()).within(max_time)
     todo = plan(effort, limited=stop.deadline < math.inf)
     prepare()
+    if isinstance(database, RowsElsewhere):
+        return _mine_elsewhere(database, policy, todo, seed, stop, on_progress)
     log = _Log(todo, stop, on_progress)
     best: SearchResult | None = None
     with _Workers(database, stop, threads, several=todo.several) as workers, suppress(StopIteration):
@@ -119,9 +138,39 @@ def mine(
             tasks = work.send(outcomes)
         log.cut_short = True
     assert best is not None  # noqa: S101  # the first task is carried out in any case
-    stopped: Ending = "interrupted" if stop.asked else "out of time"
-    ending: Ending = stopped if log.cut_short else "converged"
-    return Mined(code_table(database, best, order, min_count), log.tally, stop.seconds, ending)
+    index = SupportIndex(database)
+    table = code_table(lambda found: list(map(index.support, found)), database.supports, database, best, policy)
+    return Mined(table, log.tally, stop.seconds, _ending(stop, converged=not log.cut_short))
+
+
+def _mine_elsewhere(
+    rows: RowsElsewhere,
+    policy: Policy,
+    todo: Plan,
+    seed: int,
+    stop: Stop,
+    on_progress: Callable[[Progress], None] | None,
+) -> Mined:
+    """Do the same with rows that only a source has: one search after the other, with few questions."""
+    n_items = len(rows.vocabulary)
+    supports = rows.ask(Supports())  # before rare items are dropped
+    search: SlimSearch | EffortSearch
+    search = EffortSearch(n_items, policy, todo, seed) if todo.several else SlimSearch(n_items, policy)
+    report = None if on_progress is None else reporter(search, 1, 1, stop, on_progress)
+    result = drive(search, rows.ask, stop=stop, report=report)
+
+    def count(itemsets: Sequence[Itemset]) -> Sequence[int]:
+        found: Sequence[int] = rows.ask(Together(tuple([Support(items, (0, 0)) for items in itemsets])))
+        return found
+
+    table = code_table(count, supports, rows, result, policy)
+    return Mined(table, result.tally, stop.seconds, _ending(stop, converged=search.converged))
+
+
+def _ending(stop: Stop, *, converged: bool) -> Ending:
+    if converged:
+        return "converged"
+    return "interrupted" if stop.asked else "out of time"
 
 
 class _Workers:
@@ -186,18 +235,22 @@ class _Log:
         return reporter(search, self._begun, self._greedy, self._stop, tell)
 
 
-def code_table(database: TransactionDatabase, result: SearchResult, order: Order, min_count: int = 1) -> CodeTable:
-    """Return the table that a search found, with supports counted in the database."""
-    index = SupportIndex(database)
+def code_table(
+    count: Callable[[Sequence[Itemset]], Sequence[int]],
+    supports: NDArray[np.int64],
+    data: TransactionDatabase | RowsElsewhere,
+    result: SearchResult,
+    policy: Policy,
+) -> CodeTable:
+    """Return the table that a search found; `count` returns the supports of its itemsets."""
+    entries = [entry for entry in result.entries if len(entry.items) > 1]
     found = [
-        (e.items, e.usage, shown_support(e.usage, index.support(e.items), min_count), e.entry)
-        for e in result.entries
-        if len(e.items) > 1
+        (e.items, e.usage, shown_support(e.usage, support, policy.min_count), e.entry)
+        for e, support in zip(entries, count([entry.items for entry in entries]), strict=True)
     ]
-    singletons = spelled_out(database.supports, found)
-    counts = merge_rare(database.supports, singletons, min_count)
-    table = release(database.vocabulary, database.transactions, counts, found, order=order, min_count=min_count)
-    return replace(table, encoding=database.encoding)
+    counts = merge_rare(supports, spelled_out(supports, found), policy.min_count)
+    table = release(data.vocabulary, data.transactions, counts, found, order=policy.order, min_count=policy.min_count)
+    return replace(table, encoding=data.encoding)
 
 
 @cache

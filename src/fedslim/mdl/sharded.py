@@ -7,23 +7,17 @@ with Sharded(database, threads=2) as source:
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self, TypeVar
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from fedslim.mdl.cover_state import CoverState, sparse_rows
-from fedslim.mdl.questions import add_changes, add_counts
+from fedslim.mdl.summed import SummedSource, add_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.questions import Change, SlotCounts
-
-Answer = TypeVar("Answer")
+    from fedslim.mdl.questions import SlotCounts
 
 WORTH_A_THREAD = 1500
 """From this many transactions of a shard on, a question is worth passing to other threads."""
@@ -32,8 +26,8 @@ LOOKED_AT = 8
 """How many transactions a trial insertion inspects for each one that will use the itemset, by experience."""
 
 
-class Sharded:
-    """Implements `questions.Source`: every answer is the sum of the shards' answers."""
+class Sharded(SummedSource):
+    """Implements `questions.Source` with a shard of the database for each thread."""
 
     def __init__(self, database: TransactionDatabase, threads: int, *, keep_pairs: bool = False) -> None:
         parts = np.array_split(np.arange(database.transactions), threads)
@@ -46,63 +40,34 @@ class Sharded:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def _ask(self, transactions: int, question: Callable[[CoverState], Answer]) -> list[Answer]:
-        if transactions < WORTH_A_THREAD:
-            return [question(shard) for shard in self.shards]
-        return list(self._pool.map(question, self.shards))
+    def put(self, question: str, *about: Any) -> Any:
+        """See `SummedSource`."""
+        return add_up(self._ask(question, *about))
 
-    def _usage(self, slots: tuple[int, ...]) -> int:
-        return int(self.shards[0].usages[list(slots)].sum())
+    def _ask(self, question: str, *about: Any) -> list[Any]:
+        put = methodcaller(question, *about)
+        if self._transactions(question, *about) < WORTH_A_THREAD:
+            return [put(shard) for shard in self.shards]
+        return list(self._pool.map(put, self.shards))
 
-    def supports(self) -> NDArray[np.int64]:
-        """See `Source`."""
-        total: NDArray[np.int64] = np.sum([shard.supports() for shard in self.shards], axis=0, dtype=np.int64)
-        return total
-
-    def support(self, itemset: Itemset) -> int:
-        """See `Source`."""
-        return sum(shard.support(itemset) for shard in self.shards)
+    def _transactions(self, question: str, *about: Any) -> int:
+        """Return about how many transactions a shard looks at."""
+        match question, about:
+            case "try_insert", (_, _, entry):
+                return LOOKED_AT * int(entry) // len(self.shards)
+            case "insert", (_, _, entry):
+                return int(entry) // len(self.shards)
+            case (("co_usages" | "kept_rows" | "try_removals"), (slots,)):
+                return int(self.shards[0].usages[list(slots)].sum())
+            case "remove", (slot,):
+                return int(self.shards[0].usages[slot])
+            case (("mark" | "go_back" | "restart"), _):
+                return WORTH_A_THREAD
+        return 0
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        pairs = self._ask(self._usage(slots), lambda shard: shard.kept_rows(slots))
-        kept = [found for found in pairs if found is not None]
+        kept = [found for found in self._ask("kept_rows", slots) if found is not None]
         if len(kept) == len(self.shards):
             return sparse_rows(np.sum(kept, axis=0, dtype=np.int64))
-        rows = self._ask(self._usage(slots), lambda shard: shard.co_usages(slots))
-        return tuple(add_counts(row) for row in zip(*rows, strict=True))
-
-    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
-        """See `Source`."""
-        expected = LOOKED_AT * entry // len(self.shards)
-        return add_changes(self._ask(expected, lambda shard: shard.try_insert(slot, itemset, entry)))
-
-    def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
-        """See `Source`."""
-        trials = self._ask(self._usage(slots), lambda shard: shard.try_removals(slots))
-        return tuple(add_changes(trial) for trial in zip(*trials, strict=True))
-
-    def drop(self, items: tuple[int, ...]) -> None:
-        """See `Source`."""
-        for shard in self.shards:
-            shard.drop(items)
-
-    def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
-        """See `Source`."""
-        self._ask(entry // len(self.shards), lambda shard: shard.insert(slot, itemset, entry))
-
-    def remove(self, slot: int) -> None:
-        """See `Source`."""
-        self._ask(self._usage((slot,)), lambda shard: shard.remove(slot))
-
-    def mark(self) -> None:
-        """See `Source`."""
-        self._ask(WORTH_A_THREAD, lambda shard: shard.mark())
-
-    def go_back(self) -> None:
-        """See `Source`."""
-        self._ask(WORTH_A_THREAD, lambda shard: shard.go_back())
-
-    def restart(self) -> None:
-        """See `Source`."""
-        self._ask(WORTH_A_THREAD, lambda shard: shard.restart())
+        return super().co_usages(slots)

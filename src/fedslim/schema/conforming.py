@@ -127,6 +127,12 @@ class Conformed:
             np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=self.rows, name=self.name
         )
 
+    def first_rows(self, agreed: Agreed) -> dict[str, NDArray[np.intp]]:
+        """Return, for each column of the site's table, rows that have all its categories or intervals."""
+        parts = {str(one.found): one.name for one in self.report if one.name in self._parts}
+        codes = {found: self._labelled(str(name), self._parts[str(name)], agreed)[0] for found, name in parts.items()}
+        return {found: np.unique(column, return_index=True)[1] for found, column in codes.items()}
+
     def hashes(self) -> NDArray[np.uint64]:
         """Return a hash of the values of each transaction; those of equal transactions are equal."""
         total = np.zeros(self.rows, np.uint64)

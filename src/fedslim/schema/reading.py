@@ -52,7 +52,7 @@ def read_column(column: Column, rule: ColumnRule, missing: Sequence[str], unit: 
     codes, distinct = column.distinct()
     reading = ColumnValues(codes)
     gone = _USUAL | {text.strip().casefold() for text in (*missing, *rule.missing)}
-    texts = [_text(value) for value in distinct]
+    texts = [text_of_value(value) for value in distinct]
     used = np.zeros(len(texts) + 1, bool)
     used[codes] = True
     known = [
@@ -62,7 +62,8 @@ def read_column(column: Column, rule: ColumnRule, missing: Sequence[str], unit: 
     return reading
 
 
-def _text(value: Any) -> str:
+def text_of_value(value: Any) -> str:
+    """Return how a distinct value of a column is read."""
     if not isinstance(value, str):
         return str(value) if isinstance(value, bool) else number_label(value)
     return value if value.isascii() else unicodedata.normalize("NFC", value)

@@ -1,6 +1,8 @@
 """`fedslim mine`: mine a code table from data."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+import logging
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -21,12 +23,17 @@ from fedslim.cli.console.stream import print_json
 from fedslim.cli.console.text import count, duration, shown_label
 
 if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
     from fedslim.mdl.driver import Progress
     from fedslim.mdl.mining import Mined
     from fedslim.report.view import ReportView
 
-MAX_THREADS = 256
+MAX_THREADS, MAX_WORKERS = 256, 10_000
+
+
+class MiningEngine(StrEnum):
+    """What runs the search, if not this process."""
+
+    ray = "ray"
 
 
 class Order(StrEnum):
@@ -101,6 +108,26 @@ def mine(
         typer.Option(metavar="FILE", help="The members' secret: number items as their federation does, by their ids."),
     ] = None,
     live: Port = None,
+    engine: Annotated[
+        MiningEngine | None,
+        typer.Option(
+            metavar="ray", help="Read and search DATA at the workers of a Ray cluster; the table is the same."
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Address of the Ray cluster; without one, Ray is started on this machine."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", callback=whole(1, MAX_WORKERS), help="Number of Ray workers; by default all CPUs."),
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the workers' answers to FILE; the same command continues a run that was killed."
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
@@ -110,31 +137,41 @@ def mine(
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
     watched, shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
-    database = read_and_prepare(replace(reading, seed=seed), shown)
-    if secret is not None:
-        from fedslim.data import ItemSecret, Vocabulary, over
+    how: dict[str, Any] = {
+        "effort": effort,
+        "width": width,
+        "min_support": min_support,
+        "min_count": min_count,
+        "max_itemset_size": max_itemset_size,
+        "order": order,
+        "pruning": not no_pruning,
+        "seed": seed or 0,
+    }
+    reading, steps = replace(reading, seed=seed), list["Progress"]()
+    with ExitStack() as until_mined:
+        load = None
+        if engine is None:
+            _refuse("is only for --engine ray", address=address, workers=workers, journal=journal)
+        else:
+            from fedslim.engines.rows import rows_on_ray
 
-        shared = ItemSecret.read(secret)
-        database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
-    if watched is not None:
-        watched.labels = database.vocabulary.__getitem__
-    steps: list[Progress] = []
-    mined = mined_with_progress(
-        database,
-        data,
-        shown,
-        steps=None if report is None and watched is None else steps,
-        max_time=max_time,
-        effort=effort,
-        width=width,
-        min_support=min_support,
-        min_count=min_count,
-        max_itemset_size=max_itemset_size,
-        order=order,
-        pruning=not no_pruning,
-        threads=threads,
-        seed=seed or 0,
-    )
+            logging.getLogger("fedslim.engines").addHandler(options.Told())
+            _refuse("is not for --engine ray", secret=secret, threads=threads)
+            about = how | {"limited": max_time is not None}
+            there = rows_on_ray(
+                data, workers=workers, address=address, journal=journal, reading=reading.chosen(), how=about
+            )
+            load = partial(until_mined.enter_context, there)
+        database: Any = read_and_prepare(reading, shown, load=load)
+        if secret is not None:
+            from fedslim.data import ItemSecret, Vocabulary, over
+
+            shared = ItemSecret.read(secret)
+            database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
+        if watched is not None:
+            watched.labels = database.vocabulary.__getitem__
+        recorded = None if report is None and watched is None else steps
+        mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
     saved = save(mined.table, out)
     if json:
         used_up = effort is None and max_time is not None
@@ -151,12 +188,20 @@ def mine(
         watched.result = made
     if saved.failure is not None:
         raise saved.failure
+    if journal is not None and mined.converged:
+        journal.unlink(missing_ok=True)
 
 
-def _view(
-    mined: "Mined", database: "TransactionDatabase", steps: "list[Progress]", names: tuple[str, str]
-) -> "ReportView":
+def _refuse(why: str, **given: object) -> None:
+    for option, value in given.items():
+        if value is not None:
+            msg = f"--{option} {why}; leave it out"
+            raise typer.BadParameter(msg)
+
+
+def _view(mined: "Mined", database: Any, steps: "list[Progress]", names: tuple[str, str]) -> "ReportView":
     """Return what a report on a run shows."""
+    from fedslim.data import TransactionDatabase
     from fedslim.federated.own_record import mined_record
     from fedslim.federated.records import HistoryStep
     from fedslim.report.rows import unusual_rows
@@ -171,7 +216,8 @@ def _view(
     history.append(HistoryStep(tried, seconds, len(mined.table), c.after.total, c.L_percent, 0))
     figures = {"candidates": tried, "seconds": seconds, "ending": mined.ending}
     record = mined_record(mined.table, *names, history=history, figures=figures)
-    return view([record], rows=unusual_rows(mined.table, database))
+    rows = unusual_rows(mined.table, database) if isinstance(database, TransactionDatabase) else None
+    return view([record], rows=rows)
 
 
 def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:

@@ -103,6 +103,6 @@ def stop(job: JobArgument, *, kit: KitOption) -> None:
 
 
 def _engine() -> Any:
-    from fedslim.engines import nvflare_engine
+    from fedslim.engines import engine
 
-    return nvflare_engine()
+    return engine("nvflare")

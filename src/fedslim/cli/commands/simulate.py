@@ -305,9 +305,9 @@ def _width(variant: Variant, width: int | None, effort: int) -> int:
 def _check_engine(engine: Engine, *, no_masking: bool) -> None:
     if engine is not Engine.nvflare:
         return
-    from fedslim.engines import require_nvflare
+    from fedslim.engines import require
 
-    require_nvflare()
+    require("nvflare")
     if no_masking:
         msg = "--no-masking does not go with --engine nvflare, which always masks; leave one of them out"
         raise ParameterError(msg)

@@ -224,6 +224,15 @@ class Reading:
             raise DataError(msg)
         return conform(schema, table)
 
+    def chosen(self) -> dict[str, Any]:
+        """Return what was chosen, as options of `load`."""
+        from fedslim import schema as agreed
+
+        self._check_schema()
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
+        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
+        return {name: value for name, value in given.items() if value is not None}
+
     def _check_schema(self) -> None:
         """Refuse options that a schema replaces: they would look as if they applied."""
         said = ("bins", "transaction_column", "item_column", "columns", "exclude", "categorical", "numeric")
@@ -235,18 +244,13 @@ class Reading:
 
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
-        from fedslim import schema as agreed
         from fedslim.data import load
-
-        self._check_schema()
 
         logger, told = logging.getLogger("fedslim.data"), Told()
         if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
             logger.addHandler(told)
-        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
-        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
         try:
-            return load(self.source, **{name: value for name, value in given.items() if value is not None})
+            return load(self.source, **self.chosen())
         finally:
             logger.removeHandler(told)
 

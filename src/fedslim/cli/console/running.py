@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from fedslim.cli.console.options import Reading
     from fedslim.cli.console.progress import Reporter
-    from fedslim.data import TransactionDatabase
     from fedslim.mdl.driver import Progress
     from fedslim.mdl.mining import Mined
 
@@ -42,11 +41,14 @@ MAX_STEPS = 4096
 
 
 def read_and_prepare(
-    reading: Reading, report: Reporter, prepare: Callable[[], None] | None = None
-) -> TransactionDatabase:
-    """Read the data and compile the kernels that `prepare` needs, by default those for mining."""
+    reading: Reading,
+    report: Reporter,
+    prepare: Callable[[], None] | None = None,
+    load: Callable[[], Any] | None = None,
+) -> Any:
+    """Read the data, here or as `load` does, and compile what `prepare` needs, by default the kernels for mining."""
     with report.stage(f"reading {shown_label(reading.source)}"):
-        database = reading.load()
+        database = (load or reading.load)()
     compile_with_progress(report, prepare or _engine)
     return database
 
@@ -75,7 +77,7 @@ def _engine() -> None:
 
 
 def mined_with_progress(
-    database: TransactionDatabase,
+    database: Any,
     name: str,
     report: Reporter,
     *,

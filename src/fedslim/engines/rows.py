@@ -1,0 +1,278 @@
+"""The driver of an engine's workers: it asks all of them, adds up, replaces those that are lost, and keeps a journal.
+
+    with rows_on_ray("visits/", workers=4) as rows:
+        mined = mine(rows)                             # the same table as in one place
+
+This module knows no engine; it decides nothing about the search, which sees a function that answers questions.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import numpy as np
+
+from fedslim import __version__
+from fedslim.data import TransactionDatabase
+from fedslim.data.readers import is_source
+from fedslim.data.sql import is_url
+from fedslim.data.textstream import is_stdin
+from fedslim.engines import engine
+from fedslim.engines.row_worker import Part, agree_on_items, divide
+from fedslim.errors import DataError, JournalError, ParameterError, RunError
+from fedslim.mdl.mining import PAYS_TO_KEEP_PAIRS, RowsElsewhere, mine
+from fedslim.mdl.questions import MOVES, Change, SlotCounts, Supports, Tried
+from fedslim.mdl.summed import TableLog, add_up
+from fedslim.network.journal import KEY_BYTES, Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fedslim.mdl.mining import Mined
+    from fedslim.mdl.questions import Move, Question
+
+logger = logging.getLogger(__name__)
+
+MAX_LOST = 5
+"""How often a worker may be lost while it does one thing."""
+
+READING_BYTES, STATE_BYTES = 20, 48
+"""The memory that a worker needs for each cell of a table to read, and for each item occurrence to search."""
+
+_REPEATED = ("read", "order_values", "encode", "begin")
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (SlotCounts, Change, Tried)}
+_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
+
+
+class WorkerLostError(RunError):
+    """A worker, or its machine, has ended."""
+
+
+class Engine(Protocol):
+    """What runs workers."""
+
+    def memory(self, workers: int) -> float:
+        """Return the bytes that each of so many workers may use."""
+
+    def start(self, part: Part, *, again: bool) -> Any:
+        """Start a worker; `again` if it replaces one that was lost."""
+
+    def call(self, worker: Any, method: str, *about: Any) -> Any:
+        """Call a method of a worker, and return a ticket for its result."""
+
+    def result(self, ticket: Any) -> Any:
+        """Wait for a result; raise `WorkerLostError` if there will be none."""
+
+
+class Driver:
+    """Asks workers, and brings those that replace a lost one to where the others are."""
+
+    def __init__(self, engine: Engine, parts: Sequence[Part]) -> None:
+        self._engine, self._parts = engine, parts
+        self._workers = [engine.start(part, again=False) for part in parts]
+        self._steps: list[tuple[Any, ...]] = []
+        self._log = TableLog()
+        self._pending: list[Move] = []  # moves that workers have not made
+        self._recorded: deque[bytes] = deque()
+        self._behind = False  # whether answers were recorded by an earlier driver, so these workers lack all moves
+        self._journal: Journal | None = None
+
+    def every(self, method: str, *about: Any) -> list[Any]:
+        """Call a method of all workers, and return their results."""
+        tickets = [self._engine.call(worker, method, *about) for worker in self._workers]
+        results = [self._result(k, ticket, method, *about) for k, ticket in enumerate(tickets)]
+        if method in _REPEATED:
+            self._steps.append((method, *about))
+        return results
+
+    def _result(self, k: int, ticket: Any, method: str, *about: Any) -> Any:
+        for _ in range(MAX_LOST):
+            try:
+                return self._engine.result(self._again(k, method, *about) if ticket is None else ticket)
+            except WorkerLostError as error:
+                logger.warning("worker %s of %s is started again: %s", k + 1, len(self._parts), error)
+                reason, ticket = error, None
+        msg = f"worker {k + 1} of {len(self._parts)} was lost {MAX_LOST} times at the same point: {reason}"
+        raise RunError(msg)
+
+    def _again(self, k: int, method: str, *about: Any) -> Any:
+        self._workers[k] = worker = self._engine.start(self._parts[k], again=True)
+        for step in self._steps:
+            self._engine.result(self._engine.call(worker, *step))
+        if method == "answer":
+            about = (self._log.moves(), *about[1:])
+        return self._engine.call(worker, method, *about)
+
+    def ask(self, question: Question) -> Any:
+        """Return the sum of the workers' answers, or note a move, which they make before the next question."""
+        if isinstance(question, MOVES):
+            self._pending.append(question)
+            question.put_to(self._log)
+            return None
+        if self._recorded:
+            answer, self._behind = decoded(self._recorded.popleft()), True
+        else:
+            moves = self._log.moves() if self._behind else self._pending
+            answer, self._behind = add_up(self.every("answer", moves, question)), False
+            if self._journal is not None:
+                self._journal.append(encoded(answer))
+        self._pending = []
+        question.put_to(self._log)
+        return answer
+
+    # -- before the search --------------------------------------------------------------------------------------
+
+    def prepare(self, journal: Path | None = None, how: Mapping[str, Any] | None = None) -> RowsElsewhere:
+        """Read the data, agree on items, and open the journal, if any; `how` is what its answers depend on."""
+        first = self._parts[0]
+        self._check_memory([part.cells for part in self._parts], READING_BYTES)
+        versions, found = zip(*self.every("read"), strict=True)
+        if set(versions) != {__version__}:
+            msg = f"the workers have fedslim {min(set(versions) - {__version__})}, not {__version__}; install the same"
+            raise RunError(msg)
+        if len({one and one.vocabulary for one in found}) > 1:
+            msg = f"{first.source}: workers read different items; give them the same data"
+            raise DataError(msg)
+        items = found[0] or agree_on_items(first.options["schema"], self.every)
+        sizes = np.array(self.every("encode", items))
+        self._check_memory(sizes[:, 1].tolist(), STATE_BYTES)
+        self.every("begin", int(sizes[:, 1].sum()) >= PAYS_TO_KEEP_PAIRS)
+        rows = RowsElsewhere(self.ask, items.vocabulary, int(sizes[:, 0].sum()), items.encoding)
+        if journal is not None:
+            supports = add_up(self.every("answer", [], Supports()))
+            content = "\0".join((*items.vocabulary, str(rows.transactions))).encode("utf-8", "surrogatepass")
+            digest = sha256(content + supports.tobytes()).hexdigest()
+            self._open(journal, {"data": first.source, "content": digest, "how": dict(how or {})})
+        return rows
+
+    def _check_memory(self, sizes: Sequence[int], bytes_each: int) -> None:
+        has, needs, n = self._engine.memory(len(sizes)), max(sizes) * bytes_each, len(sizes)
+        if needs > has:
+            enough = max(n + 1, math.ceil(sum(sizes) * bytes_each / has))
+            msg = (
+                f"{self._parts[0].source}: each of {n} workers needs about {needs / 1e9:.1f} GB, but has "
+                f"{has / 1e9:.1f} GB; {enough} workers with that much memory would do"
+            )
+            raise DataError(msg)
+
+    def _open(self, path: Path, header: dict[str, Any]) -> None:
+        header["fedslim"] = __version__
+        key = bytes(KEY_BYTES)  # it detects a torn end; nobody else may write the file
+        reopened = Journal.reopen(path, key=key) if path.exists() else None
+        if reopened is None:
+            self._journal = Journal.create(path, header, key=key)
+            return
+        self._journal, self._recorded = reopened.journal, deque(reopened.records)
+        if other := [name for name in header if reopened.header.get(name) != header[name]]:
+            self.close()
+            msg = f"{path}: this journal is of a run with other {other[0]}; repeat that command, or name another file"
+            raise JournalError(msg)
+
+    def close(self) -> None:
+        """Close the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+
+# -- answers in a journal --------------------------------------------------------------------------------------------
+
+
+def encoded(answer: Any) -> bytes:
+    """Return an answer as bytes."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, tuple):
+            inner = [plain(each) for each in part]
+            return {type(part).__name__: inner} if type(part).__name__ in _KINDS else inner
+        if isinstance(part, np.ndarray):
+            return msgspec.msgpack.Ext(_DTYPES.index(part.dtype), part.tobytes())
+        return part
+
+    return msgspec.msgpack.encode(plain(answer))
+
+
+def decoded(data: bytes) -> Any:
+    """Return what `encoded` was given."""
+
+    def restored(part: Any) -> Any:
+        if isinstance(part, dict):
+            ((kind, inner),) = part.items()
+            return _KINDS[kind](*map(restored, inner))
+        return tuple(map(restored, part)) if isinstance(part, list) else part
+
+    def array(code: int, content: memoryview) -> Any:
+        return np.frombuffer(content, _DTYPES[code])
+
+    return restored(msgspec.msgpack.decode(data, ext_hook=array))
+
+
+# -- Ray -------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def rows_on_ray(  # noqa: PLR0913  # all but one by keyword
+    data: str | Path | TransactionDatabase,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    journal: Path | None = None,
+    reading: Mapping[str, Any] | None = None,
+    how: Mapping[str, Any] | None = None,
+) -> Iterator[RowsElsewhere]:
+    """Read data at the workers of a Ray cluster, for `mine`; see `mine_on_ray`.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+    """
+    ray = engine("ray")
+    if not isinstance(data, TransactionDatabase) and is_stdin(Path(data)):
+        msg = "-: several workers cannot read standard input; save the data, and give their path"
+        raise ParameterError(msg)
+    if not isinstance(data, TransactionDatabase):
+        here = not is_url(data) and is_source(data)  # not a name
+        data = str(Path(data).absolute()) if here else str(data)
+    with ray.cluster(address, workers) as cluster:
+        parts = divide(data, workers or cluster.cpus, reading or {})
+        if len(parts) < (workers or 0):
+            logger.warning("%s: there are %s files, so %s workers", data, len(parts), len(parts))
+        driver = Driver(cluster, parts)
+        try:
+            yield driver.prepare(journal, {name: str(each) for name, each in (how or {}).items()})
+        finally:
+            driver.close()
+
+
+def mine_on_ray(
+    data: str | Path | TransactionDatabase,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    journal: str | Path | None = None,
+    reading: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Mined:
+    """Mine data whose rows are at the workers of a Ray cluster; the table is that of `mine`.
+
+    Args:
+        data: A folder or pattern of Parquet files, of which each worker reads its own if there is a schema; any other
+            data that `load` reads, which every worker reads; or a database, which is sent to them in parts.
+        workers: The number of workers; as many as the cluster has CPUs by default.
+        address: The address of the cluster; without one, a Ray is started on this machine.
+        journal: A file of answers. Repeating the call with it continues a run that was killed. It is not removed.
+        reading: Options of `load`, such as `schema`.
+        **how: Options of `mine`.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+    """
+    path = None if journal is None else Path(journal)
+    about = {name: how[name] for name in how if name not in {"stop", "on_progress"}}
+    with rows_on_ray(data, workers=workers, address=address, journal=path, reading=reading, how=about) as rows:
+        return mine(rows, **how)
