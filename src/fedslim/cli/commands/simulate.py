@@ -197,6 +197,7 @@ def simulate(
             "--min-count": min_count > 1 or min_members_with > 1,
             "--max-rounds": max_rounds is not None,
             "--no-masking": no_masking,
+            "--live": live is not None,
             "--schema or several data sets": reading.schema is not None or bool(more),
         }
         check_classes(left_out, out, data)
