@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _NAMED = 20
 logger = logging.getLogger(__name__)
-_IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
+IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
+"""A header with a unit, such as `hb (g/L)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class Conformed:
 
     def _with_unit(self, header: str, spelled: dict[str, tuple[str, str | None]]) -> tuple[str, str] | None:
         """Return the column and the unit that a header such as `hb (g/L)` names."""
-        match = _IN_HEADER.fullmatch(header)
+        match = IN_HEADER.fullmatch(header)
         if match is None or match[1] not in spelled:
             return None
         name = spelled[match[1]][0]
@@ -210,7 +211,7 @@ class Conformed:
     def _missing(self, name: str, rule: ColumnRule) -> str:
         """Return what to do about a column that is not there; its header may name a unit that the schema lacks."""
         spellings = set(map(str.casefold, rule.spellings(name)))
-        for match in filter(None, map(_IN_HEADER.fullmatch, self._headers)):
+        for match in filter(None, map(IN_HEADER.fullmatch, self._headers)):
             if match[1].casefold() in spellings:
                 return f"the schema does not know the unit of {match[0]!r}; add {match[2]!r} as unit, or to units"
         return "there is no such column; rename a column of the data, or add its name to aliases"
