@@ -229,4 +229,7 @@ def _compare(
     compared = compared_record(record, table, mined.table if mined.converged else None)
     save_run(compared, out / RUN, private=True)
     missed = compared.figures.get("not_found_alone", "an unknown number")
-    say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
+    if missed == 0:
+        say(f"this member finds all of them alone; to see the report, run `fedslim report {out}`")
+    else:
+        say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
