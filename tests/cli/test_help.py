@@ -20,10 +20,10 @@ COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
     "mine": f"--out --report --top --max-time --effort --width --json --min-support --min-count --max-itemset-size "
     f"--order --no-pruning --threads {READING} --secret --from --seed "
-    "--engine --address --workers --journal --quiet -q",
+    "--engine --address --workers --journal --live --quiet -q",
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json "
-    f"{READING} --from --data-seed --schema --secret --quiet -q",
+    f"{READING} --from --data-seed --schema --secret --live --quiet -q",
     "score": f"--out --top --json {READING} --from --quiet -q",
     "explain": f"--row --json {READING} --from --quiet -q",
     "compare": "--by --new --fdr --out --top --json --quiet -q",
@@ -32,10 +32,10 @@ COMMANDS = {
     "show": "--top --json --labels --secret",
     "report": f"--out --data --title --results --labels --secret {READING} --from",
     "demo": "--network --variant --out --quiet -q",
-    "server": f"{CONNECTING} --out --resume --preparation --passphrase-file --classes",
+    "server": f"{CONNECTING} --out --resume --preparation --passphrase-file --classes --live",
     "member": f"{CONNECTING} {READING} --from --labels --name --data --out --policy --secret --vocabulary "
-    "--passphrase-file --no-compare --schema --preparation --check --classes --class-column",
-    "status": f"{CONNECTING} --json",
+    "--passphrase-file --no-compare --schema --preparation --check --classes --class-column --live",
+    "status": f"{CONNECTING} --watch --json",
     "audit": "--json",
     "data": "",
     "data list": "--from --json",

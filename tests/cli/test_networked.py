@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
 
 from fedslim.cli.console import logs
+from fedslim.cli.console.live import with_port
 from fedslim.cli.console.logs import set_up_logs
+from fedslim.data import load
 from fedslim.errors import ParameterError
+from fedslim.federated.loopback import Loopback
 from fedslim.settings.federation_file import FederationFile
 from fedslim.settings.federation_keys import Log
 from fedslim.settings.new_federation import write_template
@@ -23,6 +28,44 @@ def test_processes_over_tls_find_what_one_process_finds(fedslim, variant):
     ran = fedslim("demo", "--network", "--variant", variant)
     assert ran.code == 0, ran.err
     assert "equal (server" in ran.out
+
+
+def test_a_status_is_watched_until_ctrl_c(tmp_path):
+    federation = Loopback.make(tmp_path, {name: load("encounters") for name in ("north", "south", "west")})
+    command = [sys.executable, "-m", "fedslim", "status", federation.file, "--identity", tmp_path / "trust" / "north"]
+    try:
+        federation.start_server()
+        while "waiting for north" not in federation.said("server"):
+            time.sleep(0.05)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen([*command, "--watch"], **pipes) as watching:
+            assert watching.stdout.readline().startswith("north: not connected")
+            federation.processes[0].kill()
+            while "trying again" not in watching.stdout.readline():
+                assert watching.poll() is None
+            watching.send_signal(signal.SIGINT)
+            assert (watching.wait(10), watching.stderr.read()) == (0, "")
+    finally:
+        federation.close()
+    refused = subprocess.run([*command, "--watch", "--json"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("mine chess", "mine chess"),
+        ("mine chess --live", "mine chess --live=0"),
+        ("mine chess --live --quiet", "mine chess --live=0 --quiet"),
+        ("mine --live 8080 chess", "mine --live 8080 chess"),
+        ("mine --live chess", "mine --live=0 chess"),
+        ("mine --live=8080 chess", "mine --live=8080 chess"),
+        ("mine -- --live", "mine -- --live"),
+        ("", ""),
+    ],
+)
+def test_the_port_of_a_live_page_may_be_left_out(given, read):
+    assert with_port(given.split()) == read.split()
 
 
 def test_what_is_told_is_shown_once_and_logged_if_the_file_says_where(tmp_path, capsys):

@@ -57,6 +57,9 @@ def test_make_writes_a_schema_without_values_that_fits(fedslim, hospitals):
     assert "new.toml" in again.only_line
     assert 'categories = ["f", "m"]' in fedslim("schema", "make", "north.csv", "--with-values").out
     assert fedslim("schema", "make", "encounters").code == 2
+    assert fedslim("schema", "make", "south-told.csv", "--out", "unit.toml").code == 0
+    assert {"[columns.hb]", 'unit = "g/L"'} < set((hospitals / "unit.toml").read_text().splitlines())
+    assert fedslim("schema", "check", "unit.toml", "south-told.csv").code == 0
 
 
 def test_check_catches_a_wrong_unit_and_unknown_spellings_and_changes_nothing(fedslim, hospitals):

@@ -514,3 +514,18 @@ def test_transactions_are_numbered_by_first_appearance(codes):
     number, transactions = number_transactions(NumberColumn("t", np.array(codes, np.int32)), "the table")
     assert number.tolist() == [order.index(code) for code in codes]
     assert transactions == len(order)
+
+
+def test_duckdb_downloads_nothing(tmp_path):
+    """A SQLite file would make it fetch an extension from the network, and run it."""
+    file = in_sqlite(tmp_path).removeprefix("sqlite:///")
+    with pytest.raises(DataError) as error:
+        load(f"duckdb:///{file}", table="visits")
+    assert "Failed to download" not in str(error.value)
+
+
+def test_a_folder_with_other_files_is_told_in_one_short_sentence(tmp_path):
+    pq.write_table(TABLE, tmp_path / "b.parquet")
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(DataError, match=r"not a Parquet file.*only Parquet files in the folder"):
+        load(tmp_path)

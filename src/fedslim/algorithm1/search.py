@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ from fedslim.mdl.objective import (
     standard_lengths,
 )
 from fedslim.mdl.questions import Change, Supports
-from fedslim.mdl.steps import SearchResult, TableEntry, Tally
+from fedslim.mdl.steps import LATEST, SearchResult, TableEntry, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -107,6 +108,11 @@ class Algorithm1Search:
     def itemsets(self) -> int:
         """The current number of itemsets in the global table, without singletons."""
         return len(self._entries)
+
+    def latest(self) -> tuple[tuple[Itemset, int], ...]:
+        """Return the itemsets found last, with their usages, the newest first."""
+        newest = islice(reversed(self._entries), LATEST)
+        return tuple([(self.elements.items_of(number), int(self.usages[number])) for number in newest])
 
     @property
     def usages(self) -> NDArray[np.int64]:

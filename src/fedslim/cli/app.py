@@ -20,6 +20,7 @@ from fedslim.cli.commands import (
     experiment,
     federation,
     ledger,
+    member,
     mine,
     nvflare,
     policy,
@@ -32,6 +33,7 @@ from fedslim.cli.commands import (
     uses,
     vocabulary,
 )
+from fedslim.cli.console.live import with_port
 from fedslim.cli.console.stream import forgiving_streams, let_go_of_stdout, print_text, say
 from fedslim.errors import FedslimError
 
@@ -57,7 +59,7 @@ app.command("rules", short_help="Read a code table as rules: if, then.")(uses.ru
 app.command("report", short_help="Write an HTML report about runs.")(report.report)
 app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
 app.command("server", short_help="Run the server of a federation.")(serve.server)
-app.command("member", short_help="Take part in a federation.")(serve.member)
+app.command("member", short_help="Take part in a federation.")(member.member)
 app.command("status", short_help="Show the progress of a running server.")(status.status)
 app.command("audit", short_help="Summarise what a member has sent, from its audit log.")(audit.audit)
 app.add_typer(data.app, name="data")
@@ -101,6 +103,7 @@ def run(arguments: list[str]) -> int:
     arguments, debug = _without_debug(arguments)
     if arguments[:1] == ["client"]:  # the name of this command before 0.1
         arguments[0] = "member"
+    arguments = with_port(arguments)
     forgiving_streams()
     try:
         command = get_command(app)

@@ -263,5 +263,7 @@ def parquet_table(
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        msg = f"{shown}: cannot be read as Parquet ({reason_of(error)}); check that it is complete, or give --format"
+        why = "not a Parquet file, or cut off" if "Is this a 'parquet' file" in str(error) else reason_of(error)
+        advice = "have only Parquet files in the folder" if is_folder(first) else "check that it is complete"
+        msg = f"{shown}: cannot be read as Parquet ({why}); {advice}, or give --format"
         raise DataError(msg) from None

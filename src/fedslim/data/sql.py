@@ -131,11 +131,15 @@ def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None,
     return EncodedTable(columns, name, shown)
 
 
+_OFFLINE = {"autoinstall_known_extensions": "false"}
+"""DuckDB would otherwise download what a file or query seems to need, and load it into this process."""
+
+
 def _duckdb(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
     library = needed("duckdb", shown, "sql")
     needed("pyarrow", shown, "sql")
     with (
-        closing(library.connect(str(_path(url, shown)), read_only=True)) as connection,
+        closing(library.connect(str(_path(url, shown)), read_only=True, config=_OFFLINE)) as connection,
         connection.sql(query).to_arrow_reader(ROWS_IN_BATCH) as reader,  # closed first: else the connection blocks
     ):
         return arrow_table(reader, name=name, source=shown, pair=pair)

@@ -46,7 +46,7 @@ MAX_LOST = 5
 READING_BYTES, ENCODING_BYTES, STATE_BYTES = 40, 90, 40
 """The memory of a worker: for each cell of files to read, and for each item occurrence to encode and to search.
 
-A greedy search takes 22 for each occurrence, and more where a state is copied; `bench/ray_rows.py` measures it.
+A greedy search takes 21 for each occurrence, and more where a state is copied; `bench/ray_rows.py` measures it.
 """
 
 _REPEATED = ("read", "order_values", "encode", "begin")

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.steps import Tally
     from fedslim.network.in_process import Trace
     from fedslim.network.journal_records import RoundRecord, Sum
-    from fedslim.protocol import messages as m
     from fedslim.protocol.outcome import Ending, Outcome
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
@@ -178,14 +177,14 @@ def served_by(
 
 def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
     """Return the table with labels if members share them, otherwise with ids if known, otherwise with numbers."""
-    items = session.gathering
-    labels = items.labels or tuple("#" + i.hex() for i in items.ids) or _numbers(outcome.table)
-    return code_table(outcome.table, labels)
+    return code_table(outcome.table, names_at_server(session, outcome.table.usages.length))
 
 
-def _numbers(table: m.PackedTable) -> tuple[str, ...]:
-    """Return names for items whose ids the server does not know."""
-    return tuple(f"item {number}" for number in range(table.usages.length))
+def names_at_server(session: ServerSession, items: int) -> tuple[str, ...]:
+    """Return what the server calls its items: by labels, ids or numbers."""
+    known = session.gathering
+    ids = tuple("#" + i.hex() for i in known.ids)
+    return known.labels or ids or tuple(f"item {number}" for number in range(items))
 
 
 def save_served(

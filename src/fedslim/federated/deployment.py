@@ -20,13 +20,12 @@ from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
 from fedslim.federated.kept_preparation import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.key_trust import KeyTrust, MemberTrust
-from fedslim.federated.sessions import make_member_session, make_server_session
+from fedslim.federated.sessions import make_member_session, make_server_session, patience
 from fedslim.network.journal import Journal, check_folder
 from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
-from fedslim.network.timeouts import Patience
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.prepare import Site
@@ -54,21 +53,7 @@ logger = logging.getLogger(__name__)
 SAY_EVERY = 5.0
 """Seconds between two progress lines."""
 
-MIN_FAREWELL = 5.0
-"""Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
-
-
-def patience(file: FederationFile) -> Patience:
-    """Return the timeouts of a federation file."""
-    waits = file.timeouts
-    return Patience(
-        answer=waits.answer,
-        grace=waits.grace,
-        farewell=max(waits.grace, MIN_FAREWELL),
-        connect=waits.connect,
-        keepalive=waits.keepalive,
-    )
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -267,6 +252,7 @@ class DeployedMember:
         self._file, self._identity, self._out, self._audit, self._guard = file, identity, out, audit, guard
         self._kept, self.site = kept, data if isinstance(data, Site) else None
         self._secret, self._vocabulary = secret, vocabulary
+        self.network: NetworkMember | None = None
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
         file.check_schema(None if self.site is None else self.site.schema)
@@ -313,7 +299,7 @@ class DeployedMember:
         if name in kept.left:
             msg = (
                 "this member left after the preparation: it shares too little with the others (min_overlap in its "
-                "policy); compare its data with theirs by `fedslim schema check`, and start again in a new run folder"
+                "policy); compare the spellings and units of its data with theirs, and start again in a new run folder"
             )
             raise RunError(msg)
         before, self._file = self._file, self._file.without(kept.left)
@@ -371,7 +357,7 @@ class DeployedMember:
         host, port = host or file.server.host, port or file.server.port
         context = client_context(self._identity, now=datetime.now(UTC))
         context.set_alpn_protocols([TAKING_PART])
-        member = NetworkMember(
+        self.network = member = NetworkMember(
             self.session,
             context,
             entropy=os.urandom,
@@ -437,15 +423,14 @@ class DeployedMember:
 
         def record(message: m.FromMember, frame: Frame) -> None:
             nonlocal last, sent
+            run, preparing = self.session.run or None, self.database is None
             if self._guard is not None and self.session.has_answered:
-                self._guard.answering(self.session.run, preparing=self.database is None, resumed=resumed)
+                self._guard.answering(self.session.run, preparing=preparing, resumed=resumed)
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()
                 logger.info("answered %s rounds, sent %.1f MB", self.session.position, sent / 1e6)
             if self._audit is not None:
-                run = self.session.run or None
-                preparing = self.database is None
                 self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer, preparing=preparing)
 
         return record

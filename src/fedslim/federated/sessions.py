@@ -1,10 +1,11 @@
-"""Create the sessions of a federation from its federation file, for any transport."""
+"""Create the sessions of a federation from its federation file, for any transport, and its timeouts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from fedslim.data.vocabulary import Vocabulary
+from fedslim.network.timeouts import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
+
+MIN_FAREWELL = 5.0
+"""Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""
 
 
 def make_server_session(
@@ -58,3 +62,15 @@ def make_member_session(  # noqa: PLR0913  # keyword-only
     """Return a member's session of one search; `prepared` is the digest of its preparation."""
     own = MemberInput(database, file.federation.members, file.settings(prepared), secret, vocabulary, trust=trust)
     return MemberSession(name, own)
+
+
+def patience(file: FederationFile) -> Patience:
+    """Return the timeouts of a federation file."""
+    waits = file.timeouts
+    return Patience(
+        answer=waits.answer,
+        grace=waits.grace,
+        farewell=max(waits.grace, MIN_FAREWELL),
+        connect=waits.connect,
+        keepalive=waits.keepalive,
+    )

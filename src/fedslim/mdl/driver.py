@@ -15,6 +15,7 @@ from fedslim.mdl.questions import MOVES
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.steps import SearchResult, Tally
 
 Y = TypeVar("Y")
@@ -95,6 +96,7 @@ class Progress:
     remaining: float | None  # estimated, in seconds
     iterations: int = 0  # of a local search
     best: float | None = None  # the best L% so far, of this search and those before it
+    latest: tuple[tuple[Itemset, int], ...] = ()  # the itemsets found last, with their usages, the newest first
 
 
 class WatchedSearch(Protocol):
@@ -119,6 +121,9 @@ class WatchedSearch(Protocol):
     @property
     def itemsets(self) -> int:
         """The current number of itemsets."""
+
+    def latest(self) -> tuple[tuple[Itemset, int], ...]:
+        """Return the itemsets found last, with their usages, the newest first."""
 
 
 class DrivenSearch(Protocol):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.eager_search import EagerSearch
     from fedslim.mdl.effort import Plan
+    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.objective import Bits
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Move, Question
@@ -129,3 +130,7 @@ class EffortSearch:
     def itemsets(self) -> int:
         """The number of itemsets of the search that asks."""
         return self.now.itemsets
+
+    def latest(self) -> tuple[tuple[Itemset, int], ...]:
+        """Return the itemsets found last, with their usages, the newest first."""
+        return self.now.latest()

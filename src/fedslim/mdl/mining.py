@@ -308,6 +308,7 @@ def reporter(
                 search.best_gain,
                 seconds,
                 remaining,
+                latest=search.latest(),
             )
         )
 

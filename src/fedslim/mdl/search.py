@@ -10,7 +10,7 @@ may stop at any question, and `result()` is then the best table so far.
 from __future__ import annotations
 
 import math
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ from fedslim.mdl.questions import (
     TryRemovals,
 )
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.steps import Moved, SearchResult, TableEntry, Tally, Trial, Undoable
+from fedslim.mdl.steps import LATEST, Moved, SearchResult, TableEntry, Tally, Trial, Undoable
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class SlimSearch:
     def itemsets(self) -> int:
         """The current number of itemsets in the table, without singletons."""
         return len(self._table)
+
+    def latest(self) -> tuple[tuple[Itemset, int], ...]:
+        """Return the itemsets found last, with their usages, the newest first."""
+        newest = islice(reversed(self._table.itemsets.items()), LATEST)
+        return tuple([(items, int(self._usage[slot])) for slot, items in newest])
 
     @property
     def usages(self) -> NDArray[np.int64]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.ranking import Candidate
     from fedslim.mdl.table import WorkingTable
 
+LATEST = 12
+"""Itemsets in a progress report."""
+
 
 @dataclass(slots=True)
 class Tally:

@@ -66,6 +66,7 @@ class NetworkMember:
         self._refusing = refusing or (lambda: None)
         self._took = QUICK  # seconds that the last question took
         self._heard = False  # whether the server has sent anything on this connection
+        self.connected = False
         self.refused = False  # whether the server's first message was an abort: this member is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
@@ -97,13 +98,14 @@ class NetworkMember:
                 pause = min(2 * pause, MAX_PAUSE)
                 continue
             connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
-            reached, self._heard = True, False
+            self.connected, reached, self._heard = True, True, False
             logger.info("connected to the server at %s:%s", host, port)
             try:
                 await self._converse(connection)
             except LineError as error:
                 logger.warning("disconnected from the server: %s", error)
             finally:
+                self.connected = False
                 await connection.close()
             if self._heard:
                 pause, since = FIRST_PAUSE, time.monotonic()

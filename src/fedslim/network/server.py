@@ -84,6 +84,7 @@ class NetworkServer:
         self._trace = trace
         self._refusals = RefusedConnections()
         self._connections: dict[str, MemberConnection] = {}
+        self._contacts: dict[str, float] = {}  # when each member sent its last message
         self.communication = communication or Communication()
         self._began = time.monotonic() - seconds  # includes the time before a restart
         self._since = time.monotonic()  # of the session's last progress
@@ -138,18 +139,19 @@ class NetworkServer:
 
     def status(self) -> dict[str, Any]:
         """Return the status of the run for the operator; members get `status.for_members` of it."""
-        session = self.session
+        session, now = self.session, time.monotonic()
         return {
             **status.of_session(session),
             "members": {
                 name: {"here": name in self._connections, "state": session.state_of(name).value}
                 for name in session.members
             },
+            "contacts": {name: now - then for name, then in self._contacts.items()},
             "members_here": len(self._connections),
             "members_awaited": len(session.waiting_for()),
             "bytes_up": self.communication.bytes_up,
             "bytes_down": self.communication.bytes_down,
-            "seconds": time.monotonic() - self._began,
+            "seconds": now - self._began,
         }
 
     def untold(self) -> tuple[str, ...]:
@@ -230,6 +232,7 @@ class NetworkServer:
                 data = await member.connection.receive(most)
                 if self._connections.get(member.name) is not member:
                     break  # it uses a newer connection
+                self._contacts[member.name] = time.monotonic()
                 message = framing.from_member(
                     memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(member.name)
                 )

@@ -51,9 +51,13 @@ def of_session(session: ServerSession) -> dict[str, Any]:
 
 
 def for_members(status: dict[str, Any]) -> dict[str, Any]:
-    """Return what members may know of a status: L% is rounded, because it depends on sums that only the server has."""
+    """Return what members may know of a status.
+
+    L% is rounded, because it depends on sums that only the server has; how fast members answer tells of their data.
+    """
+    known = {name: value for name, value in status.items() if name != "contacts"}
     percent = status["L_percent"]
-    return status | {"L_percent": None if percent is None else round(percent)}
+    return known | {"L_percent": None if percent is None else round(percent)}
 
 
 async def tell(writer: StreamWriter, status: dict[str, Any]) -> None:

@@ -22,6 +22,8 @@ from fedslim.data.atomic import write_whole
 from fedslim.format import as_html
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedslim.report.view import ReportView
 
 SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
@@ -39,12 +41,7 @@ def write_page(view: ReportView, path: str | Path, *, private: bool = False) -> 
 
 def page(view: ReportView) -> str:
     """Return a view as an HTML page."""
-    style = _part("page.css")
-    script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, SCRIPTS)) + "})();\n"
     parts = {
-        "policy": _policy(script, style),
-        "style": style,
-        "script": script,
         "view": json_in_html(msgspec.to_builtins(view)),
         "title": as_html(view.title),
         "subtitle": as_html(view.subtitle),
@@ -52,8 +49,17 @@ def page(view: ReportView) -> str:
         "lead": as_html(view.runs[0].lead),
         "version": as_html(view.version),
     }
+    return assembled("page.html", SCRIPTS, parts)[0]
+
+
+def assembled(template: str, scripts: Sequence[str], parts: dict[str, str], *, more: str = "") -> tuple[str, str]:
+    """Return a page with its scripts, style and other parts, and its content security policy, which allows `more`."""
+    style = _part("page.css")
+    script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, scripts)) + "})();\n"
+    policy = _policy(script, style) + more
+    parts = parts | {"policy": policy, "style": style, "script": script}
     # All in one pass, so that braces inside a part are not replaced.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part(template)), policy
 
 
 def json_in_html(value: object) -> str:

@@ -30,6 +30,7 @@ if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from fedslim.protocol.framing import Frame
@@ -136,6 +137,7 @@ class AuditLog:
         self._variant = variant
         self._masks = masks and variant != "so"
         self._failed = False
+        self.on_entry: Callable[[AuditEntry], None] | None = None  # is told of each line written
         self._header = Header(
             format="fedslim-audit", version=VERSION, member=member, federation=federation, federation_id=federation_id
         )
@@ -238,6 +240,8 @@ class AuditLog:
             peer=peer,
         )
         self._write(_check(line, _line_decoder) + b"\n")
+        if self.on_entry is not None:
+            self.on_entry(line)
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from fedslim.schema.file import Schema
 
 _NAMED = 20
-_IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
+logger = logging.getLogger(__name__)
+IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
+"""A header with a unit, such as `hb (g/L)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +97,19 @@ class Conformed:
             agreed: The cuts and categories that all members agreed on.
             known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
                 item if that is not known either, or an error, as the schema says.
-            strict: Whether it may be an error.
+            strict: Whether it may be an error, and is logged otherwise.
 
         Raises:
             DataError: An item is new, and the schema says that this is an error.
         """
         tids, ids = [np.empty(0, np.int32)], [np.empty(0, np.int32)]  # of 32 bits: they are the largest arrays here
         vocabulary: list[str] = []
+        new: list[str] = []
         for column, part in self._parts.items():
             codes, named = self._labelled(column, part, agreed)
             labels = [label if known is None else self._replace(label, column, known, strict) for label in named]
             rows = np.flatnonzero(codes != MISSING).astype(np.int32)
+            new += [named[code] for code in np.unique(codes[rows]).tolist() if labels[code] != named[code]]
             rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
             present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
             place = {label: len(vocabulary) + number for number, label in enumerate(present)}
@@ -112,6 +117,10 @@ class Conformed:
             tids.append(rows if self._transactions is None else self._transactions[rows])
             ids.append(number[codes[rows]])
             vocabulary += place
+        if strict and new:  # with a kept preparation only: over NVFlare the server reads the log
+            shown = ", ".join(new[:_NAMED]) + (", …" if len(new) > _NAMED else "")
+            told = "%s: new since the preparation, so taken as other, or as no item: %s"
+            logger.warning(told, self.source, shown)
         if (twin := first_repeat(vocabulary)) is not None:
             msg = f"{self.source}: two columns make the same item {twin!r}; rename one of them in the schema"
             raise DataError(msg)
@@ -196,7 +205,7 @@ class Conformed:
 
     def _with_unit(self, header: str, spelled: dict[str, tuple[str, str | None]]) -> tuple[str, str] | None:
         """Return the column and the unit that a header such as `hb (g/L)` names."""
-        match = _IN_HEADER.fullmatch(header)
+        match = IN_HEADER.fullmatch(header)
         if match is None or match[1] not in spelled:
             return None
         name = spelled[match[1]][0]
@@ -207,7 +216,7 @@ class Conformed:
     def _missing(self, name: str, rule: ColumnRule) -> str:
         """Return what to do about a column that is not there; its header may name a unit that the schema lacks."""
         spellings = set(map(str.casefold, rule.spellings(name)))
-        for match in filter(None, map(_IN_HEADER.fullmatch, self._headers)):
+        for match in filter(None, map(IN_HEADER.fullmatch, self._headers)):
             if match[1].casefold() in spellings:
                 return f"the schema does not know the unit of {match[0]!r}; add {match[2]!r} as unit, or to units"
         return "there is no such column; rename a column of the data, or add its name to aliases"

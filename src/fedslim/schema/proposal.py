@@ -10,6 +10,7 @@ import numpy as np
 
 from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.guessing import guess_column, looks_long
+from fedslim.schema.conforming import IN_HEADER
 from fedslim.schema.file import Schema, spell_rule
 from fedslim.schema.reading import read_column
 from fedslim.schema.rules import ColumnRule
@@ -51,10 +52,14 @@ def propose(table: EncodedTable, *, with_values: bool = False) -> str:
         lines += [f"# transaction = {spell(pair[0])}", f"# item = {spell(pair[1])}"]
         lines += [f"# [columns.{spell(pair[1])}]", '# kind = "categorical"']
     flags = all(column.is_flag() for column in table.columns)
+    plain = [IN_HEADER.sub(r"\1", column.name).strip().casefold() for column in table.columns]
     for column in table.columns:
         rule, note = _rule(column, flags=flags, with_values=with_values)
-        lines += ["", *([f"# {note}"] if note else []), *spell_rule(f"columns.{column.name}", rule)]
-        lines += _HINTS.get(rule["kind"], ())
+        name, hints = column.name, _HINTS.get(rule["kind"], ())
+        match = IN_HEADER.fullmatch(name)
+        if rule["kind"] == "numeric" and match is not None and plain.count(match[1].casefold()) == 1:
+            name, rule["unit"], hints = match[1], match[2], hints[1:]
+        lines += ["", *([f"# {note}"] if note else []), *spell_rule(f"columns.{name}", rule), *hints]
     text = "\n".join(lines) + "\n"
     Schema.parse(text.encode(), table.source)
     return text

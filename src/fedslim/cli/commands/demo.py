@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedslim.cli.commands.report import REPORT
-from fedslim.cli.commands.simulate import RUN, Variant
+from fedslim.cli.commands.simulate import Variant
 from fedslim.cli.console import options
 from fedslim.cli.console.output import format_itemset, grid, summary
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.saving import check_place
 from fedslim.cli.console.stream import print_rich
-from fedslim.cli.console.summary import CENTRALISED
+from fedslim.cli.console.summary import CENTRALISED, RUN
 from fedslim.cli.console.text import count, duration, shown_items, size
 from fedslim.errors import ParameterError, RunError
 

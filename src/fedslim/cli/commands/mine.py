@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
+from fedslim.cli.console.live import Port, live_page
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import reporter
@@ -24,6 +25,7 @@ from fedslim.cli.console.text import count, duration, shown_label
 if TYPE_CHECKING:
     from fedslim.mdl.driver import Progress
     from fedslim.mdl.mining import Mined
+    from fedslim.report.view import ReportView
 
 MAX_THREADS, MAX_WORKERS = 256, 10_000
 
@@ -105,6 +107,7 @@ def mine(
         Path | None,
         typer.Option(metavar="FILE", help="The members' secret: number items as their federation does, by their ids."),
     ] = None,
+    live: Port = None,
     engine: Annotated[
         MiningEngine | None,
         typer.Option(
@@ -133,7 +136,7 @@ def mine(
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
-    shown = reporter(quiet=quiet)
+    watched, shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     how: dict[str, Any] = {
         "effort": effort,
         "width": width,
@@ -165,7 +168,9 @@ def mine(
 
             shared = ItemSecret.read(secret)
             database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
-        recorded = None if report is None else steps
+        if watched is not None:
+            watched.labels = database.vocabulary.__getitem__
+        recorded = None if report is None and watched is None else steps
         mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
     saved = save(mined.table, out)
     if json:
@@ -174,8 +179,13 @@ def mine(
     else:
         page = [] if report is None else [("report", str(report))]
         print_code_table(mined.table, top, shown_label(data), [*_facts(mined, saved), *page])
+    made = partial(_view, mined, database, steps, (data, typed_command(context)))
     if report is not None:
-        _write_report(mined, database, steps, (data, typed_command(context)), report)
+        from fedslim.report.page import write_page
+
+        write_page(made(), report, private=True)
+    if watched is not None:
+        watched.result = made
     if saved.failure is not None:
         raise saved.failure
     if journal is not None and mined.converged:
@@ -189,11 +199,11 @@ def _refuse(why: str, **given: object) -> None:
             raise typer.BadParameter(msg)
 
 
-def _write_report(mined: "Mined", database: Any, steps: "list[Progress]", names: tuple[str, str], path: Path) -> None:
+def _view(mined: "Mined", database: Any, steps: "list[Progress]", names: tuple[str, str]) -> "ReportView":
+    """Return what a report on a run shows."""
     from fedslim.data import TransactionDatabase
     from fedslim.federated.own_record import mined_record
     from fedslim.federated.records import HistoryStep
-    from fedslim.report.page import write_page
     from fedslim.report.rows import unusual_rows
     from fedslim.report.view import view
 
@@ -207,7 +217,7 @@ def _write_report(mined: "Mined", database: Any, steps: "list[Progress]", names:
     figures = {"candidates": tried, "seconds": seconds, "ending": mined.ending}
     record = mined_record(mined.table, *names, history=history, figures=figures)
     rows = unusual_rows(mined.table, database) if isinstance(database, TransactionDatabase) else None
-    write_page(view([record], rows=rows), path, private=True)
+    return view([record], rows=rows)
 
 
 def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:

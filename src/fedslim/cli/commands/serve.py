@@ -1,4 +1,4 @@
-"""`fedslim server` and `fedslim member`: a federation over a network."""
+"""`fedslim server`: the server of a federation over a network, and what it shares with `fedslim member`."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
@@ -7,38 +7,33 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier
-from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.options import Reading, reads_data
+from fedslim.cli.commands.classes import class_runs
+from fedslim.cli.console import passphrases
+from fedslim.cli.console.live import Port, WatchedRun, become_report, live_page, server_watched_by
 from fedslim.cli.console.output import print_code_table
-from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.repeating import typed_command
-from fedslim.cli.console.running import compile_with_progress, mined_with_progress
+from fedslim.cli.console.progress import Reporter, reporter
+from fedslim.cli.console.running import compile_with_progress
 from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import count, shown_label, size
-from fedslim.errors import ParameterError, RunError, WriteError
+from fedslim.cli.console.text import count, size
+from fedslim.errors import ParameterError, WriteError
 
 if TYPE_CHECKING:
-    from fedslim.data import ItemSecret, TransactionDatabase
-    from fedslim.federated.deployment import DeployedMember, DeployedServer
+    from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
-    from fedslim.federated.records import RunRecord
     from fedslim.mdl import CodeTable
     from fedslim.protocol.preparation import Preparation
-    from fedslim.protocol.prepare import Site
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
 
 FOLDER_MODE = 0o700
 """Permissions of a new run folder; an existing one keeps its own."""
 CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
-OWN_ONLY = " in this member's own table (in variant so, members get no other)"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two progress lines."""
@@ -64,6 +59,7 @@ IdentityOption = Annotated[
 
 
 def server(
+    context: typer.Context,
     file: FederationArgument,
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for results and journal.")] = Path("run"),
@@ -78,6 +74,7 @@ def server(
     ] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
     classes: ClassesOption = None,
+    live: Port = None,
 ) -> None:
     """Run the server of a federation until its members have found their code table.
 
@@ -91,8 +88,9 @@ def server(
     federation = FederationFile.read(file)
     who = load_identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
+    watched = live_page(context, live, federation.federation.name, reporter(quiet=False))
     for _, one, place in class_runs(federation, classes, out):
-        _serve(one, who, place, preparation, resume=resume, host=host, port=port)
+        _serve(one, who, place, preparation, watched, resume=resume, host=host, port=port)
 
 
 def _serve(
@@ -100,6 +98,7 @@ def _serve(
     who: "Identity",
     out: Path,
     preparation: Path | None,
+    watching: tuple[WatchedRun | None, Reporter],
     *,
     resume: bool,
     host: str | None,
@@ -110,22 +109,25 @@ def _serve(
     from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.simulation import prepare
 
-    with _folder(out, "fedslim server") as folder:
-        run = DeployedServer(federation, who, out, _prepared(preparation, federation, out))
+    with hold_folder(out, "fedslim server") as folder:
+        run = DeployedServer(federation, who, out, find_kept(preparation, federation, out))
         finished = folder.finished(who="server", federation=federation.digest().hex())
         if finished is not None:
             run.forget()
-            _show_finished(finished, out, federation.federation.name)
+            show_finished(finished, out, federation.federation.name)
             return
-        compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
+        watched, shown = watching
+        compile_with_progress(shown, lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
-        served = _until_over(run.run(resume=resume, host=host, port=port, on_round=_progress(run)), lambda: _stop(run))
+        serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
+        served = run_until_over(serving, lambda: _stop(run), server_watched_by(watched, run, lambda: _stop(run)))
         save_served(served, federation, out)
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
-            folder.finish(_check_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
+            folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
-        _show(served.table, federation.federation.name, out)
+        become_report(watched, out)
+        show_table(served.table, federation.federation.name, out)
         traffic = served.communication
         say(
             f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, "
@@ -136,193 +138,14 @@ def _serve(
             raise served.lost
 
 
-@reads_data
-def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
-    context: typer.Context,
-    file: FederationArgument,
-    *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[
-        str,
-        typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
-    ],
-    secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
-    vocabulary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
-    ] = None,
-    preparation: PreparationOption = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Check data, schema, policy, ledger, secret and certificate, then stop."),
-    ] = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for result, journal and audit log.")] = Path(
-        "run"
-    ),
-    identity: IdentityOption = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The policy of this member; by default policy.toml beside its key."),
-    ] = None,
-    passphrase_file: passphrases.File = None,
-    labels: options.Labels = None,
-    reading: Reading,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
-    no_compare: Annotated[
-        bool,
-        typer.Option(
-            "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
-        ),
-    ] = False,
-    classes: ClassesOption = None,
-    class_column: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="With --classes: the column that has them; without it, classes are items."),
-    ] = None,
-) -> None:
-    """Take part in a federation, if the policy and ledger of this member allow it.
-
-    With a schema, the members first agree on cuts and vocabulary in a preparation, which --out keeps. Every message is
-    written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run the same command
-    again. After the run, `fedslim report` shows what this member has found and what is different here.
-    """
-    from fedslim.cli.console.logs import set_up_logs
-    from fedslim.data import ItemSecret, Vocabulary
-    from fedslim.data.vocabulary import names_for, read_labels
-    from fedslim.federated.accounting import save_results
-    from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
-    from fedslim.federated.own_record import member_record
-    from fedslim.federated.simulation import prepare
-    from fedslim.safeguards.audit import AuditLog
-    from fedslim.safeguards.guard import Guard
-    from fedslim.settings.federation_file import FederationFile
-    from fedslim.settings.policy import MemberPolicy
-
-    federation = FederationFile.read(file)
-    folder = identity or federation.server.certificates
-    own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
-    set_up_logs(federation.log)
-    Guard(own, federation)  # before anything else is read
-    who = load_identity(folder, passphrase_file)
-    _check_name(who, name)
-    shared = ItemSecret.read(secret)
-    if reading.schema is not None and vocabulary is not None:
-        msg = "--vocabulary does not go with --schema: the members find it in the preparation; leave it out"
-        raise ParameterError(msg)
-    catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
-
-    def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
-        guard = Guard(own, federation)
-
-        def joined(audit: AuditLog | None) -> DeployedMember:
-            """Read everything, and check it before anybody waits for this member."""
-            read = _read(reading, federation, shared, own.policy.min_overlap)
-            if label is not None:
-                read = rows_of_class(reading, read, classes or "", class_column, label)
-            agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
-            kept = _prepared(preparation, federation, out)
-            return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
-
-        if check:
-            _show_ready(joined(None))
-            return
-        with _folder(out, f"fedslim member --name {name}") as place:
-            finished = place.finished(who=name, federation=federation.digest().hex())
-            if finished is not None:
-                (out / MEMBER_JOURNAL).unlink(missing_ok=True)
-                _show_finished(finished, out, federation.federation.name)
-                return
-            with AuditLog.of(out / AUDIT, federation, name) as audit:
-                member = joined(audit)
-                compile_with_progress(reporter(quiet=False), lambda: prepare(federation.federation.variant))
-                received = _until_over(member.run(host=host, port=port), None)
-            if received.table is None or member.database is None:
-                msg = f"the run ended without a table ({received.ending})"
-                raise RunError(msg)
-            named = received.table.renamed(names_for(catalogue, shared))
-            kept, record = guard.kept(named, member.database, shared), None
-            if kept is not None:
-                how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
-                record = member_record(federation, name, named, kept, member.database, audit=out / AUDIT, **how)
-                save_results(kept, record, out)
-            # Only after everything is saved: until then, the same command needs the journal.
-            place.finish(
-                _check_finished(name, federation, member.session.run.hex(), received.ending, len(received.table))
-            )
-            member.forget()
-            if kept is not None:
-                _show(kept, federation.federation.name, out)
-            say(f"{received.ending}: {_found(named, kept, federation, out)}")
-            if record is not None and not no_compare and label is None:
-                _compare(record, named, member.database, data, out)
-
-    runs = class_runs(federation, classes, out)
-    for run in runs:
-        take_part(*run)
-    if classes is not None and not check:
-        save_classifier([(label, place / CODE_TABLE) for label, _, place in runs], out)
-
-
-def _read(
-    reading: Reading, federation: "FederationFile", secret: "ItemSecret", min_overlap: float
-) -> "TransactionDatabase | Site":
-    """Read this member's data, as items or in terms of the schema."""
-    from fedslim.protocol.prepare import Site
-    from fedslim.schema import Schema
-
-    schema = None if reading.schema is None else Schema.read(reading.schema)
-    federation.check_schema(schema)
-    with reporter(quiet=False).stage(f"reading {shown_label(reading.source)}"):
-        return reading.load() if schema is None else Site(schema, reading.conformed(schema), secret, min_overlap)
-
-
-def _check_name(who: "Identity", name: str) -> None:
-    if who.name != name:
-        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
-        raise ParameterError(msg)
-
-
-def _prepared(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
+def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
+    """Return the preparation to start from, if there is one."""
     from fedslim.federated.kept_preparation import find_preparation
 
     if given is not None and not federation.prepares:
         msg = f"--preparation is for federations with a schema, and {federation.path} has none; leave it out"
         raise ParameterError(msg)
     return find_preparation(given, federation, out) if federation.prepares else None
-
-
-def _show_ready(member: "DeployedMember") -> None:
-    """Say what a dry run found."""
-    from fedslim.cli.commands.schema import print_report
-
-    if member.site is not None:
-        print_report(member.site.conformed.report)
-    say(
-        f"ready: {count(member.transactions, 'transaction')}; policy, ledger, secret and certificate are fine; nothing "
-        "was sent"
-    )
-
-
-def _found(table: "CodeTable", kept: "CodeTable | None", federation: "FederationFile", out: Path) -> str:
-    """Say what a member found, and where it is."""
-    own_only = federation.federation.variant == "so"
-    whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
-    where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
-    return f"{count(len(table), 'itemset')}{whose}; {where}"
-
-
-def _compare(record: "RunRecord", table: "CodeTable", database: "TransactionDatabase", data: str, out: Path) -> None:
-    """Compare a member's data with the others', and with what it finds alone, after the run; Ctrl-C skips the rest."""
-    from fedslim.federated.own_record import compared_record
-    from fedslim.federated.records import RUN, save_run
-
-    how = {name: record.settings[name] for name in ("width", "effort", "seed")}
-    doing = "mining alone, to compare (nothing is sent):"
-    mined = mined_with_progress(database, data, reporter(quiet=False), doing=doing, **how)
-    compared = compared_record(record, table, mined.table if mined.converged else None)
-    save_run(compared, out / RUN, private=True)
-    missed = compared.figures.get("not_found_alone", "an unknown number")
-    say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
 
 
 def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
@@ -340,7 +163,7 @@ def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     return identity
 
 
-def _folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
+def hold_folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
     """Create and lock the run folder."""
     from fedslim.federated.folder import RunFolder
 
@@ -352,7 +175,8 @@ def _folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]:
     return RunFolder.held(path, program)
 
 
-def _check_finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
+def note_finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
+    """Return the note that a run has ended, with this result."""
     from datetime import UTC, datetime
 
     from fedslim.federated.folder import Finished
@@ -361,19 +185,19 @@ def _check_finished(who: str, federation: "FederationFile", run: str, ending: st
     return Finished(who, federation.digest().hex(), run, ending, itemsets, now)
 
 
-def _show_finished(finished: "Finished", out: Path, name: str) -> None:
+def show_finished(finished: "Finished", out: Path, name: str) -> None:
     """Show the result of a finished run, instead of starting another one."""
     from fedslim.mdl import CodeTable
 
     if (out / CODE_TABLE).exists():
-        _show(CodeTable.load(out / CODE_TABLE), name, out)
+        show_table(CodeTable.load(out / CODE_TABLE), name, out)
     say(
         f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}); its results "
         f"are in {out}; for another run, name another folder with --out"
     )
 
 
-def _show(table: "CodeTable", name: str, out: Path) -> None:
+def show_table(table: "CodeTable", name: str, out: Path) -> None:
     """Print a saved table. A failure to print is no error: a systemd unit would start another run."""
     try:
         print_code_table(table, TOP, name)
@@ -381,7 +205,9 @@ def _show(table: "CodeTable", name: str, out: Path) -> None:
         say(f"the table could not be printed ({error}); it is saved in {out}")
 
 
-def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) -> Any:
+def run_until_over(
+    run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None, around: AbstractAsyncContextManager[None]
+) -> Any:
     """Run to the end; SIGTERM and Ctrl-C stop gracefully if `stop` can, and else cancel the run."""
 
     async def main() -> Any:
@@ -396,7 +222,8 @@ def _until_over(run: Coroutine[Any, Any, Any], stop: Callable[[], bool] | None) 
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows: Ctrl-C then cancels the run
                 loop.add_signal_handler(number, on_signal)
-        return await run
+        async with around:
+            return await run
 
     try:
         return asyncio.run(main())

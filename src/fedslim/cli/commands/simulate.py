@@ -3,7 +3,7 @@
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,14 +12,15 @@ import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier
 from fedslim.cli.console import options
+from fedslim.cli.console.live import Port, WatchedRun, live_page
 from fedslim.cli.console.options import Reading, reads_data, whole
 from fedslim.cli.console.output import print_code_table, table_record
 from fedslim.cli.console.progress import Reporter, reporter
 from fedslim.cli.console.repeating import typed_command
 from fedslim.cli.console.running import compile_with_progress, mined_with_progress, read_and_prepare
-from fedslim.cli.console.saving import check_place, save
+from fedslim.cli.console.saving import check_place
 from fedslim.cli.console.stream import print_json, say
-from fedslim.cli.console.summary import CENTRALISED, simulation_facts, simulation_tables
+from fedslim.cli.console.summary import CENTRALISED, CODE_TABLE, RUN, KeptRun, simulation_facts, simulation_tables
 from fedslim.cli.console.text import count, shown_label, size
 from fedslim.errors import FedslimError, ParameterError
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 MAX_MEMBERS = 4096
 """Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
-
-CODE_TABLE, RUN = "codetable.json", "run.json"
-"""The files in the folder given as --out."""
 
 NO_MASKS = "the server sees every member's counts; for measurements only"
 
@@ -177,6 +175,7 @@ def simulate(
     json: options.Json = False,
     reading: Reading,
     data_seed: options.Seed = None,
+    live: Port = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Divide DATA among members, let them mine together without sharing a transaction, and show the result.
@@ -198,6 +197,7 @@ def simulate(
             "--min-count": min_count > 1 or min_members_with > 1,
             "--max-rounds": max_rounds is not None,
             "--no-masking": no_masking,
+            "--live": live is not None,
             "--schema or several data sets": reading.schema is not None or bool(more),
         }
         check_classes(left_out, out, data)
@@ -210,7 +210,7 @@ def simulate(
     if out is not None:
         _check_folder(out, data, reference)
     width = _width(variant, width, effort)
-    report = reporter(quiet=quiet)
+    watched, report = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     given = None if reference is None else _load(reference)
     together = _prepare([data, *more], reading, secret, seed) if more else None
     database = (
@@ -219,10 +219,13 @@ def simulate(
         else read_and_prepare(replace(reading, seed=data_seed), report)
     )
     chosen = {"min_count": min_count, "width": width, "effort": effort, "seed": seed}
-    run = _Run(data, database, report, variant=variant, engine=engine, **chosen)
+    run = SimulatedRun(data, database, report, variant=variant, engine=engine, **chosen)
     how = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
+    parts = together or run.divide(partition, how)
+    if watched is not None:
+        _introduce(watched, parts, database, min_count * min_members_with)
     simulation, early = run.federate(
-        together or run.divide(partition, how),
+        parts,
         masking=not no_masking,
         max_time=max_time,
         max_rounds=max_rounds,
@@ -231,11 +234,15 @@ def simulate(
     )
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    kept = _Kept(simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed_command(context))
+    kept = KeptRun(
+        simulation, out, {"data": data, **table_record(simulation.table, top), **told}, typed_command(context)
+    )
     kept.save(None)
     compared = None if no_compare or early is not None else run.compare(simulation, given)
     if compared is not None:
         kept.save(compared)
+    if watched is not None:
+        watched.result = lambda: kept.view(compared)
     if no_masking:
         say(f"fedslim: warning: --no-masking: {NO_MASKS}")
     if json:
@@ -319,7 +326,23 @@ def _load(reference: Path) -> "ReferenceTable | CodeTable":
     return load_reference(reference)
 
 
-class _Run:
+def _introduce(
+    watched: WatchedRun,
+    parts: "Partition | Mapping[str, TransactionDatabase]",
+    database: "TransactionDatabase",
+    fewest: int,
+) -> None:
+    """Show the members on the live page, and the itemsets found, unless some may turn out to be too rare to show."""
+    from fedslim.federated.simulation import named_databases
+    from fedslim.report.feed import LiveMember
+
+    named = named_databases(parts).items()
+    watched.feed.show(members=[LiveMember(name, None, count(len(part), "transaction")) for name, part in named])
+    if fewest == 1:
+        watched.labels = database.vocabulary.__getitem__
+
+
+class SimulatedRun:
     """The steps of a simulation. All data are mined in one place at most once, and only if needed."""
 
     def __init__(
@@ -345,6 +368,7 @@ class _Run:
         self._whole: CodeTable | None = None
 
     def divide(self, scheme: Scheme, how: dict[str, Any]) -> "Partition":
+        """Divide the data among members."""
         from fedslim.data.partition import check_member_count
         from fedslim.federated.dividing import SKEWED, divide
 
@@ -406,41 +430,3 @@ class _Run:
         doing = f"mining {count(len(simulation.databases), 'member')} alone, for comparison (Ctrl-C to skip)"
         with stopping_on_interrupt(stop), self._report.stage(doing):
             return compare(simulation, reference, stop=stop)
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What is saved in --out: the table as soon as there is one, since the comparison may take long."""
-
-    simulation: "Simulation"
-    out: Path | None
-    told: dict[str, Any]
-    command: str
-    failure: FedslimError | None = None
-
-    def record(self, compared: "Comparison | None") -> dict[str, Any]:
-        """Return everything about the run for JSON; the figures of a missing comparison are null."""
-        from fedslim.federated.comparison import NOT_COMPARED
-
-        figures = NOT_COMPARED if compared is None else compared.as_dict()
-        return {**self.told, **self.simulation.as_dict(), **figures}
-
-    def save(self, compared: "Comparison | None") -> None:
-        """Save the results so far; keep a failure, to report it after the output."""
-        from fedslim.federated.folder import set_aside
-        from fedslim.federated.records import save_run, simulation_record
-
-        if self.out is None or self.failure is not None:
-            return
-        try:
-            if compared is None:
-                if (place := set_aside(self.out)) is not None:
-                    say(f"fedslim: the results of the earlier run in {self.out} are now in {place}")
-                self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
-                if self.failure is not None:
-                    return
-            names = {"data": self.told["data"], "command": self.command}
-            reference = self.told["reference"] or CENTRALISED
-            save_run(simulation_record(self.simulation, compared, **names, reference=reference), self.out / RUN)
-        except FedslimError as error:
-            self.failure = error

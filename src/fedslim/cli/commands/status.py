@@ -2,20 +2,30 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
-from typing import Annotated
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any
 
 import typer
 
 from fedslim.cli.commands.serve import FederationArgument, IdentityOption, load_identity
 from fedslim.cli.console import options
-from fedslim.cli.console.stream import print_json, print_text
+from fedslim.cli.console.stream import is_terminal, print_json, print_text, stdout_console
 from fedslim.cli.console.text import count, printable, size
+from fedslim.errors import ParameterError, RunError
+
+WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
+"""Seconds between two questions for the status, and how long the server may fail to answer."""
 
 
 def status(
     file: FederationArgument,
     *,
     identity: IdentityOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, until the run ends or Ctrl-C.")] = False,
     json: options.Json = False,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
@@ -33,10 +43,51 @@ def status(
     federation = FederationFile.read(file)
     who = load_identity(identity or federation.server.certificates, None)
     context = client_context(who, now=datetime.now(UTC))
-    found = asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
-    if json:
-        print_json(found)
-        return
+
+    def asked() -> dict[str, Any]:
+        return asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
+
+    if json and watch:
+        msg = "--json and --watch do not go together; leave one of them out"
+        raise ParameterError(msg)
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):  # how people end it
+            _watch(asked)
+    elif json:
+        print_json(asked())
+    else:
+        print_text(_status_text(asked()))
+
+
+def _watch(asked: Callable[[], dict[str, Any]]) -> None:
+    """Show the status until the run has ended: in place on a terminal, otherwise the lines that have changed."""
+    from rich.live import Live
+    from rich.text import Text
+
+    found, before, answered = asked(), "", time.monotonic()
+    lively = Live(console=stdout_console(), auto_refresh=False) if is_terminal(sys.stdout) else None
+    with lively or nullcontext():
+        text = _status_text(found)
+        while True:
+            if lively is not None:
+                lively.update(Text(text.rstrip("\n")), refresh=True)
+            else:
+                print_text("".join(line for line in text.splitlines(keepends=True) if line not in before))
+            if found["over"]:
+                return
+            time.sleep(WATCH_EVERY)
+            before = text
+            try:
+                found = asked()
+                text, answered = _status_text(found), time.monotonic()
+            except RunError as error:  # the server may be restarting
+                if time.monotonic() - answered > WATCH_GRACE:
+                    raise
+                text = printable(f"{error}; trying again") + "\n"
+
+
+def _status_text(found: dict[str, Any]) -> str:
+    """Return a status as lines, escaped, as all of it comes from the server."""
     lines = [
         f"{name}: {'connected' if member['here'] else 'not connected'}, {member['state']}"
         for name, member in found["members"].items()
@@ -47,4 +98,4 @@ def status(
         f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
         f"{size(found['bytes_down'])} down; waiting for {awaited}"
     )
-    print_text("".join(printable(line) + "\n" for line in lines))  # escaped, as all of it comes from the server
+    return "".join(printable(line) + "\n" for line in lines)

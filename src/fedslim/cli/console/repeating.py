@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-ONLY_SHOWN = {"json", "quiet", "top", "out", "report"}
+ONLY_SHOWN = {"json", "quiet", "top", "out", "report", "live"}
 """Options that change the output, but not the result."""
 
 

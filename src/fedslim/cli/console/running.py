@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.text import shown_label
@@ -34,6 +35,9 @@ NOT_KEPT = (
     f"{PREPARING} (10 to 20 s each time, because the result cannot be cached); "
     "set NUMBA_CACHE_DIR to a folder that you can write to"
 )
+
+MAX_STEPS = 4096
+"""Reports of progress to keep; of more, every other one is dropped."""
 
 
 def read_and_prepare(
@@ -88,13 +92,17 @@ def mined_with_progress(
 
     stop = Stop(max_time)  # the clock starts here: reading and compiling are not mining
     with stopping_on_interrupt(stop), report.mining(name, stop, doing) as show:
-        watching = [each for each in (show, None if steps is None else steps.append) if each is not None]
 
         def on_progress(progress: Progress) -> None:
-            for watch in watching:
-                watch(progress)
+            if show is not None:
+                show(progress)
+            if steps is not None:
+                steps.append(replace(progress, latest=()))
+                if len(steps) > MAX_STEPS:
+                    del steps[1:-1:2]
 
-        return mine(database, stop=stop, on_progress=on_progress if watching else None, **how)
+        silent = show is None and steps is None
+        return mine(database, stop=stop, on_progress=None if silent else on_progress, **how)
 
 
 # -- Ctrl-C while kernels are compiled --------------------------------------------------------------------------------

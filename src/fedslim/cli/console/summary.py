@@ -1,18 +1,29 @@
-"""What `fedslim simulate` says about a run: its tables, and the lines of its summary."""
+"""What `fedslim simulate` says about a run, and what it saves: its tables, the lines of its summary, its files."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.output import format_itemset, grid
 from fedslim.cli.console.running import ENDINGS
+from fedslim.cli.console.saving import save
+from fedslim.cli.console.stream import say
 from fedslim.cli.console.text import count, duration, number, size
+from fedslim.errors import FedslimError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from fedslim.federated import Comparison, Simulation
+    from fedslim.federated.records import RunRecord
+    from fedslim.report.view import ReportView
+
+CODE_TABLE, RUN = "codetable.json", "run.json"
+"""The files in the folder given as --out."""
 
 CENTRALISED = "centralised"
 """The name of the default reference, mined from all data in one place."""
@@ -95,3 +106,52 @@ def _gap(compared: Comparison) -> str:
         return "none: some member finds each itemset of the reference alone"
     r = compared.recovery
     return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"
+
+
+@dataclass(slots=True)
+class KeptRun:
+    """What is saved in --out: the table as soon as there is one, since the comparison may take long."""
+
+    simulation: Simulation
+    out: Path | None
+    told: dict[str, Any]
+    command: str
+    failure: FedslimError | None = None
+
+    def record(self, compared: Comparison | None) -> dict[str, Any]:
+        """Return everything about the run for JSON; the figures of a missing comparison are null."""
+        from fedslim.federated.comparison import NOT_COMPARED
+
+        figures = NOT_COMPARED if compared is None else compared.as_dict()
+        return {**self.told, **self.simulation.as_dict(), **figures}
+
+    def save(self, compared: Comparison | None) -> None:
+        """Save the results so far; keep a failure, to report it after the output."""
+        from fedslim.federated.folder import set_aside
+        from fedslim.federated.records import save_run
+
+        if self.out is None or self.failure is not None:
+            return
+        try:
+            if compared is None:
+                if (place := set_aside(self.out)) is not None:
+                    say(f"fedslim: the results of the earlier run in {self.out} are now in {place}")
+                self.failure = save(self.simulation.table, self.out / CODE_TABLE).failure
+                if self.failure is not None:
+                    return
+            save_run(self._run(compared), self.out / RUN)
+        except FedslimError as error:
+            self.failure = error
+
+    def view(self, compared: Comparison | None) -> ReportView:
+        """Return what a report on the run shows."""
+        from fedslim.report.view import view
+
+        return view([self._run(compared)])
+
+    def _run(self, compared: Comparison | None) -> RunRecord:
+        from fedslim.federated.records import simulation_record
+
+        names = {"data": self.told["data"], "command": self.command}
+        reference = self.told["reference"] or CENTRALISED
+        return simulation_record(self.simulation, compared, **names, reference=reference)

@@ -1,0 +1,289 @@
+"""`--live`: show a run on a page of this computer while it goes on, and its report when it ends.
+
+watched, report = live_page(context, port, "chess", reporter(quiet=quiet))      # None without --live
+watched.result = lambda: view([record])
+"""
+
+# Typer evaluates annotations at run time, so modules with options do not postpone them.
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedslim.cli.console.options import whole
+from fedslim.cli.console.progress import Reporter
+from fedslim.cli.console.stream import say
+from fedslim.cli.console.text import count, duration, number, shown_label, size
+
+if TYPE_CHECKING:
+    from fedslim.cli.console.progress import OnProgress
+    from fedslim.federated.deployment import DeployedMember, DeployedServer
+    from fedslim.mdl.driver import Progress, Stop
+    from fedslim.report.captions import Fact
+    from fedslim.report.feed import Feed
+    from fedslim.report.view import ReportView
+    from fedslim.safeguards.audit import AuditLog
+
+OPTION, ANY_PORT = "--live", "0"
+EVERY = 0.5
+"""Seconds between two looks at a server or member."""
+
+Port = Annotated[
+    int | None,
+    typer.Option(
+        OPTION,
+        metavar="[PORT]",
+        callback=whole(0, 65535),
+        help="Show the run on a page for a browser on this computer; its address is printed.",
+    ),
+]
+
+
+def with_port(arguments: list[str]) -> list[str]:
+    """Add a port to a --live without one, as typer has no options with an optional value."""
+    options = arguments.index("--") if "--" in arguments else len(arguments)
+    return [
+        f"{OPTION}={ANY_PORT}" if word == OPTION and at < options and not "".join(following).isdecimal() else word
+        for at, word in enumerate(arguments)
+        for following in [arguments[at + 1 : at + 2]]
+    ]
+
+
+@dataclass(slots=True)
+class WatchedRun:
+    """A run with a live page. `labels` names items, if itemsets may be shown; `result` is called at the end."""
+
+    feed: "Feed"
+    labels: Callable[[int], str] | None = None
+    result: "Callable[[], ReportView] | None" = None
+
+    def learn(self, progress: "Progress", aside: Sequence[str] = ()) -> None:
+        """Show a report of a search, and further figures, such as "83 rounds"."""
+        from fedslim.report.captions import Fact
+
+        best = progress.percent if progress.best is None else min(progress.percent, progress.best)
+        left = "" if progress.remaining is None else f"about {duration(max(progress.remaining, 1.0))} left"
+        facts = [
+            Fact("L%", f"{best:.2f}", f"now {progress.percent:.2f}" if best < progress.percent else ""),
+            Fact("itemsets", number(progress.itemsets)),
+            Fact("candidates tried", number(progress.candidates)),
+            *_named(aside),
+            Fact("time", duration(progress.seconds), left),
+        ]
+        name = self.labels
+        latest = None if name is None else [(map(name, items), usage) for items, usage in progress.latest if usage]
+        self.feed.reach(progress.seconds, progress.itemsets, best)
+        self.feed.show(facts=facts, latest=latest)
+
+    @asynccontextmanager
+    async def following(
+        self, doing: str, look: Callable[[], None], stop: Callable[[], object] | None = None, curve: str = ""
+    ) -> AsyncIterator[None]:
+        """Look at a server or member from time to time, in its event loop."""
+        loop = asyncio.get_running_loop()
+
+        async def follow() -> None:
+            while True:
+                look()
+                await asyncio.sleep(EVERY)
+
+        def ask_stop() -> None:
+            if stop is not None:
+                loop.call_soon_threadsafe(stop)
+
+        self.feed.begin(doing, None if stop is None else ask_stop, curve=curve)
+        task = asyncio.create_task(follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            look()
+
+
+def _named(aside: Sequence[str]) -> "list[Fact]":
+    from fedslim.report.captions import Fact
+
+    return [Fact(name, value) for value, _, name in (phrase.rpartition(" ") for phrase in aside)]
+
+
+def become_report(watched: WatchedRun | None, out: Path) -> None:
+    """Let the live page, if there is one, become the report on the run that was saved in a folder."""
+
+    def saved() -> "ReportView":
+        from fedslim.federated.records import RUN, load_run
+        from fedslim.report.view import view
+
+        return view([load_run(out / RUN)])
+
+    if watched is not None:
+        watched.result = saved
+
+
+def server_watched_by(
+    watched: WatchedRun | None, run: "DeployedServer", stop: Callable[[], object]
+) -> AbstractAsyncContextManager[None]:
+    """Show a server's state on the live page, if there is one, inside the block."""
+    if watched is None:
+        return nullcontext()
+    return watched.following("serving", _look_at_server(watched, run), stop, curve="L%")
+
+
+def _look_at_server(watched: WatchedRun, run: "DeployedServer") -> Callable[[], None]:
+    from fedslim.federated.accounting import names_at_server
+    from fedslim.format import brief
+    from fedslim.mdl.driver import Stop
+    from fedslim.mdl.mining import reporter
+    from fedslim.report.feed import LiveMember
+
+    report: Callable[[], None] | None = None
+
+    def began() -> Callable[[], None]:
+        """Show the history, also that before a restart, and return what shows the rest."""
+        session, account = run.session, run.account
+        assert session is not None and session.variant is not None and account is not None  # noqa: S101, PT018
+        rare = session.settings.min_count > 1 or session.settings.min_members_with > 1
+        names = () if rare else brief(names_at_server(session, session.gathering.items))
+        watched.labels = None if rare else names.__getitem__
+        for step in account.history:
+            watched.feed.reach(step["seconds"], step["itemsets"], step["L_percent"])
+
+        def learn(progress: "Progress") -> None:
+            # With rare itemsets to hide, nothing exact: see `Account`.
+            shown = replace(progress, percent=float(round(progress.percent))) if rare else progress
+            traffic = account.communication
+            watched.learn(shown, [count(session.rounds, "round"), f"{size(traffic.bytes_total)} sent"])
+
+        clock = Stop()
+        clock.started -= account.seconds
+        return reporter(session.variant.search, 1, 1, clock, learn)
+
+    def look() -> None:
+        nonlocal report
+        if run.network is None or run.session is None:
+            return
+        found = run.network.status()
+        contacts = found["contacts"]
+        watched.feed.show(
+            members=[
+                LiveMember(name, member["here"], member["state"], contacts.get(name))
+                for name, member in found["members"].items()
+            ]
+        )
+        if found["L_percent"] is not None:
+            report = report or began()
+            report()
+
+    return look
+
+
+def member_watched_by(
+    watched: WatchedRun | None, run: "DeployedMember", audit: "AuditLog"
+) -> AbstractAsyncContextManager[None]:
+    """Show on the live page what leaves a member, which knows neither the compression nor the other members."""
+    if watched is None:
+        return nullcontext()
+    from fedslim.report.captions import KINDS, Fact
+    from fedslim.report.feed import LiveSent
+    from fedslim.safeguards.audit_summary import Amount
+
+    began, sent = time.monotonic(), defaultdict[str, Amount](Amount)
+    audit.on_entry = lambda line: sent[line.kind].add(line)
+
+    def look() -> None:
+        here = run.network is not None and run.network.connected
+        facts = [
+            Fact("server", "connected" if here else "not connected"),
+            Fact("rounds answered", number(run.session.position)),
+            Fact("sent", size(sum(amount.bytes for amount in sent.values()))),
+            Fact("time", duration(time.monotonic() - began)),
+        ]
+        kinds = sorted(sent.items(), key=lambda each: -each[1].bytes)
+        rows = [
+            LiveSent(kind, KINDS.get(kind, ""), n.messages, n.bytes, n.statistics, n.statistics_masked)
+            for kind, n in kinds
+        ]
+        watched.feed.show(facts=facts, sent=rows)
+
+    return watched.following("taking part", look)
+
+
+def live_page(
+    context: typer.Context, port: int | None, title: str, inner: Reporter
+) -> tuple[WatchedRun | None, Reporter]:
+    """Open the page of a command until it ends, if there is a port; return a reporter that shows progress on it too."""
+    if port is None:
+        return None, inner
+    run = context.with_resource(_opened(port, title, context.command_path))
+    return run, LiveReporter(run, inner)
+
+
+@contextmanager
+def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
+    from fedslim.report.feed import Feed
+    from fedslim.report.live import LivePage
+    from fedslim.report.page import page
+
+    feed = Feed(title, command)
+    logger = logging.getLogger("fedslim")
+    with LivePage(feed, port) as served:
+        say(f"fedslim: watch this run at {served.address}")
+        logger.addHandler(feed)
+        run = WatchedRun(feed)
+        try:
+            yield run
+            if run.result is not None:
+                feed.begin("writing the report")
+                feed.end(report=page(run.result()).encode())
+        finally:
+            logger.removeHandler(feed)
+
+
+class LiveReporter(Reporter):
+    """Shows progress on a live page and by another reporter."""
+
+    def __init__(self, run: WatchedRun, inner: Reporter) -> None:
+        self._run, self._inner = run, inner
+
+    def stage(self, doing: str) -> AbstractContextManager[object]:
+        """Show what the block does while it runs."""
+        self._run.feed.begin(doing)
+        return self._inner.stage(doing)
+
+    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
+        """Show what the block does from its start."""
+        self._run.feed.begin(doing)
+        return self._inner.step(doing, worth_a_line=worth_a_line)
+
+    @contextmanager
+    def mining(self, name: str, stop: "Stop", doing: str = "mining") -> "Iterator[OnProgress | None]":
+        """Show the progress of mining while the block runs, and let the page stop it."""
+        self._run.feed.begin(
+            f"{doing} {shown_label(name)}", stop.ask, curve=doing.removesuffix(":").removesuffix(" of")
+        )
+        with self._inner.mining(name, stop, doing) as show:
+
+            def on_progress(progress: "Progress", aside: Sequence[str] = ()) -> None:
+                if show is not None:
+                    show(progress, aside)
+                self._run.learn(progress, aside)
+
+            try:
+                yield on_progress
+            finally:
+                self._run.feed.begin("finishing")

@@ -1,0 +1,197 @@
+"""What a live page shows of a run: a snapshot that the run updates and viewers read, of bounded size.
+
+    feed = Feed("chess.dat", "fedslim mine")
+    feed.begin("mining", stop=stop.ask)
+    feed.reach(seconds=1.5, itemsets=12, percent=71.3)      # a point of the curve
+    feed.show(facts=[Fact("itemsets", "12")])
+    feed.end(report=html)
+
+The run never waits for a viewer: it replaces parts of the snapshot, and viewers fetch all of it from time to time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fedslim.format import printable
+from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field types at run time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MAX_POINTS = 400
+"""Maximum points of a curve; a chart has too few pixels for more."""
+
+MAX_CURVES, MAX_WARNINGS, MAX_MEMBERS, MAX_ITEMS = 4, 20, 200, 40
+"""What a snapshot has at most: the latest curves and warnings, members, and items of an itemset."""
+
+MAX_TEXT = 300
+"""Maximum characters of a label, name or warning."""
+
+
+class LiveCurve(msgspec.Struct):
+    """The compression over time. Of many points, some are dropped: always the newer one of two that are close."""
+
+    name: str
+    seconds: list[float] = []
+    itemsets: list[int] = []
+    percent: list[float] = []
+    gap: float = 0.0
+
+    def add(self, seconds: float, itemsets: int, percent: float) -> None:
+        """Add a point; the last one is always the newest."""
+        lists: tuple[list[Any], ...] = (self.seconds, self.itemsets, self.percent)
+        if len(self.seconds) > 1 and self.seconds[-1] - self.seconds[-2] < self.gap:
+            for each in lists:
+                each.pop()
+        for each, value in zip(lists, (seconds, itemsets, percent), strict=True):
+            each.append(value)
+        if len(self.seconds) > MAX_POINTS:
+            self.gap = 2 * seconds / MAX_POINTS
+            for each in lists:
+                del each[1:-1:2]
+
+
+class LiveItemset(msgspec.Struct, frozen=True):
+    """An itemset found lately."""
+
+    items: list[str]
+    usage: int
+
+
+class LiveMember(msgspec.Struct, frozen=True):
+    """A member: whether it is connected, None in a simulation, and the seconds since its last message."""
+
+    name: str
+    here: bool | None
+    state: str
+    contact: float | None = None
+
+
+class LiveSent(msgspec.Struct, frozen=True):
+    """What has left this member: the messages of a kind."""
+
+    kind: str
+    meaning: str
+    messages: int
+    bytes: int
+    statistics: int
+    masked: int
+
+
+class LiveView(msgspec.Struct):
+    """Everything that a page shows."""
+
+    title: str
+    subtitle: str
+    doing: str = ""
+    stoppable: bool = False
+    stopping: bool = False
+    curves: list[LiveCurve] = []
+    facts: list[Fact] = []
+    latest: list[LiveItemset] | None = None
+    members: list[LiveMember] | None = None
+    more_members: int = 0
+    sent: list[LiveSent] | None = None
+    warnings: list[str] = []
+    ended: str = ""  # "report": fetch it; any other text says how the run failed
+
+
+class Feed(logging.Handler):
+    """Holds the snapshot of a run. It takes warnings as a logging handler; all methods can be called by any thread."""
+
+    def __init__(self, title: str, subtitle: str) -> None:
+        super().__init__(logging.WARNING)
+        self.view = LiveView(_short(title), _short(subtitle))
+        self._guard = threading.Lock()
+        self._warnings: deque[str] = deque(maxlen=MAX_WARNINGS)
+        self._stop: Callable[[], None] | None = None
+        self._encoded = -1, b""
+        self.version = 0
+        self.report: bytes | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended."""
+        return bool(self.view.ended)
+
+    def begin(self, doing: str, stop: Callable[[], None] | None = None, *, curve: str = "") -> None:
+        """Say what the run does now, how to stop it, and begin a curve if it has a name."""
+        with self._guard:
+            now = self.view
+            now.doing, now.stoppable, now.stopping, self._stop = _short(doing), stop is not None, False, stop
+            if curve:
+                now.curves = [*now.curves, LiveCurve(_short(curve))][-MAX_CURVES:]
+            self.version += 1
+
+    def reach(self, seconds: float, itemsets: int, percent: float) -> None:
+        """Add a point to the latest curve."""
+        with self._guard:
+            self.view.curves[-1].add(seconds, itemsets, percent)
+            self.version += 1
+
+    def show(
+        self,
+        *,
+        facts: list[Fact] | None = None,
+        latest: Iterable[tuple[Iterable[str], int]] | None = None,
+        members: list[LiveMember] | None = None,
+        sent: list[LiveSent] | None = None,
+    ) -> None:
+        """Replace what is given."""
+        with self._guard:
+            now = self.view
+            now.facts = now.facts if facts is None else facts
+            now.sent = now.sent if sent is None else sent
+            if latest is not None:
+                now.latest = [LiveItemset([_short(i) for i in items][:MAX_ITEMS], usage) for items, usage in latest]
+            if members is not None:
+                now.members, now.more_members = members[:MAX_MEMBERS], max(0, len(members) - MAX_MEMBERS)
+            self.version += 1
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a warning."""
+        self.warn(record.getMessage())
+
+    def warn(self, text: str) -> None:
+        """Keep a warning; the oldest ones are dropped."""
+        with self._guard:
+            self._warnings.append(_short(text))
+            self.view.warnings = list(self._warnings)
+            self.version += 1
+
+    def ask_stop(self) -> bool:
+        """Ask the run to stop with the best so far; return whether it can."""
+        with self._guard:
+            stop = self._stop
+            self.view.stopping = stop is not None
+            self.view.stoppable, self._stop = False, None
+            self.version += 1
+        if stop is not None:
+            stop()
+        return stop is not None
+
+    def end(self, *, report: bytes | None = None, failure: str = "") -> None:
+        """Say that the run has ended, with a report or how it failed."""
+        with self._guard:
+            self.report, self._stop = report, None
+            self.view.ended = "report" if report is not None else _short(failure) or "The run has ended."
+            self.view.stoppable = self.view.stopping = False
+            self.version += 1
+
+    def snapshot(self) -> tuple[int, bytes]:
+        """Return the version of the snapshot, and the snapshot as JSON."""
+        with self._guard:
+            if self._encoded[0] != self.version:
+                self._encoded = self.version, msgspec.json.encode(self.view)
+            return self._encoded
+
+
+def _short(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
