@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from fedslim.data.database import TransactionDatabase
     from fedslim.data.encoding import TableSchema
 
+MAX_SHOWN = 80
+
 
 def data_names() -> list[str]:
     """Return every name that `load` accepts besides paths."""
@@ -141,6 +143,7 @@ def _size(text: str, size: str) -> int:
 def _nothing(path: Path, text: str) -> DataError:
     if is_folder(path):
         return DataError(f"{path}: this is a folder without Parquet files; name one file in it")
+    shown = text if len(text) <= MAX_SHOWN else "…" + text[1 - MAX_SHOWN :]  # the end of a path says most
     return DataError(
-        f"{text!r:.80} is neither an existing file nor the name of a data set{did_you_mean(text, data_names())}"
+        f"{shown!r} is neither an existing file nor the name of a data set{did_you_mean(text, data_names())}"
     )
