@@ -52,7 +52,7 @@ from fedslim import FedSlim, Slim
 rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
 slim = Slim().fit(rows)
 fed = FedSlim(variant="x").fit([rows[:12], rows[12:]])
-assert slim.table_.found and slim.score_samples([["bread", "tea"]])[0] > 0
+assert slim.table_.found and slim.code_lengths([["bread", "tea"]])[0] > 0
 assert list(map(str, slim.table_.records())) == list(map(str, fed.table_.records()))
 """
 USE_TABLES = """
