@@ -144,3 +144,24 @@ def test_a_misspelt_path_is_told_from_data_without_columns(fedslim):
     for command in (["make"], ["check", "schema.toml"]):
         assert "neither an existing file" in fedslim("schema", *command, "nort.csv").only_line
         assert "tables with columns" in fedslim("schema", *command, "encounters").only_line
+
+
+def test_simulated_members_find_the_file_of_all_rows_in_one_place(fedslim, tmp_path):
+    dice, whole, files = np.random.default_rng(3), [], []
+    (tmp_path / "s.toml").write_text(
+        '[columns.age]\nkind = "numeric"\nbins = 4\n[columns.hb]\nkind = "numeric"\nresolution = 0.5\nbins = 5\n'
+    )
+    for k, order in enumerate((("age", "hb"), ("hb", "age"), ("age", "hb"))):
+        own = [{"age": age, "hb": 9 + age // 20} for age in dice.integers(18, 90, 60).tolist()]
+        whole += own
+        lines = [",".join(order), *(",".join(str(row[name]) for name in order) for row in own)]
+        files.append(tmp_path / f"{k}.csv")
+        files[-1].write_text("\n".join(lines) + "\n")
+    (tmp_path / "all.csv").write_text("age,hb\n" + "".join(f"{row['age']},{row['hb']}\n" for row in whole))
+    assert fedslim("vocabulary", "secret", tmp_path / "m.secret").code == 0
+    common = ("--schema", tmp_path / "s.toml", "--secret", tmp_path / "m.secret", "--quiet", "--out")
+    assert fedslim("simulate", *files, "--no-compare", *common, tmp_path / "run").code == 0
+    assert fedslim("mine", tmp_path / "all.csv", *common, tmp_path / "one.json").code == 0
+    found = (tmp_path / "one.json").read_bytes()
+    assert len(CodeTable.load(tmp_path / "one.json")) > 0
+    assert (tmp_path / "run" / "codetable.json").read_bytes() == found
